@@ -1,0 +1,3 @@
+//! Closed-loop TCP load generator for the benchmarks.
+
+fn main() {}
