@@ -1,0 +1,148 @@
+# Every step that a person or CI runs. `make help` lists them.
+#
+# Needs on the machine: a Rust toolchain (cargo, with rustfmt and clippy for `make lint`), a C linker and
+# CPython >= 3.11. Everything else is installed by these targets into .venv* and $(TARGET)/tools.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := .venv
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 8000
+# What `make test-python` moves in each direction through the service, in bytes, on the default interpreter
+# and on the others.
+BYTES ?= 1073741824
+BYTES_OTHERS ?= 67108864
+# Extra arguments: make test-python PYTEST="-k timers -x", make test-rust CARGO_TEST="op::recv"
+PYTEST ?=
+CARGO_TEST ?=
+NIGHTLY ?= nightly
+CARGO_DENY_VERSION := 0.20.2
+# Optimised, without link-time optimisation, with assertions: what the tests run.
+TESTED := --profile tested
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# --- set-up -----------------------------------------------------------------------------------------------
+
+.PHONY: check-tools
+check-tools:
+	@tools/check-tools
+
+# One environment an interpreter: .venv is the default python3, .venv-3.12 and so on are the others.
+$(VENV)/.installed: tools/requirements.txt | check-tools
+	@tools/make-venv $(VENV) "$$(tools/pythons --default)"
+
+.PHONY: venv
+venv: $(VENV)/.installed ## .venv with everything that tests and lint need
+
+.PHONY: develop
+develop: venv ## build for release and install into .venv
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
+
+.PHONY: cpython
+cpython: ## build CPython 3.14 where no package of it exists; `make test` then finds it
+	tools/build-cpython "$${RINGLOOP_PYTHON_DIR:-$$HOME/.cache/ringloop/python}/3.14"
+
+# --- the main job -----------------------------------------------------------------------------------------
+
+.PHONY: run
+run: develop ## serve examples/service.py on ringloop; CHECK=1 drives it and exits; HOST=, PORT=, RINGLOOP_DRIVER=
+ifdef CHECK
+	@$(BIN)/python examples/check_service.py
+else
+	@echo "serving examples/service.py on http://$(HOST):$(PORT)/ (Ctrl-C stops it)"
+	@trap : INT; $(BIN)/uvicorn examples.service:app --loop ringloop:new_event_loop \
+		--host $(HOST) --port $(PORT) --timeout-graceful-shutdown 5 || [ $$? -eq 130 ]
+endif
+
+# --- tests ------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: test-rust test-python ## Rust and Python tests, both drivers, every CPython found
+
+.PHONY: test-rust
+test-rust: check-tools ## the engine on both drivers
+	@for driver in uring epoll; do \
+		echo "== cargo test, RINGLOOP_DRIVER=$$driver"; \
+		RINGLOOP_DRIVER=$$driver cargo test --quiet --workspace --exclude ringloop-python $(CARGO_TEST); \
+	done
+
+.PHONY: test-python
+test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found
+	@tools/pythons >$(TARGET)/pythons.txt 2>/dev/null || { mkdir -p $(TARGET); tools/pythons >$(TARGET)/pythons.txt; }
+	@first=yes; while read -r version python <&3; do \
+		if [ $$first = yes ]; then venv=$(VENV); bytes=$(BYTES); target=$(TARGET); \
+		else venv=.venv-$$version; bytes=$(BYTES_OTHERS); target=$(TARGET)/python-$$version; fi; \
+		echo "== pytest, CPython $$version ($$python)"; \
+		tools/make-venv $$venv $$python; \
+		VIRTUAL_ENV=$(CURDIR)/$$venv CARGO_TARGET_DIR=$$target $$venv/bin/maturin develop --quiet $(TESTED); \
+		RINGLOOP_TEST_BYTES=$$bytes $$venv/bin/python -X dev -m pytest --quiet $(PYTEST); \
+		first=no; \
+	done 3<$(TARGET)/pythons.txt
+
+.PHONY: loom
+loom: check-tools ## model-check the atomics (inbox, task state)
+	RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop --release --lib --target-dir $(TARGET)/loom loom
+
+.PHONY: asan
+asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly toolchain)
+	@cargo +$(NIGHTLY) --version >/dev/null 2>&1 || { echo "make asan: no nightly toolchain; run: rustup toolchain install nightly" >&2; exit 1; }
+	@for driver in uring epoll; do \
+		echo "== cargo test under AddressSanitizer, RINGLOOP_DRIVER=$$driver"; \
+		RINGLOOP_DRIVER=$$driver RUSTFLAGS="-Zsanitizer=address" cargo +$(NIGHTLY) test --quiet -p ringloop --lib --tests \
+			--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan $(CARGO_TEST); \
+	done
+
+# --- benchmarks -------------------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: develop ## compare with other loops; ARGS="--help" shows the choices
+	@$(BIN)/python benches/compare.py $(ARGS)
+
+# --- lint -------------------------------------------------------------------------------------------------
+
+DENY := $(TARGET)/tools/bin/cargo-deny-$(CARGO_DENY_VERSION)
+# An unoptimised build: it runs for a second, and compiling it is most of the cost.
+$(DENY):
+	@echo "installing cargo-deny $(CARGO_DENY_VERSION) into $(TARGET)/tools (about a minute, once)"
+	@cargo install --quiet --locked --debug --root $(TARGET)/tools --target-dir $(TARGET)/tools/build \
+		cargo-deny --version $(CARGO_DENY_VERSION)
+	@mv $(TARGET)/tools/bin/cargo-deny $@; rm -rf $(TARGET)/tools/build
+
+.PHONY: lint
+lint: lint-rust lint-python ## formatting, clippy, dependencies, ruff, mypy
+
+.PHONY: lint-rust
+lint-rust: check-tools $(DENY)
+	@tools/check-tools rustfmt clippy
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	$(DENY) --log-level error check bans licenses sources
+
+.PHONY: lint-python
+lint-python: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: venv ## rewrite Rust and Python in the project's format
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only --quiet .
+
+# --- packages ---------------------------------------------------------------------------------------------
+
+.PHONY: wheels
+wheels: venv ## one wheel a CPython found, into dist/
+	@tools/pythons | while read -r version python; do \
+		$(BIN)/maturin build --quiet --release --out dist --interpreter $$python; \
+	done; ls dist
