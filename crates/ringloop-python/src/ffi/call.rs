@@ -1,0 +1,107 @@
+//! Calls into Python without an argument tuple, and contexts.
+//!
+//! Invariants:
+//! 1. A vectorcall's argument array has one free word before the first argument
+//!    (`PY_VECTORCALL_ARGUMENTS_OFFSET`), which a bound method fills with its receiver for the call.
+//! 2. The caller's `&Obj`s keep callable and arguments alive for the call.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::object::Obj;
+
+/// Call with no arguments.
+#[inline]
+pub fn call_no_args(py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
+    // SAFETY: invariant 2.
+    let result = unsafe { ffi::PyObject_CallNoArgs(callable.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, result) }
+}
+
+/// Call with one argument.
+#[inline]
+pub fn call_one(py: Python<'_>, callable: &Obj, argument: &Obj) -> PyResult<Obj> {
+    call(py, callable, &[argument])
+}
+
+/// Call with up to [`CALL_ARGUMENTS_MAX`] arguments; more go through a tuple.
+#[inline]
+pub fn call<const N: usize>(
+    py: Python<'_>,
+    callable: &Obj,
+    arguments: &[&Obj; N],
+) -> PyResult<Obj> {
+    const { assert!(N <= CALL_ARGUMENTS_MAX) };
+    let mut array = [std::ptr::null_mut(); CALL_ARGUMENTS_MAX + 1];
+    for (place, argument) in array[1..].iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+    let first = array[1..].as_ptr();
+    // SAFETY: invariants 1 and 2.
+    let result = unsafe {
+        ffi::PyObject_Vectorcall(
+            callable.as_ptr(),
+            first,
+            N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        )
+    };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, result) }
+}
+
+/// The longest argument list that [`call`] takes.
+pub const CALL_ARGUMENTS_MAX: usize = 6;
+
+/// Call with the arguments of a tuple.
+pub fn call_tuple(callable: &Obj, arguments: &Bound<'_, PyTuple>) -> PyResult<Obj> {
+    callable
+        .bind(arguments.py())
+        .call1(arguments.clone())
+        .map(Obj::from)
+}
+
+/// Copy the current context, as `contextvars.copy_context()`.
+#[inline]
+pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
+    // SAFETY: attached, as the token proves.
+    let context = unsafe { ffi::PyContext_CopyCurrent() };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, context) }
+}
+
+/// Copy `context`; `TypeError` when it is none.
+pub fn context_copy(py: Python<'_>, context: &Obj) -> PyResult<Obj> {
+    // SAFETY: alive, and the function checks the type itself.
+    let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, copy) }
+}
+
+/// Make `context` the current one; fails when it is entered already or no context.
+#[inline]
+pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
+    // SAFETY: alive, and the function checks type and state itself.
+    if unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    Ok(())
+}
+
+/// Leave `context`.
+#[inline]
+pub fn context_exit(py: Python<'_>, context: &Obj) -> PyResult<()> {
+    // SAFETY: alive, and the function checks that it is the current one.
+    if unsafe { ffi::PyContext_Exit(context.as_ptr()) } < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    Ok(())
+}
+
+/// Run the Python handlers of signals that have arrived.
+#[inline]
+pub fn check_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}

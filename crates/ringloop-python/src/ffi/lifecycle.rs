@@ -1,0 +1,177 @@
+//! Birth is in `native_type.rs`; here an instance is visited, cleared and freed.
+//!
+//! `CPython`'s own `subtype_*` functions start at the type of the object and would come back to ours,
+//! so the slots of the base classes are handled here, as these functions would.
+//!
+//! Invariants (besides those of `native_type.rs`):
+//! 1. `CPython` calls these functions attached, with an instance of `T`'s type; `dealloc` once, at
+//!    reference count zero, after which nothing reads the instance.
+//! 2. A slot is set to null before its old content loses the reference.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::method::entry_getter;
+use super::native_type::Payload;
+use super::object::{Obj, Visited, Visitor};
+
+/// Nesting of deallocations at which the rest is put off, as `CPython`'s trash can does.
+const DEALLOC_DEPTH_MAX: u32 = 50;
+
+struct RawVisitor {
+    function: ffi::visitproc,
+    argument: *mut c_void,
+}
+
+impl RawVisitor {
+    fn visit_ptr(&self, object: *mut ffi::PyObject) -> Visited {
+        if object.is_null() {
+            return Visited::Continue(());
+        }
+        // SAFETY: CPython gave function and argument for this traversal; the object is alive.
+        match unsafe { (self.function)(object, self.argument) } {
+            0 => Visited::Continue(()),
+            stop => Visited::Break(stop),
+        }
+    }
+}
+
+impl Visitor for RawVisitor {
+    fn visit(&mut self, object: &Obj) -> Visited {
+        self.visit_ptr(object.as_ptr())
+    }
+}
+
+/// `tp_traverse`.
+pub(super) unsafe extern "C" fn traverse<T: Payload>(
+    object: *mut ffi::PyObject,
+    function: ffi::visitproc,
+    argument: *mut c_void,
+) -> c_int {
+    let mut visitor = RawVisitor { function, argument };
+    match visit_all::<T>(object, &mut visitor) {
+        Visited::Continue(()) => 0,
+        Visited::Break(stop) => stop,
+    }
+}
+
+fn visit_all<T: Payload>(object: *mut ffi::PyObject, visitor: &mut RawVisitor) -> Visited {
+    let native = T::native();
+    // SAFETY: invariant 1: an instance has a type.
+    visitor.visit_ptr(unsafe { ffi::Py_TYPE(object) }.cast())?;
+    if let Some(layout) = native.layout() {
+        for &offset in layout.base_slots.iter().chain(layout.dict.as_ref()) {
+            let slot = slot_at(object, offset as isize);
+            // SAFETY: invariant 4 of native_type.rs: a slot holds a reference or null.
+            visitor.visit_ptr(unsafe { *slot })?;
+        }
+    }
+    let payload = native.payload_ptr(object);
+    // SAFETY: invariant 2 of native_type.rs: the payload of a live instance is initialised.
+    unsafe { &*payload }.visit(visitor)
+}
+
+/// `tp_clear`.
+pub(super) unsafe extern "C" fn clear<T: Payload>(object: *mut ffi::PyObject) -> c_int {
+    clear_slots::<T>(object);
+    let payload = T::native().payload_ptr(object);
+    // SAFETY: invariant 2 of native_type.rs: the payload of a live instance is initialised.
+    unsafe { &*payload }.clear();
+    0
+}
+
+/// `tp_finalize`.
+pub(super) unsafe extern "C" fn finalize<T: Payload>(object: *mut ffi::PyObject) {
+    // A finaliser runs in the middle of anything, so the exception under way is put aside.
+    // SAFETY: invariant 1: attached.
+    let saved = PyErr::take(unsafe { Python::assume_attached() });
+    // SAFETY: invariant 1: an instance of T's type.
+    unsafe {
+        entry_getter::<T, ()>(object, (), |_py, this| {
+            T::finalize(this);
+            Ok(())
+        });
+    }
+    // SAFETY: invariant 1: attached.
+    let py = unsafe { Python::assume_attached() };
+    if let Some(error) = saved {
+        error.restore(py);
+    }
+}
+
+/// `tp_dealloc`.
+pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) {
+    if T::FINALIZER {
+        // SAFETY: invariant 1: count zero, which is what this function wants.
+        if unsafe { ffi::PyObject_CallFinalizerFromDealloc(object) } < 0 {
+            return; // resurrected
+        }
+    }
+    // SAFETY: invariant 1; idempotent.
+    unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
+    let native = T::native();
+    if let Some(weak_list) = native.layout().and_then(|layout| layout.weak_list) {
+        let list = slot_at(object, weak_list);
+        // SAFETY: the weak list is a pointer at this offset, null when there never was a reference.
+        if !unsafe { *list }.is_null() {
+            // SAFETY: invariant 1: being deallocated, untracked.
+            unsafe { ffi::PyObject_ClearWeakRefs(object) };
+        }
+    }
+    clear_slots::<T>(object);
+    // SAFETY: invariant 1: the payload is initialised and nobody reads it after this.
+    let payload = unsafe { native.payload_ptr(object).read() };
+    // SAFETY: invariant 1: an instance has a type.
+    let class = unsafe { ffi::Py_TYPE(object) };
+    // SAFETY: untracked, references gone: only the memory is left.
+    unsafe { ffi::PyObject_GC_Del(object.cast()) };
+    // SAFETY: instances of heap types own a reference to their type.
+    unsafe { ffi::Py_DECREF(class.cast()) };
+    drop_bounded(payload);
+}
+
+fn clear_slots<T: Payload>(object: *mut ffi::PyObject) {
+    let Some(layout) = T::native().layout() else {
+        return;
+    };
+    for &offset in layout.base_slots.iter().chain(layout.dict.as_ref()) {
+        let slot = slot_at(object, offset as isize);
+        // SAFETY: invariant 2, and invariant 4 of native_type.rs.
+        let old = unsafe { ptr::replace(slot, ptr::null_mut()) };
+        if !old.is_null() {
+            // SAFETY: the slot owned this reference.
+            unsafe { ffi::Py_DECREF(old) };
+        }
+    }
+}
+
+fn slot_at(object: *mut ffi::PyObject, offset: isize) -> *mut *mut ffi::PyObject {
+    object.cast::<u8>().wrapping_offset(offset).cast()
+}
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static PUT_OFF: RefCell<Vec<Box<dyn std::any::Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Drop a payload without overflowing the stack when payloads own each other in a long chain.
+fn drop_bounded<T: 'static>(payload: T) {
+    let depth = DEPTH.get();
+    if depth >= DEALLOC_DEPTH_MAX {
+        PUT_OFF.with(|list| list.borrow_mut().push(Box::new(payload)));
+        return;
+    }
+    DEPTH.set(depth + 1);
+    drop(payload);
+    if depth == 0 {
+        // Each of them is dropped at depth one; what they put off joins the list.
+        while let Some(payload) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
+            drop(payload);
+        }
+    }
+    DEPTH.set(depth);
+}

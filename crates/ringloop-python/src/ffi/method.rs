@@ -1,0 +1,521 @@
+//! Trampolines: from `CPython`'s calling conventions to safe functions.
+//!
+//! Invariants:
+//! 1. An entry runs only as a member of the type it was made for: [`Method`], [`Property`] and the
+//!    slot wrappers carry the type, and `CPython`'s descriptors check `self` before they call.
+//! 2. `CPython` calls an entry attached, and keeps `self`, the arguments and the tuple of keyword names
+//!    alive until it returns.
+//! 3. The tables handed to `CPython` live for ever (they are leaked once a type).
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+
+use super::object::Obj;
+
+/// A type whose methods can be entered through this module.
+///
+/// # Safety
+/// `receive` must give the state of exactly the instances that [`Method`]s of `Self` are installed on.
+pub unsafe trait Target: Sized + 'static {
+    /// What a method gets as its first argument.
+    type Receiver<'a, 'py>;
+    /// Make the receiver from `self`.
+    ///
+    /// # Safety
+    /// `object` is an instance of the type, alive for `'a`, and the thread is attached.
+    unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Self::Receiver<'a, '_>;
+}
+
+/// What a method may give back.
+pub trait Return {
+    /// Turn into a new reference.
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject;
+}
+
+impl Return for () {
+    #[inline]
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+        py.None().into_ptr()
+    }
+}
+
+impl Return for bool {
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+        pyo3::types::PyBool::new(py, self).to_owned().into_ptr()
+    }
+}
+
+impl Return for f64 {
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+        pyo3::types::PyFloat::new(py, self).into_ptr()
+    }
+}
+
+impl Return for u64 {
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+        match self.into_pyobject(py) {
+            Ok(number) => number.into_ptr(),
+            Err(never) => match never {},
+        }
+    }
+}
+
+impl<T> Return for Bound<'_, T> {
+    #[inline]
+    fn into_new_reference(self, _py: Python<'_>) -> *mut ffi::PyObject {
+        self.into_ptr()
+    }
+}
+
+impl Return for Obj {
+    #[inline]
+    fn into_new_reference(self, _py: Python<'_>) -> *mut ffi::PyObject {
+        self.into_ptr()
+    }
+}
+
+impl<R: Return> Return for Option<R> {
+    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+        match self {
+            Some(value) => value.into_new_reference(py),
+            None => ().into_new_reference(py),
+        }
+    }
+}
+
+/// The arguments of one call, borrowed from the caller.
+#[derive(Clone, Copy)]
+pub struct Args<'a, 'py> {
+    all: &'a [*mut ffi::PyObject],
+    positional_count: usize,
+    keyword_names: *mut ffi::PyObject,
+    py: Python<'py>,
+}
+
+impl<'a, 'py> Args<'a, 'py> {
+    /// How many positional arguments there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.positional_count
+    }
+
+    /// The interpreter token.
+    #[inline]
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
+    /// The positional argument at `index`.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Borrowed<'a, 'py, PyAny>> {
+        (index < self.positional_count).then(|| self.at(index))
+    }
+
+    /// The positional arguments from `index` on.
+    #[inline]
+    pub fn skip(
+        &self,
+        index: usize,
+    ) -> impl ExactSizeIterator<Item = Borrowed<'a, 'py, PyAny>> + use<'a, 'py> {
+        let this = *self;
+        (index.min(this.positional_count)..this.positional_count).map(move |place| this.at(place))
+    }
+
+    /// The positional arguments from `index` on, as a tuple.
+    pub fn tuple(&self, index: usize) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(self.py, self.skip(index))
+    }
+
+    /// How many keyword arguments there are.
+    #[inline]
+    pub fn keyword_count(&self) -> usize {
+        self.all.len() - self.positional_count
+    }
+
+    /// The keyword arguments.
+    pub fn keywords(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>)> + use<'a, 'py>
+    {
+        let this = *self;
+        (0..this.keyword_count()).map(move |index| {
+            // SAFETY: invariant 2: the tuple has one name for each keyword argument.
+            let name = unsafe { ffi::PyTuple_GET_ITEM(this.keyword_names, index as isize) };
+            // SAFETY: invariant 2: the tuple keeps the name alive for 'a.
+            (
+                unsafe { Borrowed::from_ptr(this.py, name) },
+                this.at(this.positional_count + index),
+            )
+        })
+    }
+
+    /// The keyword argument `name`, when it is the only one that may be given.
+    ///
+    /// `name` should be interned; `TypeError` names the function and the stranger otherwise.
+    #[inline]
+    pub fn only_keyword(
+        &self,
+        function: &str,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Borrowed<'a, 'py, PyAny>>> {
+        if self.keyword_count() == 0 {
+            return Ok(None);
+        }
+        let mut found = None;
+        for (given, value) in self.keywords() {
+            if given.as_ptr() == name.as_ptr() || given.eq(name)? {
+                found = Some(value);
+            } else {
+                return Err(PyTypeError::new_err(format!(
+                    "{function}() got an unexpected keyword argument '{}'",
+                    given.to_owned()
+                )));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuse keywords and any other number of positional arguments than `count`.
+    pub fn expect_positional(&self, function: &str, count: usize) -> PyResult<()> {
+        if self.keyword_count() != 0 {
+            return Err(PyTypeError::new_err(format!(
+                "{function}() takes no keyword arguments"
+            )));
+        }
+        if self.len() != count {
+            let given = self.len();
+            return Err(PyTypeError::new_err(format!(
+                "{function}() takes {count} positional arguments but {given} were given"
+            )));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Borrowed<'a, 'py, PyAny> {
+        // SAFETY: invariant 2: the caller keeps the arguments alive for 'a.
+        unsafe { Borrowed::from_ptr(self.py, self.all[index]) }
+    }
+}
+
+/// A method of `T`, made by [`method!`].
+pub struct Method<T> {
+    pub(super) definition: ffi::PyMethodDef,
+    target: PhantomData<fn(T)>,
+}
+
+/// A getter, or a getter and setter, of `T`, made by [`property!`].
+pub struct Property<T> {
+    pub(super) definition: ffi::PyGetSetDef,
+    target: PhantomData<fn(T)>,
+}
+
+impl<T: Target> Method<T> {
+    /// Describe a method; use [`method!`], which also makes the entry.
+    ///
+    /// # Safety
+    /// `entry` must treat `self` as an instance of `T`.
+    pub unsafe fn new(
+        name: &'static CStr,
+        entry: ffi::PyCFunctionFastWithKeywords,
+        doc: &'static CStr,
+    ) -> Self {
+        Self {
+            definition: ffi::PyMethodDef {
+                ml_name: name.as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunctionFastWithKeywords: entry,
+                },
+                ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+                ml_doc: doc.as_ptr(),
+            },
+            target: PhantomData,
+        }
+    }
+}
+
+impl<T: Target> Property<T> {
+    /// Describe a property; use [`property!`], which also makes the entries.
+    ///
+    /// # Safety
+    /// `get` and `set` must treat `self` as an instance of `T`.
+    pub unsafe fn new(
+        name: &'static CStr,
+        get: ffi::getter,
+        set: Option<ffi::setter>,
+        doc: &'static CStr,
+    ) -> Self {
+        Self {
+            definition: ffi::PyGetSetDef {
+                name: name.as_ptr(),
+                get: Some(get),
+                set,
+                doc: doc.as_ptr(),
+                closure: std::ptr::null_mut(),
+            },
+            target: PhantomData,
+        }
+    }
+}
+
+/// Put methods on a type that `PyO3` made.
+pub fn install_methods<T>(class: &Bound<'_, PyType>, methods: Vec<Method<T>>) -> PyResult<()>
+where
+    T: Target + pyo3::PyClass,
+{
+    let py = class.py();
+    if !class.is(py.get_type::<T>()) {
+        return Err(PyTypeError::new_err("these methods belong to another type"));
+    }
+    for method in methods {
+        let definition = Box::leak(Box::new(method.definition));
+        // SAFETY: the name is a C string literal of `Method::new`.
+        let name = unsafe { CStr::from_ptr(definition.ml_name) };
+        // SAFETY: invariants 1 and 3: the definition is leaked, and its entry is made for `T`.
+        let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
+        // SAFETY: a new reference, or null with an exception set.
+        let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?;
+        class.setattr(name.to_string_lossy().as_ref(), descriptor)?;
+    }
+    Ok(())
+}
+
+/// Run a body at the boundary: errors and panics become exceptions.
+#[inline]
+fn guard<R>(failure: R, body: impl for<'py> FnOnce(Python<'py>) -> PyResult<R>) -> R {
+    // SAFETY: invariant 2: CPython calls attached; the token does not leave this function.
+    let py = unsafe { Python::assume_attached() };
+    match catch_unwind(AssertUnwindSafe(|| body(py))) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(error)) => error.restore(py),
+        Err(panic) => panic_to_error(&*panic).restore(py),
+    }
+    failure
+}
+
+#[cold]
+fn panic_to_error(panic: &(dyn std::any::Any + Send)) -> PyErr {
+    let message = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    PyRuntimeError::new_err(format!(
+        "internal error of ringloop (please report it): {message}"
+    ))
+}
+
+/// Enter a method; the body of what [`method!`] makes.
+///
+/// # Safety
+/// Called by `CPython` as `METH_FASTCALL | METH_KEYWORDS` of `T`'s type.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn entry<T: Target>(
+    object: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    keyword_names: *mut ffi::PyObject,
+    body: impl for<'a, 'py> FnOnce(
+        Python<'py>,
+        T::Receiver<'a, 'py>,
+        Args<'a, 'py>,
+    ) -> PyResult<*mut ffi::PyObject>,
+) -> *mut ffi::PyObject {
+    guard(std::ptr::null_mut(), |py| {
+        let keyword_count = if keyword_names.is_null() {
+            0
+        } else {
+            // SAFETY: invariant 2: a tuple of names when it is not null.
+            unsafe { ffi::PyTuple_GET_SIZE(keyword_names) }
+        };
+        let total = (count + keyword_count) as usize;
+        let all = if total == 0 {
+            &[][..]
+        } else {
+            // SAFETY: invariant 2: `count` positional values and then one a keyword name.
+            unsafe { std::slice::from_raw_parts(arguments, total) }
+        };
+        let args = Args {
+            all,
+            positional_count: count as usize,
+            keyword_names,
+            py,
+        };
+        // SAFETY: invariant 1.
+        body(py, unsafe { T::receive(py, object) }, args)
+    })
+}
+
+/// Enter a getter or a slot that only takes `self`.
+///
+/// # Safety
+/// Called by `CPython` as a member of `T`'s type.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn entry_getter<T: Target, R: Copy>(
+    object: *mut ffi::PyObject,
+    failure: R,
+    body: impl for<'a, 'py> FnOnce(Python<'py>, T::Receiver<'a, 'py>) -> PyResult<R>,
+) -> R {
+    // SAFETY: invariant 1.
+    guard(failure, |py| body(py, unsafe { T::receive(py, object) }))
+}
+
+/// Enter a setter (`value` null means delete) or a slot that takes one more object.
+///
+/// # Safety
+/// Called by `CPython` as a member of `T`'s type.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn entry_setter<T: Target, R: Copy>(
+    object: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+    failure: R,
+    body: impl for<'a, 'py> FnOnce(
+        Python<'py>,
+        T::Receiver<'a, 'py>,
+        Option<Borrowed<'a, 'py, PyAny>>,
+    ) -> PyResult<R>,
+) -> R {
+    guard(failure, |py| {
+        // SAFETY: invariant 2: null, or alive until the entry returns.
+        let value = unsafe { Borrowed::from_ptr_or_opt(py, value) };
+        // SAFETY: invariant 1.
+        body(py, unsafe { T::receive(py, object) }, value)
+    })
+}
+
+/// Make a [`Method`] from a safe function `fn(This<T>, Args) -> PyResult<impl Return>`.
+macro_rules! method {
+    ($target:ty, $name:literal, $function:path, $doc:literal) => {{
+        unsafe extern "C" fn enter(
+            object: *mut ::pyo3::ffi::PyObject,
+            arguments: *const *mut ::pyo3::ffi::PyObject,
+            count: ::pyo3::ffi::Py_ssize_t,
+            keyword_names: *mut ::pyo3::ffi::PyObject,
+        ) -> *mut ::pyo3::ffi::PyObject {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Method` of this target.
+            unsafe {
+                $crate::ffi::entry::<$target>(
+                    object,
+                    arguments,
+                    count,
+                    keyword_names,
+                    |py, this, args| {
+                        $function(this, args)
+                            .map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                    },
+                )
+            }
+        }
+        // SAFETY: the entry above treats `self` as the target.
+        unsafe { $crate::ffi::Method::<$target>::new($name, enter, $doc) }
+    }};
+}
+
+/// Make a [`Property`] from `fn(This<T>) -> PyResult<impl Return>` and optionally
+/// `fn(This<T>, Option<Borrowed<PyAny>>) -> PyResult<()>`.
+macro_rules! property {
+    (@get $target:ty, $get:path) => {{
+        unsafe extern "C" fn get(
+            object: *mut ::pyo3::ffi::PyObject,
+            _closure: *mut ::std::ffi::c_void,
+        ) -> *mut ::pyo3::ffi::PyObject {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
+            unsafe {
+                $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
+                    $get(this).map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                })
+            }
+        }
+        get
+    }};
+    ($target:ty, $name:literal, $get:path, $doc:literal) => {
+        // SAFETY: the entry treats `self` as the target.
+        unsafe {
+            $crate::ffi::Property::<$target>::new($name, $crate::ffi::property!(@get $target, $get), None, $doc)
+        }
+    };
+    ($target:ty, $name:literal, $get:path, $set:path, $doc:literal) => {{
+        unsafe extern "C" fn set(
+            object: *mut ::pyo3::ffi::PyObject,
+            value: *mut ::pyo3::ffi::PyObject,
+            _closure: *mut ::std::ffi::c_void,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
+            unsafe {
+                $crate::ffi::entry_setter::<$target, _>(object, value, -1, |_py, this, value| {
+                    $set(this, value).map(|()| 0)
+                })
+            }
+        }
+        let get = $crate::ffi::property!(@get $target, $get);
+        // SAFETY: the entries treat `self` as the target.
+        unsafe { $crate::ffi::Property::<$target>::new($name, get, Some(set), $doc) }
+    }};
+}
+
+/// Make the `__repr__` slot from `fn(This<T>) -> PyResult<Bound<PyAny>>`.
+macro_rules! repr_slot {
+    ($target:ty, $function:path) => {{
+        unsafe extern "C" fn enter(object: *mut ::pyo3::ffi::PyObject) -> *mut ::pyo3::ffi::PyObject {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
+            unsafe {
+                $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
+                    $function(this).map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                })
+            }
+        }
+        enter as ::pyo3::ffi::reprfunc
+    }};
+}
+
+/// Make the `__hash__` slot from `fn(This<T>) -> PyResult<isize>` (never -1).
+macro_rules! hash_slot {
+    ($target:ty, $function:path) => {{
+        unsafe extern "C" fn enter(object: *mut ::pyo3::ffi::PyObject) -> ::pyo3::ffi::Py_hash_t {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
+            unsafe { $crate::ffi::entry_getter::<$target, _>(object, -1, |_py, this| $function(this)) }
+        }
+        enter as ::pyo3::ffi::hashfunc
+    }};
+}
+
+/// Make the rich comparison slot from
+/// `fn(This<T>, Borrowed<PyAny>, CompareOp) -> PyResult<Bound<PyAny>>`.
+macro_rules! compare_slot {
+    ($target:ty, $function:path) => {{
+        unsafe extern "C" fn enter(
+            object: *mut ::pyo3::ffi::PyObject,
+            other: *mut ::pyo3::ffi::PyObject,
+            operator: ::std::ffi::c_int,
+        ) -> *mut ::pyo3::ffi::PyObject {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
+            unsafe {
+                $crate::ffi::entry_setter::<$target, _>(
+                    object,
+                    other,
+                    ::std::ptr::null_mut(),
+                    |py, this, other| {
+                        let operator = ::pyo3::pyclass::CompareOp::from_raw(operator);
+                        let (Some(other), Some(operator)) = (other, operator) else {
+                            return Ok(py.NotImplemented().into_ptr());
+                        };
+                        $function(this, other, operator)
+                            .map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                    },
+                )
+            }
+        }
+        enter as ::pyo3::ffi::richcmpfunc
+    }};
+}
+
+pub(crate) use {compare_slot, hash_slot, method, property, repr_slot};

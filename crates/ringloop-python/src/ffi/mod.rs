@@ -1,0 +1,59 @@
+//! The C interface of `CPython`: the only folder of this crate that holds `unsafe` of its own.
+//!
+//! Owns: native types with a Python base class, the method trampolines, owned references that cost
+//! one decrement, vectorcalls, contexts. Called by every class of the extension. Never knows what an
+//! event loop or a transport is.
+//!
+//! # Defining a native type
+//! ```ignore
+//! pub struct Counter { callback: ObjCell, count: Cell<u64> }        // the payload, behind the base's layout
+//!
+//! impl Payload for Counter {
+//!     const NAME: &'static CStr = c"ringloop._native.Counter";
+//!     const DOC: &'static CStr = c"Count calls.";
+//!     fn native() -> &'static Native<Self> { static TYPE: Native<Counter> = Native::new(); &TYPE }
+//!     fn define(type_: &mut Definition<Self>) {
+//!         type_.method(method!(Counter, c"add", add, c"add(n)\n--\n\nAdd n."));
+//!         type_.property(property!(Counter, c"count", count, c"How many."));           // read-only
+//!         type_.property(property!(Counter, c"callback", callback, set_callback, c"…"));
+//!         type_.repr(repr_slot!(Counter, repr));
+//!     }
+//!     fn visit(&self, visitor: &mut dyn Visitor) -> Visited { self.callback.visit(visitor) }
+//!     fn clear(&self) { drop(self.callback.take()) }
+//! }
+//! fn add(this: This<'_, '_, Counter>, args: Args<'_, '_>) -> PyResult<()> { … }        // any `Return`
+//! fn count(this: This<'_, '_, Counter>) -> PyResult<u64> { … }
+//! fn set_callback(this: This<'_, '_, Counter>, value: Option<Borrowed<'_, '_, PyAny>>) -> PyResult<()>
+//!
+//! Counter::native().create(py, &base)?            // once, in the module's initialisation
+//! let object = Counter::native().instantiate(py, Counter { … })?;   // Bound<'py, PyAny>
+//! let this = Counter::native().get(&object);      // Option<This>: exact type only
+//! ```
+//! The type is final, cannot be instantiated from Python, always takes part in garbage collection and
+//! gets what the base lacks when the payload asks: `const DICT`, `const WEAKREF` (default true),
+//! `const FINALIZER` + `fn finalize(this)` (runs once, may resurrect, like `__del__`).
+//! `This` dereferences to the payload; state in it is `Cell`, [`ObjCell`] or [`crate::confined::Confined`].
+//!
+//! A panic in such a function becomes `RuntimeError`, an `Err` its exception.
+//! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
+//! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
+
+mod call;
+mod lifecycle;
+mod method;
+mod native_type;
+mod object;
+mod task_step;
+
+pub use call::{
+    call, call_no_args, call_one, call_tuple, check_signals, context_copy, context_copy_current,
+    context_enter, context_exit,
+};
+pub use method::{Args, Method, Property, Return, Target, install_methods};
+#[doc(hidden)]
+pub use method::{entry, entry_getter, entry_setter};
+pub use native_type::{Definition, Native, Payload, This};
+pub use object::{Obj, ObjCell, Visited, Visitor};
+pub use task_step::StepTypes;
+
+pub(crate) use method::{compare_slot, hash_slot, method, property, repr_slot};

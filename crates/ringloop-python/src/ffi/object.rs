@@ -1,0 +1,158 @@
+//! Owned references, and cells of them, without `PyO3`'s bookkeeping.
+//!
+//! `Py<T>` asks a thread-local on every clone and drop whether `PyO3` believes that the thread is
+//! attached. Our trampolines do not keep that count, and a handle is dropped millions of times a
+//! second, so [`Obj`] decrements directly.
+//!
+//! Invariants:
+//! 1. An `Obj` owns one reference, and is made, cloned and dropped only by attached threads. Whoever
+//!    stores one where a detached thread could drop it breaks this.
+//! 2. The content of an `ObjCell` is never borrowed out: it is moved or cloned.
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// One owned reference to a Python object.
+#[repr(transparent)]
+pub struct Obj(ManuallyDrop<Py<PyAny>>);
+
+impl Obj {
+    /// Take ownership of a new reference.
+    ///
+    /// # Safety
+    /// `pointer` is a new (owned) reference or null with an exception set.
+    pub unsafe fn from_owned_ptr(py: Python<'_>, pointer: *mut ffi::PyObject) -> PyResult<Self> {
+        // SAFETY: the caller's contract is the one of this function.
+        unsafe { Bound::from_owned_ptr_or_err(py, pointer) }.map(Self::from)
+    }
+
+    /// Borrow as a bound object.
+    pub fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.0.bind(py)
+    }
+
+    /// Make a second reference.
+    #[inline]
+    pub fn clone_ref(&self, _py: Python<'_>) -> Self {
+        let pointer = self.0.as_ptr();
+        // SAFETY: invariant 1: the pointer is alive, and the token proves that we are attached.
+        unsafe { ffi::Py_INCREF(pointer) };
+        // SAFETY: the reference made above now belongs to the new value.
+        Self(ManuallyDrop::new(unsafe {
+            std::ptr::from_ref(&*self.0).read()
+        }))
+    }
+
+    /// The address, for identity and for calls that borrow.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ptr()
+    }
+
+    /// Hand the reference over as a raw pointer.
+    #[inline]
+    pub fn into_ptr(self) -> *mut ffi::PyObject {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    /// Hand the reference over as a bound object.
+    pub fn into_bound(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        // SAFETY: the reference is owned and given away here.
+        unsafe { Bound::from_owned_ptr(py, self.into_ptr()) }
+    }
+
+    /// Take a reference of its own to a borrowed object.
+    #[inline]
+    pub fn from_borrowed(object: Borrowed<'_, '_, PyAny>) -> Self {
+        Self::from(object.to_owned())
+    }
+
+    /// The reference as `PyO3`'s own type, for `PyVisit`.
+    pub fn as_py(&self) -> &Py<PyAny> {
+        &self.0
+    }
+}
+
+impl<T> From<Bound<'_, T>> for Obj {
+    #[inline]
+    fn from(object: Bound<'_, T>) -> Self {
+        Self(ManuallyDrop::new(object.into_any().unbind()))
+    }
+}
+
+impl Drop for Obj {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: invariant 1: one reference is ours, and the thread is attached.
+        unsafe { ffi::Py_DECREF(self.0.as_ptr()) };
+    }
+}
+
+/// What a visit answers; `Break` carries the collector's own result.
+pub type Visited = ControlFlow<i32>;
+
+/// Receives the references that an object holds, for the garbage collector.
+pub trait Visitor {
+    /// Show one reference.
+    fn visit(&mut self, object: &Obj) -> Visited;
+}
+
+/// A cell that holds one reference or nothing.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct ObjCell(Cell<Option<Obj>>);
+
+impl ObjCell {
+    /// Make a cell that holds `object`.
+    pub const fn new(object: Option<Obj>) -> Self {
+        Self(Cell::new(object))
+    }
+
+    /// Move the content out.
+    #[inline]
+    pub fn take(&self) -> Option<Obj> {
+        self.0.take()
+    }
+
+    /// Put `object` in; the old content comes back, so that its drop is visible at the call.
+    #[inline]
+    pub fn replace(&self, object: Option<Obj>) -> Option<Obj> {
+        self.0.replace(object)
+    }
+
+    /// Say whether there is an object.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        self.peek().is_some()
+    }
+
+    /// Make a second reference to the content.
+    #[inline]
+    pub fn get(&self, py: Python<'_>) -> Option<Obj> {
+        self.peek().map(|object| object.clone_ref(py))
+    }
+
+    /// The content as a bound object, or None.
+    pub fn get_or_none<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self.get(py) {
+            Some(object) => object.into_bound(py),
+            None => py.None().into_bound(py),
+        }
+    }
+
+    /// Show the content to the collector.
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.peek()
+            .map_or(Visited::Continue(()), |object| visitor.visit(object))
+    }
+
+    fn peek(&self) -> Option<&Obj> {
+        // SAFETY: invariant 2: the callers above use the borrow only to compare, to count up or to
+        // show the pointer to the collector; none of these can write this cell.
+        unsafe { (*self.0.as_ptr()).as_ref() }
+    }
+}

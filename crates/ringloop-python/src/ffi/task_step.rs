@@ -1,0 +1,119 @@
+//! Recognise the steps of `CPython`'s own C tasks.
+//!
+//! `_asynciomodule.c` hands `loop.call_soon` two private callables, the step wrapper and the bound
+//! builtin `task_wakeup`, and drops the handle that it gets back at once (`call_soon()` there). So a
+//! loop that knows them needs no handle at all. User code cannot reach either of them.
+//!
+//! Invariants:
+//! 1. `PyCFunction_GetFunction` and `_GetSelf` are called only after an exact type check.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
+
+use super::object::Obj;
+
+/// A task on this loop shows its step wrapper and is never run.
+const PROBE: &CStr = c"
+import asyncio
+
+class Probe:
+    step = None
+    def call_soon(self, callback, *args, context=None):
+        self.step = callback
+    def get_debug(self):
+        return False
+
+async def nothing():
+    pass
+
+def step_type():
+    probe, coroutine = Probe(), nothing()
+    task = asyncio.Task(coroutine, loop=probe)
+    task._log_destroy_pending = False
+    step = type(probe.step)
+    coroutine.close()
+    return step if step.__name__ == 'TaskStepMethWrapper' else None
+";
+
+/// The callables of the C task, as found in this interpreter.
+pub struct StepTypes {
+    step: Option<Obj>,
+    task: Option<Obj>,
+    /// The C function behind `task_wakeup`, learnt when it is first seen.
+    wakeup: AtomicPtr<()>,
+}
+
+impl StepTypes {
+    /// Find the types; an interpreter without `_asyncio` has none, and everything takes the long way.
+    pub fn find(py: Python<'_>) -> PyResult<Self> {
+        let nothing = Self {
+            step: None,
+            task: None,
+            wakeup: AtomicPtr::default(),
+        };
+        let Ok(module) = py.import("_asyncio") else {
+            return Ok(nothing);
+        };
+        let probe = PyModule::from_code(py, PROBE, c"<ringloop probe>", c"ringloop._probe")?;
+        let step = probe.getattr("step_type")?.call0()?;
+        Ok(Self {
+            step: (!step.is_none()).then(|| step.into()),
+            task: Some(module.getattr("Task")?.into()),
+            wakeup: AtomicPtr::default(),
+        })
+    }
+
+    /// Say whether nobody can keep the handle of a `call_soon(callable)`.
+    #[inline]
+    pub fn is_step(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
+        let class = callable.get_type_ptr();
+        self.step
+            .as_ref()
+            .is_some_and(|step| step.as_ptr().cast() == class)
+            || self.is_wakeup(callable)
+    }
+
+    #[inline]
+    fn is_wakeup(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
+        let pointer = callable.as_ptr();
+        if callable.get_type_ptr() != &raw mut ffi::PyCFunction_Type {
+            return false;
+        }
+        // SAFETY: invariant 1.
+        let Some(function) = (unsafe { ffi::PyCFunction_GetFunction(pointer) }) else {
+            return false;
+        };
+        let known = self.wakeup.load(Ordering::Relaxed);
+        if known.is_null() {
+            self.learn(callable, function as *mut ())
+        } else {
+            ptr::eq(known, function as *mut ())
+        }
+    }
+
+    #[cold]
+    fn learn(&self, callable: Borrowed<'_, '_, PyAny>, function: *mut ()) -> bool {
+        // SAFETY: invariant 1: the only caller has checked the type.
+        let receiver = unsafe { ffi::PyCFunction_GetSelf(callable.as_ptr()) };
+        // SAFETY: a builtin's self is null or alive with it.
+        let receiver = unsafe { Borrowed::from_ptr_or_opt(callable.py(), receiver) };
+        let (Some(receiver), Some(task)) = (receiver, &self.task) else {
+            return false;
+        };
+        let found = receiver
+            .is_instance(task.bind(callable.py()))
+            .unwrap_or(false)
+            && callable
+                .getattr("__name__")
+                .is_ok_and(|name| name.eq("task_wakeup").unwrap_or(false));
+        if found {
+            self.wakeup.store(function, Ordering::Relaxed);
+        }
+        found
+    }
+}
