@@ -1,0 +1,67 @@
+"""Fixtures of every test: the loop under test, and the check that the test left nothing behind."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from tests.support import LoopFactory
+
+T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def loop_log(request: pytest.FixtureRequest) -> Iterator[support.LoopLog]:
+    """What asyncio logged as an error; a test that wants it takes it or is marked."""
+    handler = support.LoopLog()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+    if handler.records and request.node.get_closest_marker("loop_errors") is None:
+        pytest.fail("the loop logged: " + "; ".join(handler.take()))
+
+
+@pytest.fixture(autouse=True)
+def leak_check(loop_log: support.LoopLog) -> Iterator[None]:
+    """Fail the test that leaves descriptors or threads open; its collection may still log."""
+    check = support.LeakCheck.begin()
+    yield
+    check.assert_clean()
+
+
+@pytest.fixture(params=support.LOOPS)
+def loop_name(request: pytest.FixtureRequest) -> str:
+    """One of "asyncio" (the oracle), "ringloop-uring", "ringloop-epoll"."""
+    return support.usable_loop(request.param)
+
+
+@pytest.fixture
+def loop_factory(loop_name: str, leak_check: None) -> LoopFactory:
+    """Make a loop of the kind under test; who calls it closes the loop."""
+    return support.loop_factory(loop_name)
+
+
+@pytest.fixture
+def loop(loop_factory: LoopFactory) -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop of the kind under test; fails the test that leaves tasks on it."""
+    loop = loop_factory()
+    yield loop
+    if left := support.close_loop(loop):
+        pytest.fail("tasks left on the loop: " + "; ".join(left))
+
+
+@pytest.fixture
+def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]], T]:
+    """Run a coroutine on the loop under test, to its end."""
+    return loop.run_until_complete

@@ -1,0 +1,199 @@
+"""What the tests share: the loops under test, waiting for a state, and the leak check.
+
+Used by `conftest.py` and by the tests themselves; holds nothing that belongs to one topic. It never
+sleeps a fixed time: every wait names the state it waits for and fails when that does not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+T = TypeVar("T")
+
+ORACLE = "asyncio"
+DRIVERS = ("uring", "epoll")
+# The oracle first: a test that fails there is wrong.
+# RINGLOOP_TEST_LOOPS="asyncio ringloop-epoll" narrows the choice.
+LOOPS = tuple(
+    os.environ.get("RINGLOOP_TEST_LOOPS", "").split()
+    or [ORACLE, *(f"ringloop-{driver}" for driver in DRIVERS)]
+)
+# What the large transfers move, in bytes; `make test` sets 1 GiB.
+TEST_BYTES = int(os.environ.get("RINGLOOP_TEST_BYTES", str(16 << 20)))
+
+_POLL_SECONDS = 0.002
+
+
+def loop_factory(name: str) -> LoopFactory:
+    """Return the factory of the loop called `name`, one of `LOOPS`."""
+    if name == ORACLE:
+        return asyncio.SelectorEventLoop
+    import ringloop
+
+    return functools.partial(ringloop.Loop, driver=name.removeprefix("ringloop-"))
+
+
+@functools.cache
+def refusal(name: str) -> str | None:
+    """Say why this machine cannot run the loop called `name`; None where it can.
+
+    Only the ring may be refused, and not on CI: there a missing ring would pass for a tested one.
+    """
+    if name != "ringloop-uring":
+        return None
+    try:
+        loop_factory(name)().close()
+    except OSError as error:
+        if os.environ.get("CI") and os.environ.get("RINGLOOP_ALLOW_NO_URING") != "1":
+            raise
+        return str(error)
+    return None
+
+
+def usable_loop(name: str) -> str:
+    """Return `name`, or skip the test with the machine's reason."""
+    if reason := refusal(name):
+        pytest.skip(reason)
+    return name
+
+
+async def wait_until(
+    condition: Callable[[], object], what: str = "the condition", timeout: float = 10
+) -> None:
+    """Let the loop run until `condition()` is true; fail after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come within {timeout} s")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def wait_until_blocking(
+    condition: Callable[[], object], what: str = "the condition", timeout: float = 10
+) -> None:
+    """Like `wait_until`, for threads without a loop."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come within {timeout} s")
+        time.sleep(_POLL_SECONDS)
+
+
+async def within(awaitable: Awaitable[T], timeout: float = 10) -> T:
+    """Await with a deadline, so that a lost wake-up is a failure and not a hang."""
+    return await asyncio.wait_for(awaitable, timeout)
+
+
+def open_descriptors() -> dict[int, str]:
+    """Map each open descriptor of this process to what it is."""
+    found = {}
+    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - iterdir keeps its own descriptor open
+        try:
+            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")  # noqa: PTH115
+        except OSError:
+            continue  # the descriptor of the listing itself
+    return found
+
+
+def native_threads() -> set[str]:
+    """Name the kernel's view of our threads, without the kernel's own io_uring workers."""
+    names = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+        except OSError:
+            continue
+        if not name.startswith(("iou-wrk", "iou-sqp")):
+            names.add(f"{task.name} {name}")
+    return names
+
+
+class LoopLog(logging.Handler):
+    """The errors that a loop logged: exceptions nobody retrieved, tasks destroyed while pending."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def take(self) -> list[str]:
+        """Return the messages so far, and forget them."""
+        messages = [record.getMessage() for record in self.records]
+        self.records.clear()
+        return messages
+
+
+@dataclass
+class LeakCheck:
+    """A picture of the process before a test, compared with the one after it."""
+
+    descriptors: Collection[tuple[int, str]]
+    threads: Collection[threading.Thread]
+    native: Collection[str]
+
+    @classmethod
+    def begin(cls) -> LeakCheck:
+        gc.collect()
+        return cls(
+            descriptors=set(open_descriptors().items()),
+            threads=set(threading.enumerate()),
+            native=native_threads(),
+        )
+
+    def leaks(self) -> list[str]:
+        """Name what is there now and was not before, once garbage is collected."""
+        gc.collect()
+        found = [
+            f"descriptor {fd} -> {target}"
+            for fd, target in open_descriptors().items()
+            if (fd, target) not in self.descriptors
+        ]
+        found += [f"thread {t.name}" for t in threading.enumerate() if t not in self.threads]
+        # A Python thread is gone from `enumerate` a moment before the kernel forgets it.
+        found += [f"native thread {name}" for name in native_threads() - set(self.native)]
+        return found
+
+    def assert_clean(self, timeout: float = 3) -> None:
+        """Fail unless everything new is gone within `timeout` seconds; threads end a little late."""
+        deadline = time.monotonic() + timeout
+        while leaks := self.leaks():
+            if time.monotonic() > deadline:
+                pytest.fail("leaked by this test: " + "; ".join(leaks))
+            time.sleep(_POLL_SECONDS)
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Close `loop` the way `asyncio.run` does; return what the test had left running on it."""
+    if loop.is_closed():
+        return []
+    left = [repr(task) for task in asyncio.all_tasks(loop)]
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(_settle(loop))
+    loop.close()
+    return left
+
+
+async def _settle(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
