@@ -56,7 +56,7 @@ cpython: ## build CPython 3.14 where no package of it exists; `make test` then f
 .PHONY: run
 run: develop ## serve examples/service.py on ringloop; CHECK=1 drives it and exits; HOST=, PORT=, RINGLOOP_DRIVER=
 ifdef CHECK
-	@$(BIN)/python examples/check_service.py
+	@$(BIN)/python -m examples.check_service
 else
 	@echo "serving examples/service.py on http://$(HOST):$(PORT)/ (Ctrl-C stops it)"
 	@trap : INT; $(BIN)/uvicorn examples.service:app --loop ringloop:new_event_loop \

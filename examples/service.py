@@ -4,11 +4,10 @@ Serve it on ringloop with `make run`, or by hand:
 
     uvicorn examples.service:app --loop ringloop:new_event_loop
 
-It has one of each: JSON, path and query parameters, a dependency, a streamed response, a streamed upload, a
-WebSocket, a background task, a lifespan, and a middleware that hands a context variable down to the handlers.
+It has one of each: JSON, path and query parameters, a dependency, a streamed response, a streamed
+upload, a WebSocket, a background task, a lifespan, and a middleware that hands a context variable
+down to the handlers.
 """
-
-from __future__ import annotations
 
 import asyncio
 import hashlib
@@ -17,15 +16,13 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import BackgroundTasks, Depends, FastAPI, HTTPException, Query, Request, WebSocket
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 CHUNK_BYTES = 64 * 1024
 STREAM_BYTES_MAX = 16 << 30
@@ -169,7 +166,7 @@ async def read_request_id() -> str:
 
 
 def pattern(offset: int, size: int) -> bytes:
-    """Return `size` bytes of the stream that begins at `offset`: a counter a block, so no two blocks match."""
+    """Return the `size` bytes of the stream at `offset`; no two chunks are alike."""
     block = (offset // CHUNK_BYTES).to_bytes(8, "big")
     return (block * (size // 8 + 1))[:size]
 
@@ -178,7 +175,7 @@ def pattern(offset: int, size: int) -> bytes:
 async def stream(
     size: Annotated[int, Query(ge=0, le=STREAM_BYTES_MAX)] = CHUNK_BYTES,
 ) -> StreamingResponse:
-    """Stream `size` bytes in chunks; the back-pressure of the connection bounds what is in memory."""
+    """Stream `size` bytes in chunks; back-pressure bounds what is in memory."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for offset in range(0, size, CHUNK_BYTES):

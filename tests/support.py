@@ -172,7 +172,7 @@ class LeakCheck:
         return found
 
     def assert_clean(self, timeout: float = 3) -> None:
-        """Fail unless everything new is gone within `timeout` seconds; threads end a little late."""
+        """Fail unless all of it is gone within `timeout` seconds; threads end a little late."""
         deadline = time.monotonic() + timeout
         while leaks := self.leaks():
             if time.monotonic() > deadline:
