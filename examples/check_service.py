@@ -1,8 +1,8 @@
 """Drive examples/service.py as a user would, and say what came back: `make run CHECK=1`.
 
 Starts uvicorn on ringloop in a process of its own, sends real HTTP and WebSocket traffic, stops it
-with Ctrl-C's signal, and exits non-zero when anything is not as it should be. `Service` and the checks
-are used by tests/service too.
+with Ctrl-C's signal, and exits non-zero when anything is not as it should be. `Service` and the
+checks are used by tests/service too.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from examples.service import CHUNK_BYTES, pattern
 
 ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 30.0
-GRACE_S = 5
+GRACE_S = 3
 
 
 class ServiceError(Exception):
