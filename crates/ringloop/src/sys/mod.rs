@@ -1,1 +1,49 @@
 //! Layer 1: the kernel boundary.
+//!
+//! Owns: every system call of the engine, every structure shared with the kernel, and the unsafe
+//! code that both need. Called by: the drivers and the operations, which decide *what* to ask for.
+//! Never does: waiting on its own accord, remembering an operation, or knowing that anything above
+//! it exists.
+//!
+//! | module | the one thing it is about |
+//! |---|---|
+//! | [`clock`] | the monotonic clock, in nanoseconds |
+//! | [`event`] | a descriptor that another thread writes to wake a sleeping loop |
+//! | [`interest`] | what a descriptor is watched for: reading, writing |
+//! | [`epoll`] | readiness of many descriptors, and the contract a second backend has to meet |
+//! | [`address`] | socket addresses in the kernel's own form |
+//! | [`socket`] | sockets: create, connect, accept, move bytes, options |
+//! | [`file`] | descriptors in general: read, write, close, pipe, poll once |
+//! | [`memory`] | mappings that a forked child does not inherit |
+//! | [`limits`] | resource limits of the process |
+//! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
+//!
+//! Descriptors arrive as plain numbers ([`std::os::fd::RawFd`]). A completion ring may use a
+//! descriptor long after the call that named it returned, so a borrow could not express who keeps
+//! it open; the operation table does that. A wrong number is an `EBADF`, never undefined behaviour.
+//!
+//! No wrapper retries or interprets: an [`std::io::Error`] from here carries the errno the kernel
+//! gave. The exceptions are named where they stand (a close that was interrupted, a wait that was
+//! interrupted).
+
+pub mod address;
+pub mod clock;
+pub mod epoll;
+pub mod event;
+pub mod file;
+pub mod interest;
+pub mod limits;
+pub mod memory;
+pub mod socket;
+pub mod uring;
+
+use std::io;
+
+/// Turn the kernel's "negative means look at errno" into a `Result`.
+fn check<T: PartialOrd + Default>(result: T) -> io::Result<T> {
+    if result < T::default() {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}

@@ -1,0 +1,125 @@
+//! Descriptors in general: read, write, close, pipe, poll once.
+//!
+//! Owns: nothing. Called by: the readiness driver's form of the operations, and whoever closes a
+//! descriptor.
+//! Never does: waiting. A descriptor that is not ready gives `EAGAIN` if it is non-blocking;
+//! regular files do block for the disk.
+//!
+//! # Invariants
+//! - **F1** A buffer handed to the kernel is live and of the length given, for the call; a raw twin
+//!   passes this duty to its caller.
+//! - **F2** A read that returns *n* has initialised exactly the first *n* bytes.
+//! - **F3** A successful `pipe2` gives two fresh descriptors that nothing else owns.
+
+use super::check;
+use super::interest::Interest;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Read what there is, at most the buffer.
+///
+/// Shape: `offset` `None` reads at the file's own position (the only choice for pipes and sockets);
+/// the first `n` bytes of `buffer` are initialised.
+/// Errors: `EAGAIN`, `EINTR`, and those of read(2) and pread(2).
+pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>], offset: Option<u64>) -> io::Result<usize> {
+    // SAFETY: F1.
+    unsafe { read_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) }
+}
+
+/// Read into raw memory; the twin of [`read`] for memory that another language owns.
+///
+/// # Safety
+/// `at .. at + len` is writable for the call and nobody reads it meanwhile.
+pub unsafe fn read_raw(
+    fd: RawFd,
+    at: *mut u8,
+    len: usize,
+    offset: Option<u64>,
+) -> io::Result<usize> {
+    let count = match offset {
+        // SAFETY: F1, by this function's contract.
+        None => unsafe { libc::read(fd, at.cast(), len) },
+        // SAFETY: F1, by this function's contract.
+        Some(offset) => unsafe { libc::pread(fd, at.cast(), len, offset as libc::off_t) },
+    };
+    Ok(check(count)? as usize)
+}
+
+/// Write what fits, at most the buffer.
+///
+/// Shape: `offset` as in [`read`].
+/// Errors: `EAGAIN`, `EINTR`, `EPIPE` (the runtime ignores SIGPIPE, as Rust and Python do), and
+/// those of write(2) and pwrite(2).
+pub fn write(fd: RawFd, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
+    // SAFETY: F1.
+    unsafe { write_raw(fd, bytes.as_ptr(), bytes.len(), offset) }
+}
+
+/// Write from raw memory; the twin of [`write`] for memory that another language owns.
+///
+/// # Safety
+/// `at .. at + len` is readable for the call and nobody writes it meanwhile.
+pub unsafe fn write_raw(
+    fd: RawFd,
+    at: *const u8,
+    len: usize,
+    offset: Option<u64>,
+) -> io::Result<usize> {
+    let count = match offset {
+        // SAFETY: F1, by this function's contract.
+        None => unsafe { libc::write(fd, at.cast(), len) },
+        // SAFETY: F1, by this function's contract.
+        Some(offset) => unsafe { libc::pwrite(fd, at.cast(), len, offset as libc::off_t) },
+    };
+    Ok(check(count)? as usize)
+}
+
+/// Close a descriptor.
+///
+/// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux
+/// has closed the descriptor when it says so, and a second close could hit another thread's new
+/// one.
+/// Source: close(2), "Dealing with error returns".
+pub fn close(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointer is passed; a number that is not open is EBADF.
+    match check(unsafe { libc::close(fd) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Create a pipe, both ends non-blocking and closed on exec; the reading end comes first.
+///
+/// Errors: `EMFILE`, `ENFILE`.
+/// Source: pipe2(2).
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: F1: room for two descriptors.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) })?;
+    // SAFETY: F3.
+    let reader = unsafe { OwnedFd::from_raw_fd(ends[0]) };
+    // SAFETY: F3.
+    let writer = unsafe { OwnedFd::from_raw_fd(ends[1]) };
+    Ok((reader, writer))
+}
+
+/// Ask what a descriptor is ready for now, without waiting.
+///
+/// Shape: the part of `interest` that is ready; both directions on an error or a hang-up. A regular
+/// file is always ready.
+/// Errors: `EBADF`.
+/// Source: poll(2).
+pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
+    let mut entry = libc::pollfd {
+        fd,
+        events: interest.poll_mask() as libc::c_short,
+        revents: 0,
+    };
+    // SAFETY: F1: one entry, live for the call.
+    check(unsafe { libc::poll(&raw mut entry, 1, 0) })?;
+    if entry.revents & libc::POLLNVAL != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(Interest::from_poll_mask(u32::from(entry.revents as u16)))
+}

@@ -1,0 +1,220 @@
+//! Memory mappings that a forked child does not inherit.
+//!
+//! Owns: the address range, from `mmap` to `munmap`. Called by: the ring (its queues) and the
+//! buffer ring.
+//! Never does: handing out references into memory that the kernel writes; it gives a pointer and a
+//! length.
+//!
+//! # Invariants
+//! - **M1** `base .. base + len` was returned by one successful `mmap` of `len` bytes, `len > 0`,
+//!   and belongs to this value.
+//! - **M2** The range is excluded from fork (`MADV_DONTFORK`): parent and child never drive one
+//!   ring together.
+//! - **M3** Only the process that mapped the range unmaps it. In a forked child the range is not
+//!   ours: the child may have mapped something else there.
+
+use super::check;
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+
+/// Hold a private range of the address space.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    owner_pid: u32,
+}
+
+// SAFETY: M1: an address range is not tied to a thread; who may touch its bytes is the holder's
+// matter.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Map zeroed memory of our own, page-aligned.
+    ///
+    /// Units: `len` in bytes, more than 0; the kernel rounds up to whole pages.
+    /// Errors: `ENOMEM`; `EINVAL` for 0.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)
+    }
+
+    /// Map a part of what `fd` stands for, shared with the kernel (a ring's queues).
+    ///
+    /// The pages are populated at once, so that the first turn of a loop takes no page faults.
+    pub fn of_fd(fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
+        Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd, len, offset)
+    }
+
+    fn map(flags: libc::c_int, fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = offset as libc::off_t;
+        // SAFETY: M1: without MAP_FIXED the kernel picks a range that nothing uses.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, fd, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(base) = NonNull::new(base.cast::<u8>()) else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        let mapping = Self {
+            base,
+            len,
+            owner_pid: std::process::id(),
+        };
+        // SAFETY: M1, M2; the advice changes no byte of the range.
+        check(unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) })?;
+        Ok(mapping)
+    }
+
+    /// Give the first address.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Give the length asked for, in bytes.
+    #[allow(clippy::len_without_is_empty)] // a mapping is never empty (M1)
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Find room for a `T` at `offset`, or `None` where it would leave the mapping or be
+    /// misaligned.
+    ///
+    /// The pointer stays good as long as the mapping lives.
+    pub fn locate<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        let end = offset.checked_add(size_of::<T>())?;
+        let at = self.as_ptr().wrapping_add(offset).cast::<T>();
+        if end > self.len || !at.is_aligned() {
+            return None;
+        }
+        NonNull::new(at)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if std::process::id() == self.owner_pid {
+            // SAFETY: M1, M3; the value goes away, so nobody can reach the range through it any
+            // more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The flags the kernel keeps for the range that starts at `address` (`dc` = not copied on
+    /// fork), if it is mapped.
+    fn kernel_flags(address: usize) -> Option<String> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut inside = false;
+        for line in smaps.lines() {
+            if let Some((low, rest)) = line.split_once('-')
+                && let Ok(low) = usize::from_str_radix(low, 16)
+            {
+                let high = usize::from_str_radix(rest.split(' ').next().unwrap(), 16).unwrap();
+                inside = (low..high).contains(&address);
+            } else if inside && let Some(flags) = line.strip_prefix("VmFlags:") {
+                return Some(flags.to_owned());
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn m1_locate_refuses_what_leaves_the_mapping_or_is_misaligned() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        assert_eq!(mapping.len(), 4096);
+        assert!(mapping.locate::<u64>(4088).is_some());
+        assert!(mapping.locate::<u64>(4089).is_none());
+        assert!(mapping.locate::<u64>(4).is_none());
+        assert!(mapping.locate::<u8>(4096).is_none());
+        assert!(mapping.locate::<u64>(usize::MAX).is_none());
+        assert_eq!(
+            Mapping::anonymous(0).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
+    }
+
+    #[test]
+    fn m1_dropping_unmaps() {
+        let size_kib = || -> u64 {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("VmSize:"))
+                .unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        let before = size_kib();
+        for _ in 0..4096 {
+            Mapping::anonymous(64 << 20).unwrap();
+        }
+        let grown_kib = size_kib().saturating_sub(before);
+        assert!(
+            grown_kib < 64 << 20,
+            "256 GiB mapped and dropped, {grown_kib} KiB still there"
+        );
+    }
+
+    /// Run `child` in a forked child and give its exit status. `child` may only make plain system
+    /// calls: the test process has other threads, whose locks the child inherits as they were.
+    fn in_child(child: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child keeps to system calls and ends with _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let code = i32::from(!child());
+            // SAFETY: ends the child at once, without running anything of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: writes to a live local.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+
+    fn map_over(base: *mut u8) -> *mut u8 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: NOREPLACE never touches an existing mapping.
+        let at = unsafe { libc::mmap(base.cast(), 4096, access, flags, -1, 0) };
+        at.cast()
+    }
+
+    #[test]
+    fn m2_the_child_of_a_fork_does_not_have_the_range() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        assert!(
+            kernel_flags(mapping.as_ptr() as usize)
+                .unwrap()
+                .contains(" dc")
+        );
+        assert_ne!(
+            map_over(mapping.as_ptr()),
+            mapping.as_ptr(),
+            "the parent has it"
+        );
+        assert!(in_child(|| map_over(mapping.as_ptr()) == mapping.as_ptr()));
+    }
+
+    #[test]
+    fn m3_dropping_in_a_forked_child_leaves_what_the_child_mapped_there() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        let base = mapping.as_ptr();
+        let survived = in_child(|| {
+            let own = map_over(base);
+            // SAFETY: a byte of the child's own fresh mapping.
+            unsafe { own.write_volatile(7) };
+            // SAFETY: a bitwise copy that is dropped once, in the child; the parent's value is
+            // another process's.
+            drop(unsafe { ptr::read(&raw const mapping) });
+            // SAFETY: as above; a fault here would fail the test by its exit status.
+            unsafe { own.read_volatile() == 7 }
+        });
+        assert!(survived);
+    }
+}

@@ -1,0 +1,594 @@
+//! The `io_uring` ABI, written out.
+//!
+//! Owns: the numbers and the structures of `include/uapi/linux/io_uring.h` that the engine uses, a
+//! sentence for each.
+//! Called by: the ring and every operation that fills an [`Sqe`]. Never does: anything; there is no
+//! code here but accessors.
+//!
+//! The names are the header's without the prefix `IORING_` (`IOSQE_` became `SQE_`). A version in
+//! brackets is the first Linux that has it; without one, it is older than 6.1, which the ring needs
+//! anyway. The tests check every number against the bindings of the `io-uring` crate, and whole
+//! SQEs byte by byte against its builders.
+
+/// Describe one request to the kernel: a submission queue entry.
+///
+/// ```text
+///  byte 0        1        2            4            8                    16
+///       opcode   flags    ioprio       fd           off                  addr
+///  byte 24                28                        32
+///       len               op_flags                  user_data
+///  byte 40       42             44                  48                   56      64
+///       buf_index personality   splice_fd_in        addr3                pad2
+/// ```
+/// What a field means depends on the opcode; unused fields must be zero, which is the default.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sqe {
+    /// What to do: one of `OP_*`.
+    pub opcode: u8,
+    /// How to treat the entry: `SQE_*` bits.
+    pub flags: u8,
+    /// I/O priority of file operations; for sockets the `RECV_*`, `RECVSEND_*`, `SEND_*` and
+    /// `ACCEPT_*` bits.
+    pub ioprio: u16,
+    /// The descriptor to work on. Read by the kernel at submission, not when the entry is queued.
+    pub fd: i32,
+    /// File offset; the address length of a connect; where an accept reports the address length; a
+    /// timeout's count.
+    pub off: u64,
+    /// The buffer, the message header, the address or the timespec; the `user_data` to cancel.
+    pub addr: u64,
+    /// Bytes in the buffer, entries in the vector, flags of a poll (`POLL_ADD_*`).
+    pub len: u32,
+    /// Flags of the operation itself: `MSG_*`, `SOCK_*`, `TIMEOUT_*`, `ASYNC_CANCEL_*`, the mask of
+    /// a poll.
+    pub op_flags: u32,
+    /// Comes back unchanged in every completion of the entry.
+    pub user_data: u64,
+    /// Index of a registered buffer, or the buffer group where [`SQE_BUFFER_SELECT`] is set.
+    pub buf_index: u16,
+    /// Registered credentials to act under; 0 is the caller's own.
+    pub personality: u16,
+    /// Second descriptor of a splice; slot for a direct descriptor; address length of a send.
+    pub splice_fd_in: i32,
+    /// Extended attributes and vectored flags of a few operations.
+    pub addr3: u64,
+    /// Always zero.
+    pub pad2: u64,
+}
+
+/// Report one result: a completion queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cqe {
+    /// The `user_data` of the entry that completed.
+    pub user_data: u64,
+    /// The result of the system call it stands for; a negative errno on failure.
+    pub res: i32,
+    /// `CQE_F_*` bits; the buffer id in the upper half.
+    pub flags: u32,
+}
+
+impl Cqe {
+    /// Tell whether the same entry will complete again. Without it, the entry is over and its
+    /// memory is free.
+    pub const fn more(&self) -> bool {
+        self.flags & CQE_F_MORE != 0
+    }
+
+    /// Give the id of the provided buffer that the kernel used.
+    pub const fn buffer(&self) -> Option<u16> {
+        if self.flags & CQE_F_BUFFER != 0 {
+            Some((self.flags >> CQE_BUFFER_SHIFT) as u16)
+        } else {
+            None
+        }
+    }
+
+    /// Tell whether the socket holds more bytes than this receive took.
+    pub const fn sock_nonempty(&self) -> bool {
+        self.flags & CQE_F_SOCK_NONEMPTY != 0
+    }
+
+    /// Tell whether this is the second completion of a zero-copy send: the buffer is free now.
+    pub const fn notification(&self) -> bool {
+        self.flags & CQE_F_NOTIF != 0
+    }
+}
+
+/// Say where the fields of the submission queue are, in bytes from the start of the mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SqOffsets {
+    /// First entry the kernel has not taken; written by the kernel.
+    pub head: u32,
+    /// One past the last entry we queued; written by us.
+    pub tail: u32,
+    /// Entries minus one.
+    pub ring_mask: u32,
+    /// Entries.
+    pub ring_entries: u32,
+    /// `SQ_*` bits; written by the kernel.
+    pub flags: u32,
+    /// Entries the kernel refused because their index was bad.
+    pub dropped: u32,
+    /// Indices into the entries, one for each; 0 with [`SETUP_NO_SQARRAY`].
+    pub array: u32,
+    /// Reserved.
+    pub resv1: u32,
+    /// Where the queue lies with a caller's own memory; not used here.
+    pub user_addr: u64,
+}
+
+/// Say where the fields of the completion queue are, in bytes from the start of the mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CqOffsets {
+    /// First entry we have not taken; written by us.
+    pub head: u32,
+    /// One past the last entry the kernel posted; written by the kernel.
+    pub tail: u32,
+    /// Entries minus one.
+    pub ring_mask: u32,
+    /// Entries.
+    pub ring_entries: u32,
+    /// Entries the kernel had to throw away; 0 on every kernel with [`FEAT_NODROP`].
+    pub overflow: u32,
+    /// The entries themselves.
+    pub cqes: u32,
+    /// Flags written by us (eventfd suppression); not used here.
+    pub flags: u32,
+    /// Reserved.
+    pub resv1: u32,
+    /// Where the queue lies with a caller's own memory; not used here.
+    pub user_addr: u64,
+}
+
+/// Ask for a ring, and read what came of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Params {
+    /// Submission entries; the kernel rounds up to a power of two.
+    pub sq_entries: u32,
+    /// Completion entries, with [`SETUP_CQSIZE`]; the kernel rounds up to a power of two.
+    pub cq_entries: u32,
+    /// `SETUP_*` bits.
+    pub flags: u32,
+    /// CPU of the polling thread; not used here.
+    pub sq_thread_cpu: u32,
+    /// Idle time of the polling thread; not used here.
+    pub sq_thread_idle: u32,
+    /// `FEAT_*` bits; written by the kernel.
+    pub features: u32,
+    /// Ring whose worker threads to share; not used here.
+    pub wq_fd: u32,
+    /// Reserved.
+    pub resv: [u32; 3],
+    /// Layout of the submission queue; written by the kernel.
+    pub sq_off: SqOffsets,
+    /// Layout of the completion queue; written by the kernel.
+    pub cq_off: CqOffsets,
+}
+
+/// Give a time, in the one form the ring knows on every architecture.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timespec {
+    /// Whole seconds.
+    pub tv_sec: i64,
+    /// Nanoseconds, below 1 000 000 000.
+    pub tv_nsec: i64,
+}
+
+/// Extend `io_uring_enter` by a timeout ([`ENTER_EXT_ARG`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GetEventsArg {
+    /// Address of a signal mask for the wait; 0 keeps the thread's.
+    pub sigmask: u64,
+    /// Bytes in the mask.
+    pub sigmask_sz: u32,
+    /// Microseconds to wait for more than one completion ([`FEAT_MIN_TIMEOUT`]); 0 returns at the
+    /// first.
+    pub min_wait_usec: u32,
+    /// Address of a [`Timespec`]; 0 waits without end.
+    pub ts: u64,
+}
+
+/// Tell of one operation whether the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProbeOp {
+    /// The operation.
+    pub op: u8,
+    /// Reserved.
+    pub resv: u8,
+    /// [`OP_SUPPORTED`] or nothing.
+    pub flags: u16,
+    /// Reserved.
+    pub resv2: u32,
+}
+
+/// Tell which operations the kernel has ([`REGISTER_PROBE`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// Highest operation the kernel knows.
+    pub last_op: u8,
+    /// Entries that were filled.
+    pub ops_len: u8,
+    /// Reserved.
+    pub resv: u16,
+    /// Reserved.
+    pub resv2: [u32; 3],
+    /// One entry an operation. The header has no length here; 256 is what an 8-bit opcode can name.
+    pub ops: [ProbeOp; 256],
+}
+
+/// Register or drop a registered descriptor ([`REGISTER_RING_FDS`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourceUpdate {
+    /// Slot; all ones lets the kernel choose, and the kernel writes its choice here.
+    pub offset: u32,
+    /// Reserved.
+    pub resv: u32,
+    /// The descriptor.
+    pub data: u64,
+}
+
+/// Offer one buffer to the kernel: an entry of a buffer ring.
+///
+/// The last two bytes of entry 0 are not reserved: they are the ring's tail.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buf {
+    /// Where the buffer is.
+    pub addr: u64,
+    /// How many bytes it holds.
+    pub len: u32,
+    /// Its id, which comes back in the completion.
+    pub bid: u16,
+    /// Reserved; in entry 0 the tail of the ring.
+    pub resv: u16,
+}
+
+/// Register a buffer ring ([`REGISTER_PBUF_RING`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BufReg {
+    /// Where the ring's entries are, page-aligned.
+    pub ring_addr: u64,
+    /// How many; a power of two, at most 32768.
+    pub ring_entries: u32,
+    /// The group's name.
+    pub bgid: u16,
+    /// Flags; none used here.
+    pub flags: u16,
+    /// Reserved.
+    pub resv: [u64; 3],
+}
+
+/// Cancel without an SQE ([`REGISTER_SYNC_CANCEL`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncCancel {
+    /// The `user_data` to match.
+    pub addr: u64,
+    /// The descriptor to match.
+    pub fd: i32,
+    /// `ASYNC_CANCEL_*` bits.
+    pub flags: u32,
+    /// How long to wait for what is running already; both fields -1 waits without end.
+    pub timeout: Timespec,
+    /// The operation to match, with [`ASYNC_CANCEL_OP`].
+    pub opcode: u8,
+    /// Reserved.
+    pub pad: [u8; 7],
+    /// Reserved.
+    pub pad2: [u64; 3],
+}
+
+// ---- What to do: Sqe::opcode
+
+/// Completes with 0; for tests and for measuring.
+pub const OP_NOP: u8 = 0;
+/// Reads into a vector of buffers.
+pub const OP_READV: u8 = 1;
+/// Writes from a vector of buffers.
+pub const OP_WRITEV: u8 = 2;
+/// Brings a file's data to the disk.
+pub const OP_FSYNC: u8 = 3;
+/// Waits until a descriptor is ready, once or (edge-triggered) again and again.
+pub const OP_POLL_ADD: u8 = 6;
+/// Ends or changes a poll.
+pub const OP_POLL_REMOVE: u8 = 7;
+/// Sends a message: bytes, address, control data.
+pub const OP_SENDMSG: u8 = 9;
+/// Receives a message: bytes, address, control data.
+pub const OP_RECVMSG: u8 = 10;
+/// Completes with `ETIME` when a time has come.
+pub const OP_TIMEOUT: u8 = 11;
+/// Ends or changes a timeout.
+pub const OP_TIMEOUT_REMOVE: u8 = 12;
+/// Takes one connection, or each as it comes.
+pub const OP_ACCEPT: u8 = 13;
+/// Asks requests to end early; they complete with `ECANCELED` or with what won the race.
+pub const OP_ASYNC_CANCEL: u8 = 14;
+/// Bounds the time of the entry before it in the chain.
+pub const OP_LINK_TIMEOUT: u8 = 15;
+/// Connects, and completes when the connection stands or failed.
+pub const OP_CONNECT: u8 = 16;
+/// Reserves space for a file.
+pub const OP_FALLOCATE: u8 = 17;
+/// Opens a file.
+pub const OP_OPENAT: u8 = 18;
+/// Closes a descriptor.
+pub const OP_CLOSE: u8 = 19;
+/// Reads a file's metadata.
+pub const OP_STATX: u8 = 21;
+/// Reads into one buffer.
+pub const OP_READ: u8 = 22;
+/// Writes from one buffer.
+pub const OP_WRITE: u8 = 23;
+/// Says how a file will be used.
+pub const OP_FADVISE: u8 = 24;
+/// Says how memory will be used.
+pub const OP_MADVISE: u8 = 25;
+/// Sends bytes on a socket.
+pub const OP_SEND: u8 = 26;
+/// Receives bytes from a socket, once or (multishot) as they come.
+pub const OP_RECV: u8 = 27;
+/// Opens a file with restrictions on how the path resolves.
+pub const OP_OPENAT2: u8 = 28;
+/// Moves bytes between a pipe and a descriptor.
+pub const OP_SPLICE: u8 = 30;
+/// Ends one or both directions of a connection.
+pub const OP_SHUTDOWN: u8 = 34;
+/// Renames a file.
+pub const OP_RENAMEAT: u8 = 35;
+/// Removes a file or a directory.
+pub const OP_UNLINKAT: u8 = 36;
+/// Creates a directory.
+pub const OP_MKDIRAT: u8 = 37;
+/// Creates a symbolic link.
+pub const OP_SYMLINKAT: u8 = 38;
+/// Creates a hard link.
+pub const OP_LINKAT: u8 = 39;
+/// Posts a completion to another ring.
+pub const OP_MSG_RING: u8 = 40;
+/// Creates a socket.
+pub const OP_SOCKET: u8 = 45;
+/// Runs a command of the file itself, such as a socket option (6.7).
+pub const OP_URING_CMD: u8 = 46;
+/// Sends without copying; completes twice.
+pub const OP_SEND_ZC: u8 = 47;
+/// Sends a message without copying; completes twice.
+pub const OP_SENDMSG_ZC: u8 = 48;
+/// Reads into provided buffers as bytes come (6.7).
+pub const OP_READ_MULTISHOT: u8 = 49;
+/// Waits for a child process (6.7).
+pub const OP_WAITID: u8 = 50;
+/// Waits on a futex (6.7).
+pub const OP_FUTEX_WAIT: u8 = 51;
+/// Wakes waiters of a futex (6.7).
+pub const OP_FUTEX_WAKE: u8 = 52;
+/// Sets a file's length (6.9).
+pub const OP_FTRUNCATE: u8 = 55;
+
+// ---- How to treat the entry: Sqe::flags
+
+/// `fd` is a slot of the registered files.
+pub const SQE_FIXED_FILE: u8 = 1 << 0;
+/// Start only when all earlier entries have completed.
+pub const SQE_IO_DRAIN: u8 = 1 << 1;
+/// Start the next entry when this one has succeeded; cancel it otherwise.
+pub const SQE_IO_LINK: u8 = 1 << 2;
+/// Start the next entry when this one has completed, whatever came of it.
+pub const SQE_IO_HARDLINK: u8 = 1 << 3;
+/// Go to a worker thread at once. Never for sockets.
+pub const SQE_ASYNC: u8 = 1 << 4;
+/// Take the buffer from the group `buf_index`.
+pub const SQE_BUFFER_SELECT: u8 = 1 << 5;
+/// Post no completion on success.
+pub const SQE_CQE_SKIP_SUCCESS: u8 = 1 << 6;
+
+// ---- Bits of Sqe::ioprio for sockets
+
+/// Wait for readiness before the first attempt, which would fail.
+pub const RECVSEND_POLL_FIRST: u16 = 1 << 0;
+/// Complete again and again, each time with a provided buffer.
+pub const RECV_MULTISHOT: u16 = 1 << 1;
+/// Let the second completion of a zero-copy send tell whether it copied.
+pub const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
+/// Let one completion span several provided buffers (6.10).
+pub const RECVSEND_BUNDLE: u16 = 1 << 4;
+/// Complete for each connection.
+pub const ACCEPT_MULTISHOT: u16 = 1 << 0;
+/// Do not wait where no connection is there (6.10).
+pub const ACCEPT_DONTWAIT: u16 = 1 << 1;
+/// Wait for readiness before the first attempt (6.10).
+pub const ACCEPT_POLL_FIRST: u16 = 1 << 2;
+
+// ---- Flags of a poll, in Sqe::len
+
+/// Complete on each change (edge-triggered).
+pub const POLL_ADD_MULTI: u32 = 1 << 0;
+/// Change the mask of the poll that `addr` names.
+pub const POLL_UPDATE_EVENTS: u32 = 1 << 1;
+/// Change the `user_data` of the poll that `addr` names.
+pub const POLL_UPDATE_USER_DATA: u32 = 1 << 2;
+
+// ---- Flags of a cancellation, in Sqe::op_flags
+
+/// Every match, not only the first; completes with their number.
+pub const ASYNC_CANCEL_ALL: u32 = 1 << 0;
+/// Match by descriptor in place of `user_data`.
+pub const ASYNC_CANCEL_FD: u32 = 1 << 1;
+/// Match everything.
+pub const ASYNC_CANCEL_ANY: u32 = 1 << 2;
+/// The descriptor is a slot of the registered files.
+pub const ASYNC_CANCEL_FD_FIXED: u32 = 1 << 3;
+/// Match by `user_data`, in addition to another key (6.6).
+pub const ASYNC_CANCEL_USERDATA: u32 = 1 << 4;
+/// Match by operation (6.6).
+pub const ASYNC_CANCEL_OP: u32 = 1 << 5;
+
+// ---- Flags of a timeout, in Sqe::op_flags
+
+/// The time is a point of the clock, not a span.
+pub const TIMEOUT_ABS: u32 = 1 << 0;
+/// Change the timeout that `addr` names.
+pub const TIMEOUT_UPDATE: u32 = 1 << 1;
+/// By the clock that counts suspended time.
+pub const TIMEOUT_BOOTTIME: u32 = 1 << 2;
+/// By the wall clock.
+pub const TIMEOUT_REALTIME: u32 = 1 << 3;
+/// Change a linked timeout.
+pub const LINK_TIMEOUT_UPDATE: u32 = 1 << 4;
+/// Expiry counts as success, so that a chain goes on.
+pub const TIMEOUT_ETIME_SUCCESS: u32 = 1 << 5;
+/// Complete again each time the span has passed (6.4).
+pub const TIMEOUT_MULTISHOT: u32 = 1 << 6;
+
+// ---- Flags of a file sync, in Sqe::op_flags
+
+/// Only the data and what is needed to read it back.
+pub const FSYNC_DATASYNC: u32 = 1 << 0;
+
+// ---- Messages between rings
+
+/// In [`Sqe::addr`]: post `len` as the result and `off` as the `user_data`.
+pub const MSG_DATA: u64 = 0;
+/// In [`Sqe::addr`]: hand over a direct descriptor.
+pub const MSG_SEND_FD: u64 = 1;
+
+// ---- What a completion says: Cqe::flags
+
+/// The upper half is the id of the provided buffer used.
+pub const CQE_F_BUFFER: u32 = 1 << 0;
+/// The same entry will complete again.
+pub const CQE_F_MORE: u32 = 1 << 1;
+/// The socket holds more bytes.
+pub const CQE_F_SOCK_NONEMPTY: u32 = 1 << 2;
+/// Second completion of a zero-copy send.
+pub const CQE_F_NOTIF: u32 = 1 << 3;
+/// How far up the buffer id is.
+pub const CQE_BUFFER_SHIFT: u32 = 16;
+
+// ---- How to set a ring up: Params::flags
+
+/// Take the completion queue's size from the parameters.
+pub const SETUP_CQSIZE: u32 = 1 << 3;
+/// Reduce sizes that are too large in place of failing.
+pub const SETUP_CLAMP: u32 = 1 << 4;
+/// Start disabled; the thread that enables becomes the submitter.
+pub const SETUP_R_DISABLED: u32 = 1 << 6;
+/// One bad entry does not stop the rest of the batch.
+pub const SETUP_SUBMIT_ALL: u32 = 1 << 7;
+/// Do not interrupt the thread to run completions.
+pub const SETUP_COOP_TASKRUN: u32 = 1 << 8;
+/// Show in the queue's flags that completions wait to be run.
+pub const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
+/// One thread submits; others get `EEXIST` (6.0).
+pub const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
+/// Run completions only when asked for events (6.1).
+pub const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
+/// Leave out the index array: entry *n* is entry *n* (6.6).
+pub const SETUP_NO_SQARRAY: u32 = 1 << 16;
+
+// ---- What the kernel has: Params::features
+
+/// Both queues share one mapping.
+pub const FEAT_SINGLE_MMAP: u32 = 1 << 0;
+/// A full completion queue loses nothing.
+pub const FEAT_NODROP: u32 = 1 << 1;
+/// Structures that an entry points to (not buffers) are read at submission.
+pub const FEAT_SUBMIT_STABLE: u32 = 1 << 2;
+/// Offset -1 means the file's own position.
+pub const FEAT_RW_CUR_POS: u32 = 1 << 3;
+/// Requests act under the credentials of who submits.
+pub const FEAT_CUR_PERSONALITY: u32 = 1 << 4;
+/// Sockets wait by polling inside the kernel, not in a worker thread.
+pub const FEAT_FAST_POLL: u32 = 1 << 5;
+/// Poll masks have 32 bits.
+pub const FEAT_POLL_32BITS: u32 = 1 << 6;
+/// Submission polling works with ordinary descriptors.
+pub const FEAT_SQPOLL_NONFIXED: u32 = 1 << 7;
+/// A wait takes a timeout.
+pub const FEAT_EXT_ARG: u32 = 1 << 8;
+/// Worker threads belong to the process.
+pub const FEAT_NATIVE_WORKERS: u32 = 1 << 9;
+/// Registered resources report when they are released.
+pub const FEAT_RSRC_TAGS: u32 = 1 << 10;
+/// [`SQE_CQE_SKIP_SUCCESS`] exists.
+pub const FEAT_CQE_SKIP: u32 = 1 << 11;
+/// The file of a linked entry is looked up when it starts.
+pub const FEAT_LINKED_FILE: u32 = 1 << 12;
+/// Registration takes a registered ring descriptor (6.3).
+pub const FEAT_REG_REG_RING: u32 = 1 << 13;
+/// [`RECVSEND_BUNDLE`] exists (6.10).
+pub const FEAT_RECVSEND_BUNDLE: u32 = 1 << 14;
+/// A wait can hold out for a batch (6.12).
+pub const FEAT_MIN_TIMEOUT: u32 = 1 << 15;
+/// Reads and writes take attributes (6.14).
+pub const FEAT_RW_ATTR: u32 = 1 << 16;
+/// A wait need not count as waiting for a disk (6.15).
+pub const FEAT_NO_IOWAIT: u32 = 1 << 17;
+
+// ---- What the kernel tells in the submission queue's flags
+
+/// The polling thread sleeps; not used here.
+pub const SQ_NEED_WAKEUP: u32 = 1 << 0;
+/// Completions wait outside the full queue; enter fetches them.
+pub const SQ_CQ_OVERFLOW: u32 = 1 << 1;
+/// Completions wait to be run; enter runs them.
+pub const SQ_TASKRUN: u32 = 1 << 2;
+
+// ---- How to enter: flags of `io_uring_enter`
+
+/// Run and wait for completions.
+pub const ENTER_GETEVENTS: u32 = 1 << 0;
+/// The argument is a [`GetEventsArg`].
+pub const ENTER_EXT_ARG: u32 = 1 << 3;
+/// The descriptor is a slot of the registered rings.
+pub const ENTER_REGISTERED_RING: u32 = 1 << 4;
+/// The timeout is a point of the clock (6.12).
+pub const ENTER_ABS_TIMER: u32 = 1 << 5;
+/// Do not count the wait as waiting for a disk (6.15).
+pub const ENTER_NO_IOWAIT: u32 = 1 << 7;
+
+// ---- What to register: the opcode of `io_uring_register`
+
+/// Ask which operations exist.
+pub const REGISTER_PROBE: u32 = 8;
+/// Enable a ring; the caller becomes its submitter.
+pub const REGISTER_ENABLE_RINGS: u32 = 12;
+/// Bound the worker threads.
+pub const REGISTER_IOWQ_MAX_WORKERS: u32 = 19;
+/// Give the calling thread a slot for the ring's descriptor.
+pub const REGISTER_RING_FDS: u32 = 20;
+/// Take that slot back.
+pub const UNREGISTER_RING_FDS: u32 = 21;
+/// Register a buffer ring.
+pub const REGISTER_PBUF_RING: u32 = 22;
+/// Drop a buffer ring.
+pub const UNREGISTER_PBUF_RING: u32 = 23;
+/// Cancel without an entry.
+pub const REGISTER_SYNC_CANCEL: u32 = 24;
+/// Post to a ring without having one (6.13).
+pub const REGISTER_SEND_MSG_RING: u32 = 31;
+/// Change the queues' sizes (6.13).
+pub const REGISTER_RESIZE_RINGS: u32 = 33;
+
+// ---- Where the parts of a ring are mapped
+
+/// Both queues.
+pub const OFF_SQ_RING: u64 = 0;
+/// The submission entries.
+pub const OFF_SQES: u64 = 0x1000_0000;
+
+// ---- What a probe says: ProbeOp::flags
+
+/// The kernel has the operation.
+pub const OP_SUPPORTED: u16 = 1 << 0;

@@ -1,0 +1,186 @@
+//! What this kernel's ring has, required and beyond.
+//!
+//! Owns: the two tables below. Called by: set-up (what is required), the drivers (what may be
+//! used), `doctor` (what to print).
+//! Never does: a system call; it reads the answers that set-up collected.
+
+use super::abi::{self, Params, Probe};
+use super::refusal::{Cause, Refusal};
+use std::fmt;
+
+/// Feature bits that the queues and the drivers are built on; all of them are older than 6.1.
+const REQUIRED_BITS: [(u32, &str, &str); 7] = [
+    (abi::FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP", "5.4"),
+    (abi::FEAT_NODROP, "IORING_FEAT_NODROP", "5.5"),
+    (abi::FEAT_SUBMIT_STABLE, "IORING_FEAT_SUBMIT_STABLE", "5.5"),
+    (abi::FEAT_RW_CUR_POS, "IORING_FEAT_RW_CUR_POS", "5.6"),
+    (abi::FEAT_FAST_POLL, "IORING_FEAT_FAST_POLL", "5.7"),
+    (abi::FEAT_EXT_ARG, "IORING_FEAT_EXT_ARG", "5.11"),
+    (abi::FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP", "5.17"),
+];
+
+/// Operations that the drivers use without asking again.
+const REQUIRED_OPERATIONS: [(u8, &str, &str); 14] = [
+    (abi::OP_NOP, "IORING_OP_NOP", "5.1"),
+    (abi::OP_POLL_ADD, "IORING_OP_POLL_ADD", "5.1"),
+    (abi::OP_POLL_REMOVE, "IORING_OP_POLL_REMOVE", "5.1"),
+    (abi::OP_SENDMSG, "IORING_OP_SENDMSG", "5.3"),
+    (abi::OP_RECVMSG, "IORING_OP_RECVMSG", "5.3"),
+    (abi::OP_TIMEOUT, "IORING_OP_TIMEOUT", "5.4"),
+    (abi::OP_ACCEPT, "IORING_OP_ACCEPT", "5.5"),
+    (abi::OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL", "5.5"),
+    (abi::OP_CONNECT, "IORING_OP_CONNECT", "5.5"),
+    (abi::OP_CLOSE, "IORING_OP_CLOSE", "5.6"),
+    (abi::OP_READ, "IORING_OP_READ", "5.6"),
+    (abi::OP_WRITE, "IORING_OP_WRITE", "5.6"),
+    (abi::OP_SEND, "IORING_OP_SEND", "5.6"),
+    (abi::OP_RECV, "IORING_OP_RECV", "5.6"),
+];
+
+/// Name a part of the ring that a kernel may or may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Feature {
+    /// No index array between us and the entries (6.6).
+    NoSqarray,
+    /// An idle loop does not show as waiting for a disk (6.15).
+    NoIowait,
+    /// A wait can hold out for a batch, and take a point of time (6.12).
+    MinTimeout,
+    /// One receive can span several provided buffers (6.10).
+    RecvsendBundle,
+    /// Registration takes a registered ring descriptor (6.3).
+    RegisteredRegister,
+    /// Sending without a copy.
+    SendZeroCopy,
+    /// Posting to another ring.
+    MsgRing,
+    /// Multishot reads of pipes and the like (6.7).
+    ReadMultishot,
+    /// Waiting for a child process (6.7).
+    Waitid,
+    /// Waiting on a futex (6.7).
+    Futex,
+}
+
+enum Evidence {
+    Bit(u32),
+    Operation(u8),
+    SetupFlag(u32),
+}
+
+const OPTIONAL: [(Feature, &str, Evidence); 10] = [
+    (
+        Feature::NoSqarray,
+        "no-sqarray",
+        Evidence::SetupFlag(abi::SETUP_NO_SQARRAY),
+    ),
+    (
+        Feature::NoIowait,
+        "no-iowait",
+        Evidence::Bit(abi::FEAT_NO_IOWAIT),
+    ),
+    (
+        Feature::MinTimeout,
+        "min-timeout",
+        Evidence::Bit(abi::FEAT_MIN_TIMEOUT),
+    ),
+    (
+        Feature::RecvsendBundle,
+        "recvsend-bundle",
+        Evidence::Bit(abi::FEAT_RECVSEND_BUNDLE),
+    ),
+    (
+        Feature::RegisteredRegister,
+        "reg-reg-ring",
+        Evidence::Bit(abi::FEAT_REG_REG_RING),
+    ),
+    (
+        Feature::SendZeroCopy,
+        "send-zc",
+        Evidence::Operation(abi::OP_SENDMSG_ZC),
+    ),
+    (
+        Feature::MsgRing,
+        "msg-ring",
+        Evidence::Operation(abi::OP_MSG_RING),
+    ),
+    (
+        Feature::ReadMultishot,
+        "read-multishot",
+        Evidence::Operation(abi::OP_READ_MULTISHOT),
+    ),
+    (
+        Feature::Waitid,
+        "waitid",
+        Evidence::Operation(abi::OP_WAITID),
+    ),
+    (
+        Feature::Futex,
+        "futex",
+        Evidence::Operation(abi::OP_FUTEX_WAIT),
+    ),
+];
+
+/// Tell which [`Feature`]s this kernel has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features(u32);
+
+impl Features {
+    /// Compare the kernel's answers with the tables; the first required part that is missing is the
+    /// refusal.
+    pub(super) fn read(params: &Params, probe: &Probe) -> Result<Self, Refusal> {
+        for (bit, missing, since) in REQUIRED_BITS {
+            if params.features & bit == 0 {
+                return Err(Refusal {
+                    cause: Cause::TooOld { missing, since },
+                });
+            }
+        }
+        for (operation, missing, since) in REQUIRED_OPERATIONS {
+            if !supported(probe, operation) {
+                return Err(Refusal {
+                    cause: Cause::TooOld { missing, since },
+                });
+            }
+        }
+        let mut set = 0;
+        for (feature, _, evidence) in &OPTIONAL {
+            let present = match *evidence {
+                Evidence::Bit(bit) => params.features & bit != 0,
+                Evidence::Operation(operation) => supported(probe, operation),
+                Evidence::SetupFlag(flag) => params.flags & flag != 0,
+            };
+            set |= u32::from(present) << *feature as u8;
+        }
+        Ok(Self(set))
+    }
+
+    /// Tell whether the kernel has `feature`.
+    pub const fn has(self, feature: Feature) -> bool {
+        self.0 >> feature as u8 & 1 == 1
+    }
+
+    /// List every feature with its name and whether the kernel has it.
+    pub fn iter(self) -> impl Iterator<Item = (&'static str, bool)> {
+        OPTIONAL
+            .iter()
+            .map(move |&(feature, name, _)| (name, self.has(feature)))
+    }
+}
+
+fn supported(probe: &Probe, operation: u8) -> bool {
+    operation < probe.ops_len && probe.ops[usize::from(operation)].flags & abi::OP_SUPPORTED != 0
+}
+
+impl fmt::Display for Features {
+    /// List names, those that are missing with a minus: `no-sqarray -no-iowait …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (name, present)) in self.iter().enumerate() {
+            let space = if position == 0 { "" } else { " " };
+            let sign = if present { "" } else { "-" };
+            write!(f, "{space}{sign}{name}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! The three system calls of `io_uring`, and the seam at which tests put another kernel.
+//!
+//! Owns: nothing. Called by: the ring (`enter`, `register`) and its set-up, which goes through
+//! [`Kernel`].
+//! Never does: interpreting a result.
+//!
+//! # Invariants
+//! - **K1** A pointer handed to the kernel is to a live local, or its caller promised what the
+//!   call's contract asks.
+//! - **K2** A non-negative return of `io_uring_setup` is a fresh descriptor that nothing else owns,
+//!   closed on exec.
+//! - **K3** All-zero bytes are a valid [`Probe`]: it holds only integers.
+
+use super::super::check;
+use super::abi::{self, Params, Probe};
+use super::refusal::Facts;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// What set-up asks of the kernel. Tests answer like an old or a hardened one.
+pub(super) trait Kernel {
+    /// Create a ring.
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd>;
+    /// Ask which operations exist.
+    fn probe(&self, ring: &OwnedFd, probe: &mut Probe) -> io::Result<()>;
+    /// Enter a ring that is still disabled. A kernel that lets us in says `EBADFD`.
+    fn enter_disabled(&self, ring: &OwnedFd) -> io::Error;
+    /// Read what the process may learn about its surroundings, to explain a refusal.
+    fn facts(&self) -> Facts;
+}
+
+/// The kernel that runs us.
+pub(super) struct Linux;
+
+impl Kernel for Linux {
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
+        // SAFETY: K1.
+        let fd =
+            check(unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut *params) })?;
+        // SAFETY: K2.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+
+    fn probe(&self, ring: &OwnedFd, probe: &mut Probe) -> io::Result<()> {
+        let (at, count) = ((&raw mut *probe).cast(), probe.ops.len() as u32);
+        // SAFETY: K1: room for `count` entries.
+        unsafe { register(ring.as_raw_fd(), abi::REGISTER_PROBE, at, count) }?;
+        Ok(())
+    }
+
+    fn enter_disabled(&self, ring: &OwnedFd) -> io::Error {
+        // SAFETY: K1; no argument is passed, and a disabled ring has no entries to take.
+        match unsafe { enter(ring.as_raw_fd(), 0, 0, 0, std::ptr::null(), 0) } {
+            Ok(_) => io::Error::from_raw_os_error(libc::EBADFD),
+            Err(error) => error,
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::read()
+    }
+}
+
+/// An empty answer for [`Kernel::probe`].
+pub(super) fn empty_probe() -> Probe {
+    // SAFETY: K3.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Submit and wait: `io_uring_enter(2)`.
+///
+/// # Safety
+/// `argument` fits the flags; everything that the queued entries name is alive and stays so until
+/// their last completion.
+pub(super) unsafe fn enter(
+    ring: RawFd,
+    to_submit: u32,
+    want: u32,
+    flags: u32,
+    argument: *const libc::c_void,
+    argument_len: usize,
+) -> io::Result<u32> {
+    // SAFETY: K1, by this function's contract.
+    let count = check(unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_enter,
+            ring,
+            to_submit,
+            want,
+            flags,
+            argument,
+            argument_len,
+        )
+    })?;
+    Ok(count as u32)
+}
+
+/// Register something with a ring: `io_uring_register(2)`.
+///
+/// # Safety
+/// `argument` and `count` are what `opcode` asks for, and memory that gets registered outlives the
+/// registration.
+pub(super) unsafe fn register(
+    ring: RawFd,
+    opcode: u32,
+    argument: *mut libc::c_void,
+    count: u32,
+) -> io::Result<i32> {
+    // SAFETY: K1, by this function's contract.
+    let result = check(unsafe {
+        libc::syscall(libc::SYS_io_uring_register, ring, opcode, argument, count)
+    })?;
+    Ok(result as i32)
+}

@@ -1,0 +1,206 @@
+//! Why there is no ring here, and what to do about it.
+//!
+//! Owns: the words. Called by: set-up, which hands over an errno and the step that failed. Never
+//! does: a system call besides reading three small files of `/proc`; [`classify`] itself is a pure
+//! function, so that every refusal can be tested without a kernel that refuses.
+//!
+//! ```text
+//!   errno            and                                              cause
+//!   EPERM, EACCES    kernel.io_uring_disabled = 2, or 1 unprivileged    Disabled
+//!   EPERM, EACCES    otherwise                                        Forbidden (seccomp or another policy)
+//!   ENOSYS           kernel.io_uring_disabled exists                  Forbidden (the kernel has it, so a filter lies)
+//!   ENOSYS           otherwise                                        NoKernelSupport
+//!   EINVAL           at setup, also with the fewest flags             TooOld
+//!   ENOMEM           -                                                NoMemory
+//!   EMFILE, ENFILE   -                                                NoDescriptors
+//! ```
+
+use super::super::limits;
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// Tell why the kernel gave no ring; the text names the cause and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause, for code.
+    pub cause: Cause,
+}
+
+/// Name the cause of a [`Refusal`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The administrator turned it off.
+    Disabled {
+        /// Value of `kernel.io_uring_disabled`: 1 for the unprivileged, 2 for everybody.
+        sysctl: u8,
+    },
+    /// A seccomp filter (the default in Docker, containerd and Podman) or another policy denies the
+    /// calls.
+    Forbidden,
+    /// The kernel was built without it, or is not Linux itself (gVisor).
+    NoKernelSupport,
+    /// The kernel has a ring, but lacks something that ours is built on.
+    TooOld {
+        /// What is missing, in the kernel's words.
+        missing: &'static str,
+        /// The first Linux that has it.
+        since: &'static str,
+    },
+    /// No memory for the queues.
+    NoMemory {
+        /// Soft `RLIMIT_MEMLOCK` in bytes; [`u64::MAX`] is no limit.
+        memlock: u64,
+    },
+    /// No descriptor left for the ring.
+    NoDescriptors {
+        /// Soft `RLIMIT_NOFILE`; [`u64::MAX`] is no limit, so that the system's table is what is
+        /// full.
+        limit: u64,
+    },
+    /// Anything else: the errno as it came.
+    Other(i32),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("io_uring refused: ")?;
+        match self.cause {
+            Cause::Disabled { sysctl: 1 } => f.write_str(
+                "kernel.io_uring_disabled=1 keeps it from unprivileged processes; \
+                 put the user into the group kernel.io_uring_group or set kernel.io_uring_disabled=0",
+            ),
+            Cause::Disabled { sysctl } => write!(
+                f,
+                "kernel.io_uring_disabled={sysctl} turns it off; set kernel.io_uring_disabled=0",
+            ),
+            Cause::Forbidden => f.write_str(
+                "a seccomp filter or another policy denies it (the default in containers); \
+                 allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp profile",
+            ),
+            Cause::NoKernelSupport => f.write_str(
+                "this kernel has no io_uring; run on Linux 6.1 or later built with CONFIG_IO_URING",
+            ),
+            Cause::TooOld { missing, since } => write!(
+                f,
+                "this kernel lacks {missing}; run on Linux {} or later",
+                since_at_least_6_1(since),
+            ),
+            Cause::NoMemory { memlock: u64::MAX } => f.write_str(
+                "no memory for its queues; raise the memory limit of the control group",
+            ),
+            Cause::NoMemory { memlock } => write!(
+                f,
+                "no memory for its queues; raise RLIMIT_MEMLOCK (`ulimit -l`, now {} KiB) \
+                 or the memory limit of the control group",
+                memlock / 1024,
+            ),
+            Cause::NoDescriptors { limit: u64::MAX } => {
+                f.write_str("no file descriptor is free; raise fs.file-max or close some")
+            }
+            Cause::NoDescriptors { limit } => write!(
+                f,
+                "no file descriptor is free; raise RLIMIT_NOFILE (`ulimit -n`, now {limit}) or close some",
+            ),
+            Cause::Other(errno) => write!(
+                f,
+                "{}; set RINGLOOP_DRIVER=epoll to go on without it",
+                io::Error::from_raw_os_error(errno),
+            ),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+/// A part may be older than 6.1, but a kernel below 6.1 would only fail at the next part.
+fn since_at_least_6_1(since: &str) -> &str {
+    let number = |part: &str| part.parse::<u32>().unwrap_or(0);
+    match since.split_once('.') {
+        Some((major, minor)) if (number(major), number(minor)) > (6, 1) => since,
+        _ => "6.1",
+    }
+}
+
+/// The call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `io_uring_setup`, with the fewest flags we accept.
+    Setup,
+    /// Mapping the queues.
+    Map,
+    /// Asking for the operations.
+    Probe,
+    /// Entering the disabled ring.
+    Enter,
+    /// Registering a buffer ring.
+    Buffers,
+}
+
+/// What explains an errno.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// `kernel.io_uring_disabled`; absent before 6.6 and where the kernel is built without
+    /// `io_uring`.
+    pub disabled: Option<u8>,
+    /// Whether the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` lets through.
+    pub privileged: bool,
+    /// [`limits::memlock_limit`].
+    pub memlock: u64,
+    /// [`limits::descriptor_limit`].
+    pub descriptors: u64,
+}
+
+impl Facts {
+    /// Read them from the running kernel; what cannot be read is taken as absent.
+    pub(super) fn read() -> Self {
+        let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        Self {
+            disabled,
+            privileged: has_sys_admin(&status),
+            memlock: limits::memlock_limit(),
+            descriptors: limits::descriptor_limit(),
+        }
+    }
+}
+
+fn has_sys_admin(status: &str) -> bool {
+    /// `CAP_SYS_ADMIN` of `include/uapi/linux/capability.h`.
+    const SYS_ADMIN: u32 = 21;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|capabilities| capabilities >> SYS_ADMIN & 1 == 1)
+}
+
+/// Turn an errno into the cause that a person can act on.
+pub(super) fn classify(step: Step, errno: i32, facts: &Facts) -> Refusal {
+    let cause = match errno {
+        libc::EPERM | libc::EACCES => match facts.disabled {
+            Some(sysctl @ 2..) if step == Step::Setup => Cause::Disabled { sysctl },
+            Some(1) if step == Step::Setup && !facts.privileged => Cause::Disabled { sysctl: 1 },
+            _ => Cause::Forbidden,
+        },
+        libc::ENOSYS if facts.disabled.is_some() => Cause::Forbidden,
+        libc::ENOSYS => Cause::NoKernelSupport,
+        libc::EINVAL if step == Step::Setup => Cause::TooOld {
+            missing: "IORING_SETUP_DEFER_TASKRUN",
+            since: "6.1",
+        },
+        libc::ENOMEM => Cause::NoMemory {
+            memlock: facts.memlock,
+        },
+        libc::EMFILE => Cause::NoDescriptors {
+            limit: facts.descriptors,
+        },
+        libc::ENFILE => Cause::NoDescriptors { limit: u64::MAX },
+        errno => Cause::Other(errno),
+    };
+    Refusal { cause }
+}

@@ -1,0 +1,488 @@
+//! The two queues of a ring.
+//!
+//! Owns: the ring's descriptor and both mappings. Called by: the ring driver, from the one thread
+//! that enabled the ring.
+//! Never does: looking into a completion, keeping what an entry points to, or telling an expired
+//! wait from a woken one.
+//!
+//! Byte path: from the kernel's completion to the driver's table, and from the table to the kernel.
+//!
+//! ```text
+//!             submission queue                              completion queue
+//!        ┌───┬───┬───┬───┬───┬───┐                     ┌───┬───┬───┬───┬───┬───┐
+//!        │   │ a │ b │ c │   │   │                     │   │ x │ y │   │   │   │
+//!        └───┴───┴───┴───┴───┴───┘                     └───┴───┴───┴───┴───┴───┘
+//!              ▲           ▲                                 ▲       ▲
+//!            head        tail                              head    tail
+//!         the kernel     we write                        we write   the kernel
+//!         writes                                                    writes
+//!
+//!   push:  read head  (Acquire)  the kernel is done          pop:  read tail  (Acquire)  the kernel has
+//!                                reading what is before it                               written what is before it
+//!          write the entry                                         copy the entry
+//!          write tail (Release)  the entry is complete             write head (Release)  we are done reading:
+//!                                before the kernel sees it                               the kernel may overwrite
+//! ```
+//! Both indices run freely over all of `u32`; the slot is `index & mask`, the fill is `tail - head`
+//! (wrapping). Where the kernel has no `NO_SQARRAY`, an array of indices lies between it and the
+//! entries; it is filled once with 0, 1, 2, …
+//!
+//! A ring is made disabled, by any thread, and becomes usable by [`Ring::enable`] on the thread
+//! that will run it. From then on no other thread may enter (`EEXIST`) and nothing completes unless
+//! that thread asks for events.
+//!
+//! # Invariants
+//! - **R1** The words, entries and completions pointed to lie inside the mappings, aligned, as long
+//!   as the `Ring` lives.
+//! - **R2** Entries in `head .. tail` of the submission queue are the kernel's; all others are ours
+//!   to write.
+//! - **R3** Completions in `head .. tail` of the completion queue are ours to read; all others are
+//!   the kernel's.
+//! - **R4** What an entry names (memory, a buffer group) is good until its last completion: the
+//!   promise of [`Ring::push`]'s caller.
+//! - **R5** An argument of `io_uring_enter` is a live local of the size given.
+//! - **R6** Only who holds `&mut Ring` moves our indices; the value may change threads, the kernel
+//!   itself refuses a second submitter.
+//! - **R7** The slot of the registered descriptor is used, and given back, only by the thread that
+//!   registered it: slots belong to threads.
+
+use super::abi::{self, Cqe, GetEventsArg, Params, Sqe, Timespec};
+use super::buffer_ring::BufferRing;
+use super::features::{Feature, Features};
+use super::kernel::{self, Kernel, Linux};
+use super::refusal::{Refusal, Step};
+use super::setup::{self, Created};
+use crate::sys::memory::Mapping;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Longest timeout handed to the kernel, which adds it to its clock without looking for an
+/// overflow. A longer wait ends early with nothing; the caller asks again.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Say how large a ring to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Submission entries; rounded up to a power of two, at most 32768.
+    pub entries: u32,
+    /// Completion entries; rounded up to a power of two, at least as many as submission entries, at
+    /// most 65536.
+    pub cq_entries: u32,
+}
+
+/// Queue requests to the kernel and take their results.
+///
+/// Dropping a ring unmaps and closes it. It does not stop requests in flight: the kernel tears a
+/// ring down in its own time and disks go on writing into buffers meanwhile. Cancel and reap first
+/// ([`Ring::sync_cancel_all`], then [`Ring::pop`] until nothing is in flight), free buffers after.
+///
+/// After a fork the child has the descriptor but not the queues: it may drop the value, and nothing
+/// else.
+#[derive(Debug)]
+pub struct Ring {
+    sq: Submission,
+    cq: Completion,
+    features: Features,
+    enter_fd: RawFd,
+    /// Bits for every enter: [`abi::ENTER_REGISTERED_RING`] once registered.
+    enter_flags: u32,
+    /// Bits for an enter that asks for events.
+    wait_flags: u32,
+    registered: Option<Registered>,
+    // Fields are dropped in order: the mappings go before the descriptor.
+    _queues: Mapping,
+    _entries: Mapping,
+    fd: OwnedFd,
+}
+
+// SAFETY: R6.
+unsafe impl Send for Ring {}
+
+#[derive(Debug)]
+struct Registered {
+    slot: u32,
+    thread: libc::pid_t,
+}
+
+#[derive(Debug)]
+struct Submission {
+    head: Word,
+    tail: Word,
+    flags: Word,
+    entries: NonNull<Sqe>,
+    mask: u32,
+    /// Our copy of `tail`.
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Completion {
+    head: Word,
+    tail: Word,
+    entries: NonNull<Cqe>,
+    mask: u32,
+    /// Our copy of `head`.
+    next: u32,
+}
+
+/// A `u32` that we share with the kernel.
+#[derive(Debug)]
+struct Word(NonNull<AtomicU32>);
+
+impl Word {
+    fn load(&self) -> u32 {
+        // SAFETY: R1.
+        unsafe { self.0.as_ref() }.load(Ordering::Acquire)
+    }
+
+    fn store(&self, value: u32) {
+        // SAFETY: R1.
+        unsafe { self.0.as_ref() }.store(value, Ordering::Release);
+    }
+}
+
+impl Ring {
+    /// Ask the kernel for a ring, disabled as yet.
+    ///
+    /// Errors: a [`Refusal`] that says why and what to do.
+    /// Cost: tens of microseconds; once a loop.
+    /// Source: `io_uring_setup(2)`.
+    pub fn new(config: &Config) -> Result<Self, Refusal> {
+        Self::new_with(config, &Linux)
+    }
+
+    pub(super) fn new_with(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+        let created = setup::create(config, kernel)?;
+        let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
+        // The drivers cannot do without a buffer ring: better to learn it here.
+        BufferRing::register(&ring, 0, 1, 64)
+            .and_then(|buffers| buffers.unregister(&ring))
+            .map_err(|e| setup::refusal(Step::Buffers, &e, kernel))?;
+        Ok(ring)
+    }
+
+    fn map(
+        Created {
+            fd,
+            params,
+            features,
+        }: Created,
+    ) -> io::Result<Self> {
+        let queues = Mapping::of_fd(fd.as_raw_fd(), queues_len(&params), abi::OFF_SQ_RING)?;
+        let entries_len = params.sq_entries as usize * size_of::<Sqe>();
+        let entries = Mapping::of_fd(fd.as_raw_fd(), entries_len, abi::OFF_SQES)?;
+        let (Some(sq), Some(cq)) = (
+            Submission::locate(&queues, &entries, &params),
+            Completion::locate(&queues, &params),
+        ) else {
+            return Err(io::Error::from_raw_os_error(libc::EPROTO));
+        };
+        let no_iowait = if features.has(Feature::NoIowait) {
+            abi::ENTER_NO_IOWAIT
+        } else {
+            0
+        };
+        Ok(Self {
+            sq,
+            cq,
+            features,
+            enter_fd: fd.as_raw_fd(),
+            enter_flags: 0,
+            wait_flags: abi::ENTER_GETEVENTS | abi::ENTER_EXT_ARG | no_iowait,
+            registered: None,
+            _queues: queues,
+            _entries: entries,
+            fd,
+        })
+    }
+
+    /// Make the calling thread the one that runs this ring.
+    ///
+    /// Shape: to be called once, on that thread, before anything is submitted. The thread also gets
+    /// a slot for the ring's descriptor, which saves 30 ns an enter; where it has no slot left, the
+    /// ring works without.
+    /// Errors: `EBADFD` enabled already.
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and
+    /// `IORING_REGISTER_RING_FDS`.
+    pub fn enable(&mut self) -> io::Result<()> {
+        // SAFETY: R5: this opcode takes no argument.
+        unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }?;
+        let mut update = abi::ResourceUpdate {
+            offset: u32::MAX,
+            data: self.fd.as_raw_fd() as u64,
+            resv: 0,
+        };
+        let at = (&raw mut update).cast();
+        // SAFETY: R5: one update, which the kernel reads and writes during the call.
+        if let Ok(1) = unsafe { self.register(abi::REGISTER_RING_FDS, at, 1) } {
+            self.registered = Some(Registered {
+                slot: update.offset,
+                thread: thread_id(),
+            });
+            self.enter_fd = update.offset as RawFd;
+            self.enter_flags = abi::ENTER_REGISTERED_RING;
+        }
+        Ok(())
+    }
+
+    /// Queue an entry; the kernel sees it at the next [`Ring::submit`] or [`Ring::enter`].
+    ///
+    /// Errors: the entry itself when the queue is full; submit, then push again.
+    /// Cost: about 5 ns.
+    ///
+    /// # Safety
+    /// All that the entry names, by address or by buffer group, stays good until the last
+    /// completion of the entry (the one without [`Cqe::more`], or a zero-copy send's
+    /// [`Cqe::notification`]), also when it is cancelled, and also when the ring is dropped before.
+    pub unsafe fn push(&mut self, sqe: Sqe) -> Result<(), Sqe> {
+        if self.pending() > self.sq.mask {
+            return Err(sqe);
+        }
+        let slot = (self.sq.next & self.sq.mask) as usize;
+        // SAFETY: R1: the masked index is below the number of entries.
+        let entry = unsafe { self.sq.entries.add(slot) };
+        // SAFETY: R1, R2: the queue is not full, so this slot is not the kernel's.
+        unsafe { entry.write(sqe) };
+        self.sq.next = self.sq.next.wrapping_add(1);
+        self.sq.tail.store(self.sq.next);
+        Ok(())
+    }
+
+    /// Count the entries that the kernel has not taken yet.
+    pub fn pending(&self) -> u32 {
+        self.sq.next.wrapping_sub(self.sq.head.load())
+    }
+
+    /// Hand over what is queued, without running completions.
+    ///
+    /// Shape: entries that the kernel could not take now (`EAGAIN` no memory, `EBUSY`, `EINTR`)
+    /// stay queued: look at [`Ring::pending`].
+    /// Errors: `EEXIST` called from another thread than the one that enabled; `EBADFD` not enabled.
+    /// Nothing is lost then either.
+    /// Cost: none with nothing queued; else one system call.
+    pub fn submit(&mut self) -> io::Result<()> {
+        let pending = self.pending();
+        if pending == 0 {
+            return Ok(());
+        }
+        // SAFETY: R4, R5: no argument is passed.
+        settle(unsafe {
+            kernel::enter(self.enter_fd, pending, 0, self.enter_flags, ptr::null(), 0)
+        })
+    }
+
+    /// Hand over what is queued, run completions, and wait until `want` of them are there.
+    ///
+    /// Shape: `want` 0, or a zero timeout, does not wait; `None` waits without end.
+    /// It also ends without anything when the time is up, a signal came, or the kernel lacked
+    /// memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken
+    /// stay queued.
+    /// Errors: as [`Ring::submit`].
+    /// Cost: one system call, 200 ns with nothing to do.
+    /// Source: `io_uring_enter(2)`.
+    pub fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
+        let mut argument = GetEventsArg::default();
+        let mut want = want;
+        let time;
+        match timeout {
+            Some(Duration::ZERO) => want = 0,
+            Some(timeout) if want > 0 => {
+                time = Timespec::from(timeout.min(TIMEOUT_MAX));
+                argument.ts = &raw const time as u64;
+            }
+            _ => {}
+        }
+        let flags = self.enter_flags | self.wait_flags;
+        let (at, len) = ((&raw const argument).cast(), size_of::<GetEventsArg>());
+        // SAFETY: R4, R5.
+        settle(unsafe { kernel::enter(self.enter_fd, self.pending(), want, flags, at, len) })
+    }
+
+    /// Take the oldest completion.
+    ///
+    /// Cost: about 5 ns; no system call.
+    pub fn pop(&mut self) -> Option<Cqe> {
+        if self.ready() == 0 {
+            return None;
+        }
+        let slot = (self.cq.next & self.cq.mask) as usize;
+        // SAFETY: R1: the masked index is below the number of entries.
+        let entry = unsafe { self.cq.entries.add(slot) };
+        // SAFETY: R1, R3: the queue is not empty.
+        let cqe = unsafe { entry.read() };
+        self.cq.next = self.cq.next.wrapping_add(1);
+        self.cq.head.store(self.cq.next);
+        Some(cqe)
+    }
+
+    /// Count the completions that wait to be taken.
+    pub fn ready(&self) -> u32 {
+        self.cq.tail.load().wrapping_sub(self.cq.next)
+    }
+
+    /// Tell whether completions wait inside the kernel, which only [`Ring::enter`] brings out.
+    pub fn needs_enter(&self) -> bool {
+        self.sq.flags.load() & (abi::SQ_TASKRUN | abi::SQ_CQ_OVERFLOW) != 0
+    }
+
+    /// Ask every request in flight to end; their completions still come.
+    ///
+    /// Shape: does not wait for what is running already (a read from a disk): reap until nothing is
+    /// in flight.
+    /// Errors: `EEXIST`, `EBADFD` as [`Ring::submit`]. That nothing matched, or that something runs
+    /// on, is not an error.
+    pub fn sync_cancel_all(&self) -> io::Result<()> {
+        let mut cancel = abi::SyncCancel {
+            fd: -1,
+            flags: abi::ASYNC_CANCEL_ANY | abi::ASYNC_CANCEL_ALL,
+            ..Default::default()
+        };
+        let at = (&raw mut cancel).cast();
+        // SAFETY: R5.
+        match unsafe { self.register(abi::REGISTER_SYNC_CANCEL, at, 1) } {
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ETIME | libc::EALREADY | libc::EINTR) => Ok(()),
+                _ => Err(error),
+            },
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Register something with the ring.
+    ///
+    /// Source: `io_uring_register(2)`.
+    ///
+    /// # Safety
+    /// `argument` and `count` are what `opcode` asks for, and memory that gets registered outlives
+    /// its registration.
+    pub unsafe fn register(
+        &self,
+        opcode: u32,
+        argument: *mut libc::c_void,
+        count: u32,
+    ) -> io::Result<i32> {
+        // SAFETY: R5, by this function's contract.
+        unsafe { kernel::register(self.fd.as_raw_fd(), opcode, argument, count) }
+    }
+
+    /// Tell what the kernel has beyond the required.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Tell how many entries each queue holds: submissions, completions.
+    pub fn capacity(&self) -> (u32, u32) {
+        (self.sq.mask + 1, self.cq.mask + 1)
+    }
+}
+
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The slot holds a reference to the ring: kept, it would keep the whole ring alive as long
+        // as the thread. On another thread the same number may be another ring's slot (R7).
+        if let Some(Registered { slot, thread }) = self.registered
+            && thread == thread_id()
+        {
+            let mut update = abi::ResourceUpdate {
+                offset: slot,
+                ..Default::default()
+            };
+            let at = (&raw mut update).cast();
+            // SAFETY: R5, R7. A failure leaves the slot to the end of the thread.
+            let _ = unsafe { self.register(abi::UNREGISTER_RING_FDS, at, 1) };
+        }
+    }
+}
+
+impl Submission {
+    fn locate(queues: &Mapping, entries: &Mapping, params: &Params) -> Option<Self> {
+        let word = |offset: u32| queues.locate(offset as usize).map(Word);
+        let off = &params.sq_off;
+        let count = params.sq_entries;
+        let last = (count as usize).checked_sub(1)? * size_of::<Sqe>();
+        entries.locate::<Sqe>(last)?;
+        if params.flags & abi::SETUP_NO_SQARRAY == 0 {
+            for index in 0..count {
+                word(off.array + index * size_of::<u32>() as u32)?.store(index);
+            }
+        }
+        let tail = word(off.tail)?;
+        Some(Self {
+            head: word(off.head)?,
+            next: tail.load(),
+            tail,
+            flags: word(off.flags)?,
+            entries: entries.locate(0)?,
+            mask: count.is_power_of_two().then_some(count - 1)?,
+        })
+    }
+}
+
+impl Completion {
+    fn locate(queues: &Mapping, params: &Params) -> Option<Self> {
+        let word = |offset: u32| queues.locate(offset as usize).map(Word);
+        let off = &params.cq_off;
+        let count = params.cq_entries;
+        let last = (count as usize).checked_sub(1)? * size_of::<Cqe>();
+        queues.locate::<Cqe>(off.cqes as usize + last)?;
+        let head = word(off.head)?;
+        Some(Self {
+            next: head.load(),
+            head,
+            tail: word(off.tail)?,
+            entries: queues.locate(off.cqes as usize)?,
+            mask: count.is_power_of_two().then_some(count - 1)?,
+        })
+    }
+}
+
+/// Both queues lie in one mapping; which of them ends later depends on the sizes.
+fn queues_len(params: &Params) -> usize {
+    let completions = params.cq_entries as usize * size_of::<Cqe>();
+    let indices = match params.flags & abi::SETUP_NO_SQARRAY {
+        0 => params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>(),
+        _ => 0,
+    };
+    (params.cq_off.cqes as usize + completions).max(indices)
+}
+
+/// Keep the errors that mean misuse. All others are moments that pass: the queues themselves tell
+/// what happened, and when entries went in by the same call the kernel hides its errno behind their
+/// number anyway.
+fn settle(entered: io::Result<u32>) -> io::Result<()> {
+    match entered {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            _ => Err(error),
+        },
+    }
+}
+
+fn thread_id() -> libc::pid_t {
+    // SAFETY: R7: no pointer is passed, and the call cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+impl From<Duration> for Timespec {
+    /// Saturates where the seconds do not fit, 292 billion years away.
+    fn from(duration: Duration) -> Self {
+        Self {
+            tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(duration.subsec_nanos()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,84 @@
+//! How a ring is asked for, and when an answer is not good enough.
+//!
+//! Owns: the choice of flags. Called by: [`super::Ring::new`]. Never does: enabling the ring, or
+//! submitting.
+//!
+//! ```text
+//!   setup(all flags) ─EINVAL─▸ setup(without NO_SQARRAY: before 6.6) ─EINVAL─▸ TooOld (before 6.1)
+//!        │                          │
+//!        └──────────┬───────────────┘            any other errno ─▸ classify
+//!                   ▼
+//!   feature bits ─▸ probe of the operations ─▸ enter(disabled) must say EBADFD ─▸ map the queues
+//! ```
+//! A filter may let `io_uring_setup` through and deny the other two calls; hence a try of each
+//! before we say yes.
+
+use super::abi::{self, Params};
+use super::features::Features;
+use super::kernel::{self, Kernel};
+use super::refusal::{Refusal, Step, classify};
+use super::ring::Config;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// What 6.1 has. `TASKRUN_FLAG` is what [`super::Ring::needs_enter`] looks at.
+const FLAGS: u32 = abi::SETUP_SUBMIT_ALL
+    | abi::SETUP_SINGLE_ISSUER
+    | abi::SETUP_DEFER_TASKRUN
+    | abi::SETUP_TASKRUN_FLAG
+    | abi::SETUP_CQSIZE
+    | abi::SETUP_CLAMP
+    | abi::SETUP_R_DISABLED;
+
+/// A ring that passed every test but is neither mapped nor enabled.
+pub(super) struct Created {
+    pub fd: OwnedFd,
+    pub params: Params,
+    pub features: Features,
+}
+
+/// Ask for a ring and test what came.
+pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Refusal> {
+    let refuse = |step, error: &io::Error| refusal(step, error, kernel);
+    let (fd, params) = negotiate(config, kernel).map_err(|error| refuse(Step::Setup, &error))?;
+    let mut probe = kernel::empty_probe();
+    kernel
+        .probe(&fd, &mut probe)
+        .map_err(|error| refuse(Step::Probe, &error))?;
+    let features = Features::read(&params, &probe)?;
+    let entered = kernel.enter_disabled(&fd);
+    if entered.raw_os_error() != Some(libc::EBADFD) {
+        return Err(refuse(Step::Enter, &entered));
+    }
+    Ok(Created {
+        fd,
+        params,
+        features,
+    })
+}
+
+/// Explain an error of `step` by what the kernel tells about itself.
+pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Refusal {
+    classify(
+        step,
+        error.raw_os_error().unwrap_or(libc::EPROTO),
+        &kernel.facts(),
+    )
+}
+
+fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Params)> {
+    let ask = |flags| {
+        let sq_entries = config.entries.max(1);
+        let mut params = Params {
+            flags,
+            // The kernel refuses a completion queue that is smaller than the submission queue.
+            cq_entries: config.cq_entries.max(sq_entries),
+            ..Params::default()
+        };
+        kernel.setup(sq_entries, &mut params).map(|fd| (fd, params))
+    };
+    match ask(FLAGS | abi::SETUP_NO_SQARRAY) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(FLAGS),
+        answer => answer,
+    }
+}
