@@ -1,5 +1,54 @@
-//! One async I/O engine: `io_uring` first, readiness where the kernel refuses it.
+//! One async I/O engine: `io_uring` first, readiness where the kernel refuses it, chosen at run time.
 //!
-//! Read the layers in this order: [`sys`] (the kernel boundary) ▸ `driver` and `op` ▸ `executor` ▸ `net` and `time`.
+//! Read the layers in this order; each folder opens with a page on what it owns, who calls it, and
+//! what it never does:
+//!
+//! 1. [`sys`] – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
+//! 2. [`driver`] and [`op`] – operations in flight, one file an operation with both of its forms.
+//! 3. [`executor`] – one turn of the loop, tasks, timers, knocks from other threads.
+//! 4. [`net`] and [`time`] – thin `async fn`s over operations.
+//!
+//! Beside them: [`buf`] (memory that an operation owns), [`limits`] (every bound, with its reason).
+//! Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
+//!
+//! ```no_run
+//! use ringloop::{Runtime, net::TcpListener};
+//!
+//! let runtime = Runtime::new()?;
+//! runtime.block_on(async {
+//!     let listener = TcpListener::bind(([127, 0, 0, 1], 7000).into())?;
+//!     loop {
+//!         let stream = listener.accept().await?;
+//!         ringloop::spawn(async move {
+//!             let mut buf = Vec::with_capacity(4096);
+//!             loop {
+//!                 let (count, bytes) = stream.read(buf).await;
+//!                 if !matches!(count, Ok(1..)) {
+//!                     break;
+//!                 }
+//!                 let (sent, bytes) = stream.write_all(bytes).await;
+//!                 if sent.is_err() {
+//!                     break;
+//!                 }
+//!                 buf = bytes;
+//!             }
+//!         });
+//!     }
+//!     # #[allow(unreachable_code)]
+//!     # Ok::<(), std::io::Error>(())
+//! })??;
+//! # Ok::<(), ringloop::Error>(())
+//! ```
 
+pub mod buf;
+pub mod driver;
+pub mod error;
+pub mod executor;
+pub mod limits;
+pub mod net;
+pub mod op;
 pub mod sys;
+pub mod time;
+
+pub use error::Error;
+pub use executor::{JoinHandle, Options, Runtime, spawn};

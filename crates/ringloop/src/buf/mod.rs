@@ -1,0 +1,255 @@
+//! Memory that an operation owns until its last completion.
+//!
+//! Owns: [`SendBuf`] (bytes the kernel reads) and [`RecvBuf`] (memory the kernel writes).
+//! Called by: `op`, which keeps one in each request, and embedders, which hand theirs over.
+//! Never does: I/O, pooling (that is `driver::pool`), or exposing bytes the kernel has not written.
+//!
+//! # Invariants
+//! 1. The memory behind a buffer does not move while the buffer moves: both forms own heap memory
+//!    (or memory that a foreign owner keeps in place), so an address given to the kernel stays good.
+//! 2. A foreign owner is released exactly once, when the buffer is dropped.
+//! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
+
+use std::mem::MaybeUninit;
+
+/// Releases a foreign owner; called once, with the pointer given to `from_raw`.
+pub type Release = unsafe fn(*mut ());
+
+/// Memory of somebody else (a Python `bytes`, say), kept in place by `owner`.
+#[derive(Debug)]
+struct Foreign {
+    ptr: *mut u8,
+    len: usize,
+    owner: *mut (),
+    release: Release,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: invariant 2; `from_raw`'s caller promised that this call is sound once.
+        unsafe { (self.release)(self.owner) }
+    }
+}
+
+#[derive(Debug)]
+enum Memory {
+    Vec(Vec<u8>),
+    Foreign(Foreign),
+}
+
+/// Bytes on their way out, and how many of them are still to go.
+#[derive(Debug)]
+pub struct SendBuf {
+    memory: Memory,
+    start: usize,
+}
+
+impl SendBuf {
+    /// Take over bytes that `owner` keeps alive and unchanged.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` stays readable and unchanged until `release(owner)` is called, which
+    /// happens exactly once, on the thread that owns the driver.
+    pub unsafe fn from_raw(ptr: *const u8, len: usize, owner: *mut (), release: Release) -> Self {
+        let ptr = ptr.cast_mut();
+        Self {
+            memory: Memory::Foreign(Foreign {
+                ptr,
+                len,
+                owner,
+                release,
+            }),
+            start: 0,
+        }
+    }
+
+    /// The bytes still to be sent.
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Vec(vec) => &vec[self.start..],
+            Memory::Foreign(foreign) => {
+                // SAFETY: `from_raw`'s caller promised `len` readable, unchanging bytes at `ptr`.
+                let all = unsafe { std::slice::from_raw_parts(foreign.ptr, foreign.len) };
+                &all[self.start..]
+            }
+        }
+    }
+
+    /// How many bytes are still to be sent.
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether nothing is left to send.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Drop the first `sent` bytes, which have gone out; more than there are counts as all.
+    pub fn advance(&mut self, sent: usize) {
+        self.start += sent.min(self.len());
+    }
+
+    /// The vector the buffer was made of, emptied of nothing; `None` for foreign memory.
+    pub fn into_vec(self) -> Option<Vec<u8>> {
+        match self.memory {
+            Memory::Vec(vec) => Some(vec),
+            Memory::Foreign(_) => None,
+        }
+    }
+}
+
+impl From<Vec<u8>> for SendBuf {
+    fn from(vec: Vec<u8>) -> Self {
+        Self {
+            memory: Memory::Vec(vec),
+            start: 0,
+        }
+    }
+}
+
+impl From<Box<[u8]>> for SendBuf {
+    fn from(bytes: Box<[u8]>) -> Self {
+        Vec::from(bytes).into()
+    }
+}
+
+/// Memory for bytes on their way in.
+#[derive(Debug)]
+pub struct RecvBuf {
+    memory: Memory,
+    filled: usize,
+}
+
+impl RecvBuf {
+    /// Room for `capacity` bytes of the buffer's own.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Vec::with_capacity(capacity).into()
+    }
+
+    /// Take over writable memory that `owner` keeps in place.
+    ///
+    /// # Safety
+    /// `ptr..ptr+capacity` stays writable, and is touched by nobody else, until `release(owner)` is
+    /// called, which happens exactly once, on the thread that owns the driver.
+    pub unsafe fn from_raw(
+        ptr: *mut u8,
+        capacity: usize,
+        owner: *mut (),
+        release: Release,
+    ) -> Self {
+        let foreign = Foreign {
+            ptr,
+            len: capacity,
+            owner,
+            release,
+        };
+        Self {
+            memory: Memory::Foreign(foreign),
+            filled: 0,
+        }
+    }
+
+    /// Where the kernel may write, and how many bytes.
+    pub fn as_mut_ptr(&mut self) -> (*mut u8, usize) {
+        match &mut self.memory {
+            Memory::Vec(vec) => (vec.as_mut_ptr(), vec.capacity()),
+            Memory::Foreign(foreign) => (foreign.ptr, foreign.len),
+        }
+    }
+
+    /// The whole memory, for a system call made at once.
+    pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        let (ptr, capacity) = self.as_mut_ptr();
+        // SAFETY: both forms own `capacity` writable bytes; `MaybeUninit` asks for no contents.
+        unsafe { std::slice::from_raw_parts_mut(ptr.cast(), capacity) }
+    }
+
+    /// Record that the first `count` bytes have been written.
+    ///
+    /// # Safety
+    /// The kernel, or the caller, has written at least `count` bytes from the start.
+    pub unsafe fn set_filled(&mut self, count: usize) {
+        let (_, capacity) = self.as_mut_ptr();
+        self.filled = count.min(capacity);
+    }
+
+    /// The bytes that have been received.
+    pub fn filled(&self) -> &[u8] {
+        let ptr = match &self.memory {
+            Memory::Vec(vec) => vec.as_ptr(),
+            Memory::Foreign(foreign) => foreign.ptr.cast_const(),
+        };
+        // SAFETY: invariant 3; `set_filled` bounds the count by the capacity.
+        unsafe { std::slice::from_raw_parts(ptr, self.filled) }
+    }
+
+    /// The received bytes as a vector; copies where the memory is foreign.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.memory {
+            Memory::Vec(mut vec) => {
+                // SAFETY: invariant 3; `filled` never exceeds the vector's capacity.
+                unsafe { vec.set_len(self.filled) };
+                vec
+            }
+            Memory::Foreign(_) => self.filled().to_vec(),
+        }
+    }
+}
+
+impl From<Vec<u8>> for RecvBuf {
+    /// The whole capacity is used; what the vector held is forgotten.
+    fn from(vec: Vec<u8>) -> Self {
+        Self {
+            memory: Memory::Vec(vec),
+            filled: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    unsafe fn count(owner: *mut ()) {
+        // SAFETY: the tests pass a pointer to a live `Cell`.
+        let cell = unsafe { &*owner.cast::<Cell<u32>>() };
+        cell.set(cell.get() + 1);
+    }
+
+    #[test]
+    fn invariant_1_address_survives_a_move() {
+        let mut buf = RecvBuf::with_capacity(64);
+        let (before, _) = buf.as_mut_ptr();
+        let mut moved = Box::new(buf);
+        assert_eq!(moved.as_mut_ptr().0, before);
+    }
+
+    #[test]
+    fn invariant_2_foreign_owner_is_released_once() {
+        let released = Cell::new(0);
+        let owner = (&raw const released).cast_mut().cast::<()>();
+        let bytes = b"hello";
+        // SAFETY: `bytes` is static and `released` outlives the buffer.
+        let mut buf = unsafe { SendBuf::from_raw(bytes.as_ptr(), 5, owner, count) };
+        buf.advance(2);
+        assert_eq!(buf.as_slice(), b"llo");
+        buf.advance(99);
+        assert!(buf.is_empty());
+        assert_eq!(released.get(), 0);
+        drop(buf);
+        assert_eq!(released.get(), 1);
+    }
+
+    #[test]
+    fn invariant_3_only_counted_bytes_become_readable() {
+        let mut buf = RecvBuf::with_capacity(8);
+        assert!(buf.filled().is_empty());
+        buf.as_uninit()[0].write(b'x');
+        // SAFETY: one byte was written above.
+        unsafe { buf.set_filled(1) };
+        assert_eq!(buf.filled(), b"x");
+        assert_eq!(buf.into_vec(), b"x");
+    }
+}

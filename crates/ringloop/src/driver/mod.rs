@@ -1,0 +1,222 @@
+//! Layer 2: the drivers, which carry operations to the kernel and completions back.
+//!
+//! Owns: the choice of driver, the in-flight table, and the words both drivers share
+//! ([`Key`], [`Token`], [`Sink`], [`Completion`], [`Event`]).
+//! Called by: `executor`, one turn after another, always on the thread that bound the driver.
+//! Never does: call out, except to wake a waker; run timers or tasks.
+//!
+//! Byte path: from `sys::uring` (a completion) to an [`Event`] for the embedder's handler.
+//!
+//! Both drivers keep one contract:
+//! * a submitted request is owned by the driver until its last completion, which gives it back;
+//! * `more` on a completion promises another one; a driver re-arms multishot operations itself, so
+//!   that only an error, the end of a stream or a cancel ends them;
+//! * after `cancel` the last completion still comes, with `ECANCELED` or with the result that won;
+//! * after `forget` none comes; what the kernel still holds is kept, and what it yields is closed.
+
+mod choice;
+mod pool;
+mod readiness;
+mod table;
+mod uring;
+
+use crate::error::Error;
+use crate::op::Request;
+use crate::sys::event::EventFd;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+pub use choice::{Choice, Kind};
+pub use readiness::ReadinessDriver;
+pub use uring::UringDriver;
+
+/// The buffer group of the receive pool.
+pub(crate) const POOL_GROUP: u16 = 0;
+
+/// Names one operation in flight; stale once its last completion was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl Key {
+    /// How the ring names the operation: kind (8 bits, 0 here), generation (24), index (32).
+    pub(crate) fn user_data(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    fn from_user_data(user_data: u64) -> Self {
+        let generation = (user_data >> 32) as u32 & table::GENERATION_MASK;
+        Self {
+            index: user_data as u32,
+            generation,
+        }
+    }
+}
+
+/// A number of the embedder's; it comes back with each completion of the operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+/// Where an operation's completions go.
+#[derive(Debug)]
+pub enum Sink {
+    /// A future: the waker is woken and the result kept for [`Driver::poll`].
+    Waker(Waker),
+    /// An embedder: the completion comes out of [`Driver::next_event`] as an [`Event`].
+    Handler(Token),
+}
+
+/// Names a buffer of the receive pool that holds received bytes; give it back with
+/// [`Driver::recycle`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct BufferId(u16);
+
+/// One result of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// As the kernel puts it: a count or descriptor, or a negated errno.
+    pub result: i32,
+    /// Another completion of the same operation will come.
+    pub more: bool,
+    /// The pool buffer that holds the received bytes.
+    pub buffer: Option<BufferId>,
+    /// The request, with its buffers, on the last completion.
+    pub request: Option<Request>,
+}
+
+impl Completion {
+    /// The result as Rust puts it.
+    pub fn result(&self) -> io::Result<u32> {
+        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+    }
+}
+
+/// A completion on its way to the embedder.
+#[derive(Debug)]
+pub struct Event {
+    /// The embedder's number.
+    pub token: Token,
+    /// The operation.
+    pub key: Key,
+    /// Its result.
+    pub completion: Completion,
+}
+
+/// The driver in use, chosen at run time.
+#[derive(Debug)]
+pub enum Driver {
+    /// Completions from `io_uring`.
+    Uring(Box<UringDriver>),
+    /// Readiness from epoll, and system calls of our own.
+    Readiness(Box<ReadinessDriver>),
+}
+
+/// Run one expression on whichever driver is in use.
+macro_rules! each {
+    ($driver:expr, $inner:ident => $body:expr) => {
+        match $driver {
+            Driver::Uring($inner) => $body,
+            Driver::Readiness($inner) => $body,
+        }
+    };
+}
+
+impl Driver {
+    /// Set up the driver that `choice` asks for; `wake` interrupts a wait from another thread.
+    /// Returns it with one sentence that says why it is the one.
+    pub(crate) fn new(choice: Choice, wake: Arc<EventFd>) -> Result<(Self, String), Error> {
+        choice::open(choice, wake)
+    }
+
+    /// Which driver this is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Uring(_) => Kind::Uring,
+            Self::Readiness(_) => Kind::Epoll,
+        }
+    }
+
+    /// Make the calling thread the only one that may use the driver from now on.
+    pub fn bind(&mut self) -> io::Result<()> {
+        each!(self, driver => driver.bind())
+    }
+
+    /// Hand a request over. It runs at the next [`Driver::wait`] at the latest.
+    pub fn submit(&mut self, request: Request, sink: Sink) -> Key {
+        each!(self, driver => driver.submit(request, sink))
+    }
+
+    /// Ask an operation to stop; its last completion still comes. Stale keys are ignored.
+    pub fn cancel(&mut self, key: Key) {
+        each!(self, driver => driver.cancel(key));
+    }
+
+    /// Stop an operation and hear nothing of it again; late results are given back.
+    pub fn forget(&mut self, key: Key) {
+        each!(self, driver => driver.forget(key));
+    }
+
+    /// Promise that `fd`, whose operations are all over, is about to be closed by other means than
+    /// an operation. Costs a system call on the readiness driver where `fd` was waited for.
+    pub fn release(&mut self, fd: RawFd) {
+        match self {
+            Self::Uring(_) => {}
+            Self::Readiness(driver) => driver.release(fd),
+        }
+    }
+
+    /// Submit what is queued and wait for at least one completion, until `timeout` has passed
+    /// (`None` is for ever, zero only looks), a signal arrives, or another thread wakes the driver.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        each!(self, driver => driver.wait(timeout))
+    }
+
+    /// The next completion for the embedder; wakes the futures whose completions it passes.
+    pub fn next_event(&mut self) -> Option<Event> {
+        each!(self, driver => driver.next_event())
+    }
+
+    /// Whether [`Driver::wait`] has anything to tell the kernel, or completions to look for.
+    pub fn has_work(&self) -> bool {
+        each!(self, driver => driver.has_work())
+    }
+
+    /// The next completion of a future's operation; `None` where the key is stale.
+    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
+        each!(self, driver => driver.table_mut().poll(key, waker))
+    }
+
+    /// The `len` bytes that a completion left in a pool buffer.
+    pub fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
+        each!(self, driver => driver.buffer(id, len))
+    }
+
+    /// Give a pool buffer back.
+    pub fn recycle(&mut self, id: BufferId) {
+        each!(self, driver => driver.recycle(id));
+    }
+
+    /// Operations whose last completion has not been taken.
+    pub fn in_flight(&self) -> usize {
+        each!(self, driver => driver.in_flight())
+    }
+}
+
+/// Give back what had arrived for a future that was dropped.
+fn recycle_all(arrived: VecDeque<Completion>, mut recycle: impl FnMut(BufferId)) {
+    use crate::op::Operation;
+    for mut completion in arrived {
+        if let Some(id) = completion.buffer {
+            recycle(id);
+        }
+        if let Some(request) = &mut completion.request {
+            request.discard(completion.result);
+        }
+    }
+}

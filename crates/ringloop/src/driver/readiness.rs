@@ -1,0 +1,451 @@
+//! The readiness driver: the same operations where there is no ring.
+//!
+//! Owns: the epoll instance, which descriptor waits for what, and the receive pool.
+//! Called by: `Driver`. Never does: block, except in `wait`.
+//!
+//! A single-shot operation is tried when it is submitted and again when its descriptor is ready. A
+//! descriptor stays registered, level-triggered, after its operation is over: the next one usually
+//! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that.
+//!
+//! # Invariants
+//! 1. `Watch::registered` is what the kernel has; it changes only after the system call succeeded.
+//! 2. A key stands in a descriptor's queue exactly while its phase is `Armed` and it needs that
+//!    descriptor.
+
+use super::pool::Pool;
+use super::table::{Delivery, Phase, Table};
+use super::{BufferId, Event, Key, Sink, recycle_all};
+use crate::limits;
+use crate::op::{Need, Operation, Request, Shape};
+use crate::sys::clock;
+use crate::sys::epoll::{Epoll, Ready, Trigger};
+use crate::sys::event::EventFd;
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+const WAKE_DATA: u64 = u64::MAX;
+
+/// One descriptor.
+#[derive(Debug)]
+struct Watch {
+    registered: Interest,
+    /// Operations that wait for the descriptor, oldest first.
+    waiting: Vec<(Key, Interest)>,
+}
+
+impl Watch {
+    fn wanted(&self) -> Interest {
+        self.waiting
+            .iter()
+            .fold(Interest::NONE, |all, (_, interest)| all | *interest)
+    }
+}
+
+/// epoll, and everything that waits on it.
+#[derive(Debug)]
+pub struct ReadinessDriver {
+    epoll: Epoll,
+    table: Table,
+    pool: Pool,
+    /// Indexed by descriptor.
+    watches: Vec<Option<Watch>>,
+    ready: Vec<Ready>,
+    /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
+    runnable: VecDeque<(Key, Interest)>,
+    /// Results that are known already.
+    finished: VecDeque<(Key, i32)>,
+    deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    starved: Vec<Key>,
+    /// Results that multishot operations may still have before the next wait.
+    burst_left: u32,
+    _wake: Arc<EventFd>,
+}
+
+impl ReadinessDriver {
+    /// Set up an epoll instance that `wake` interrupts.
+    pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        // Edge-triggered: each notification is one event, and nobody has to read the counter.
+        epoll.add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)?;
+        Ok(Self {
+            epoll,
+            table: Table::new(),
+            pool: Pool::new(limits::POOL_BUFFERS, limits::POOL_BUFFER_BYTES as usize),
+            watches: Vec::new(),
+            ready: Vec::new(),
+            runnable: VecDeque::new(),
+            finished: VecDeque::new(),
+            deadlines: BinaryHeap::new(),
+            starved: Vec::new(),
+            burst_left: 0,
+            _wake: wake,
+        })
+    }
+
+    // The ring has something to do here; one signature serves both.
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
+    pub(super) fn bind(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
+        self.pool.bytes(id, len)
+    }
+
+    pub(super) fn recycle(&mut self, id: BufferId) {
+        self.pool.put(id);
+        for key in std::mem::take(&mut self.starved) {
+            if let Some(Need::Ready(fd, interest)) = self.need(key) {
+                self.park(key, fd, interest);
+            }
+        }
+    }
+
+    pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
+        let shape = request.shape();
+        let need = request.need();
+        let key = self.table.insert(request, sink);
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Armed;
+        }
+        match need {
+            Need::Nothing => self.try_now(key),
+            Need::Cancel(target) => {
+                let found = self.table.slot(target).is_some_and(|slot| !slot.cancelled);
+                self.cancel(target);
+                self.finished
+                    .push_back((key, if found { 0 } else { -libc::ENOENT }));
+            }
+            Need::Clock(deadline_ns) => {
+                self.deadlines
+                    .push(Reverse((deadline_ns, key.index, key.generation)));
+            }
+            // Not tried at once: a poll is level-triggered anyway, and a multishot operation
+            // would have to be tried until it blocks.
+            Need::Ready(fd, interest) if shape != Shape::Once => self.park(key, fd, interest),
+            Need::Ready(fd, interest) => match self.attempt(key) {
+                None => self.park(key, fd, interest),
+                Some(result) => self.finished.push_back((key, result)),
+            },
+        }
+        key
+    }
+
+    pub(super) fn cancel(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        if slot.cancelled || slot.phase == Phase::Done {
+            return;
+        }
+        if self.finished.iter().any(|(known, _)| *known == key) {
+            return;
+        }
+        slot.cancelled = true;
+        self.unpark(key);
+        self.finished.push_back((key, -libc::ECANCELED));
+    }
+
+    pub(super) fn forget(&mut self, key: Key) {
+        self.cancel(key);
+        let arrived = self.table.orphan(key);
+        recycle_all(arrived, |id| self.pool.put(id));
+    }
+
+    /// Drop what the kernel knows of a descriptor that is about to be closed.
+    pub(super) fn release(&mut self, fd: RawFd) {
+        let Some(watch) = self.watches.get_mut(fd as usize).and_then(Option::take) else {
+            return;
+        };
+        if watch.registered != Interest::NONE {
+            // The descriptor may be gone already, and its registration with it.
+            drop(self.epoll.delete(fd));
+        }
+    }
+
+    #[allow(clippy::unused_self)]
+    pub(super) fn has_work(&self) -> bool {
+        // Only the kernel knows whether a descriptor became ready.
+        true
+    }
+
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = if self.finished.is_empty() && self.runnable.is_empty() {
+            self.until_deadline(timeout)
+        } else {
+            Some(Duration::ZERO)
+        };
+        self.ready.clear();
+        self.burst_left = limits::ACCEPTS_PER_TURN;
+        self.epoll.wait(&mut self.ready, timeout)?;
+        let ready = std::mem::take(&mut self.ready);
+        for event in &ready {
+            if event.data != WAKE_DATA {
+                self.descriptor_ready(event.data as RawFd, event.interest);
+            }
+        }
+        self.ready = ready;
+        self.expire();
+        Ok(())
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((key, result)) = self.finished.pop_front() {
+                if let Some(event) = self.deliver(key, result, false, None) {
+                    return Some(event);
+                }
+                continue;
+            }
+            let (key, interest) = self.runnable.pop_front()?;
+            if let Some(event) = self.run(key, interest) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Try an operation whose descriptor is ready.
+    fn run(&mut self, key: Key, interest: Interest) -> Option<Event> {
+        let slot = self.table.slot(key)?;
+        if slot.phase != Phase::Armed || slot.cancelled {
+            return None;
+        }
+        let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        match shape {
+            Shape::Level => self.deliver(key, interest.poll_mask() as i32, true, None),
+            Shape::MultiBuffer => self.receive(key),
+            Shape::Once => {
+                let result = self.attempt(key)?;
+                self.unpark(key);
+                self.deliver(key, result, false, None)
+            }
+            Shape::Multi => {
+                let result = self.attempt(key)?;
+                let more = result >= 0;
+                if !more {
+                    self.unpark(key);
+                } else if self.burst_left > 0 {
+                    // More of the same burst; past the bound the level trigger brings it back.
+                    self.burst_left -= 1;
+                    self.runnable.push_back((key, interest));
+                }
+                self.deliver(key, result, more, None)
+            }
+        }
+    }
+
+    /// One receive of a multishot operation, into a buffer of the pool.
+    fn receive(&mut self, key: Key) -> Option<Event> {
+        let Some(Need::Ready(fd, _)) = self.need(key) else {
+            return None;
+        };
+        let Some(id) = self.pool.take() else {
+            // Level-triggered: without this it would spin until a buffer comes back.
+            self.unpark(key);
+            self.starved.push(key);
+            return None;
+        };
+        match socket::recv(fd, self.pool.uninit(&id), 0) {
+            Ok(0) => {
+                self.pool.put(id);
+                self.unpark(key);
+                self.deliver(key, 0, false, None)
+            }
+            Ok(count) => self.deliver(key, count as i32, true, Some(id)),
+            Err(error) => {
+                self.pool.put(id);
+                if would_block(&error) {
+                    return None;
+                }
+                self.unpark(key);
+                self.deliver(key, negated(&error), false, None)
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        key: Key,
+        res: i32,
+        more: bool,
+        buffer: Option<BufferId>,
+    ) -> Option<Event> {
+        match self.table.complete(key, res, more, buffer) {
+            Delivery::Event(event) => Some(event),
+            Delivery::Consumed(left_over) => {
+                if let Some(id) = left_over {
+                    self.recycle(id);
+                }
+                None
+            }
+        }
+    }
+
+    fn try_now(&mut self, key: Key) {
+        if let Some(result) = self.attempt(key) {
+            self.finished.push_back((key, result));
+        }
+    }
+
+    /// One non-blocking try; `None` is "would block".
+    fn attempt(&mut self, key: Key) -> Option<i32> {
+        let request = self.table.slot(key)?.request_mut()?;
+        match request.attempt() {
+            Ok(count) => Some(count as i32),
+            Err(error) if would_block(&error) => None,
+            Err(error) => Some(negated(&error)),
+        }
+    }
+
+    fn need(&mut self, key: Key) -> Option<Need> {
+        self.table.slot(key)?.request().map(Operation::need)
+    }
+
+    /// Put an operation in its descriptor's queue, and register what the kernel does not know yet.
+    fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
+        let Ok(index) = usize::try_from(fd) else {
+            self.finished.push_back((key, -libc::EBADF));
+            return;
+        };
+        if self.watches.len() <= index {
+            self.watches.resize_with(index + 1, || None);
+        }
+        let watch = self.watches[index].get_or_insert_with(|| Watch {
+            registered: Interest::NONE,
+            waiting: Vec::new(),
+        });
+        watch.waiting.push((key, interest));
+        if watch.registered.contains(interest) {
+            return;
+        }
+        let wanted = watch.registered | interest;
+        if let Err(error) = register(&self.epoll, fd, watch.registered, wanted) {
+            watch.waiting.pop();
+            self.finished.push_back((key, negated(&error)));
+            return;
+        }
+        watch.registered = wanted;
+    }
+
+    /// Take an operation out of its descriptor's queue; a level poll takes its registration along.
+    fn unpark(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        let level = slot.request().map(Operation::shape) == Some(Shape::Level);
+        let Some(Need::Ready(fd, _)) = slot.request().map(Operation::need) else {
+            return;
+        };
+        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
+            return;
+        };
+        watch.waiting.retain(|(known, _)| *known != key);
+        if level {
+            // The descriptor belongs to somebody else, who may close it at once.
+            self.narrow(fd);
+        }
+    }
+
+    /// Tell the kernel to watch for no more than what is waited for.
+    fn narrow(&mut self, fd: RawFd) {
+        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
+            return;
+        };
+        let wanted = watch.wanted();
+        if watch.registered == wanted {
+            return;
+        }
+        let done = if wanted == Interest::NONE {
+            self.epoll.delete(fd)
+        } else {
+            self.epoll.modify(fd, wanted, fd as u64, Trigger::Level)
+        };
+        // A descriptor that was closed under the watch has lost its registration by itself.
+        watch.registered = if done.is_ok() { wanted } else { Interest::NONE };
+        if watch.waiting.is_empty() && watch.registered == Interest::NONE {
+            self.watches[fd as usize] = None;
+        }
+    }
+
+    fn descriptor_ready(&mut self, fd: RawFd, interest: Interest) {
+        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
+            return;
+        };
+        let mut served = Interest::NONE;
+        for (key, wanted) in &watch.waiting {
+            let both = interest & *wanted;
+            if both != Interest::NONE {
+                served |= both;
+                self.runnable.push_back((*key, both));
+            }
+        }
+        if !(interest & watch.registered).without(served).is_none() {
+            self.narrow(fd);
+        }
+    }
+
+    fn until_deadline(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(Reverse((deadline_ns, ..))) = self.deadlines.peek() else {
+            return timeout;
+        };
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(clock::monotonic_ns()));
+        Some(timeout.map_or(left, |timeout| timeout.min(left)))
+    }
+
+    fn expire(&mut self) {
+        while let Some(Reverse((deadline_ns, index, generation))) = self.deadlines.peek().copied() {
+            if deadline_ns > clock::monotonic_ns() {
+                break;
+            }
+            self.deadlines.pop();
+            let key = Key { index, generation };
+            if self.table.slot(key).is_some_and(|slot| !slot.cancelled) {
+                self.finished.push_back((key, 0));
+            }
+        }
+    }
+}
+
+fn register(epoll: &Epoll, fd: RawFd, known: Interest, wanted: Interest) -> io::Result<()> {
+    let data = fd as u64;
+    if known == Interest::NONE {
+        return match epoll.add(fd, wanted, data, Trigger::Level) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                epoll.modify(fd, wanted, data, Trigger::Level)
+            }
+            done => done,
+        };
+    }
+    match epoll.modify(fd, wanted, data, Trigger::Level) {
+        // The descriptor was closed and its number used again: the registration went with it.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+            epoll.add(fd, wanted, data, Trigger::Level)
+        }
+        done => done,
+    }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+fn negated(error: &io::Error) -> i32 {
+    -error.raw_os_error().unwrap_or(libc::EIO)
+}

@@ -1,0 +1,361 @@
+//! The in-flight table: every operation between its submission and its last completion.
+//!
+//! Owns: the slots, the requests in them, and who gets each completion.
+//! Called by: both drivers, with their borrow held; it calls nothing but wakers.
+//! Never does: a system call.
+//!
+//! ```text
+//!            insert                    last completion, handler or nobody
+//!   Free ───────────▶ Queued ─▶ Armed ──────────────────────────────────▶ Free
+//!                       ▲         │ ▲                                      ▲
+//!                       │         ▼ │ re-armed                             │ taken by its future
+//!                       └──────  Resting            Armed ─▶ Done ─────────┘
+//! ```
+//!
+//! # Invariants
+//! 1. A slot never moves: slots live in chunks that are allocated once and never shrink, so that a
+//!    pointer into a request stays good until its last completion.
+//! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
+//! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
+
+use super::{BufferId, Completion, Event, Key, Sink, Token};
+use crate::op::{Operation, Request};
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+const CHUNK: usize = 256;
+const NO_SLOT: u32 = u32::MAX;
+/// Generations are 24 bits wide: they share `user_data` with the index and the kind.
+pub(super) const GENERATION_MASK: u32 = (1 << 24) - 1;
+
+/// Where an operation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The slot is on the free list.
+    Free,
+    /// Accepted, but not handed to the kernel yet.
+    Queued,
+    /// With the kernel (ring), or waiting for its descriptor (readiness).
+    Armed,
+    /// Between two completions of a multishot operation: it is not armed, and will be.
+    Resting,
+    /// Complete; the result waits for its future.
+    Done,
+}
+
+/// Who gets an operation's completions.
+#[derive(Debug)]
+enum Receiver {
+    Waker(Waker),
+    Handler(Token),
+    /// The future was dropped: results are given back to the system.
+    Nobody,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(super) struct Slot {
+    generation: u32,
+    pub phase: Phase,
+    /// The operation has been asked to stop; it is not armed again.
+    pub cancelled: bool,
+    receiver: Receiver,
+    request: Option<Request>,
+    results: VecDeque<Completion>,
+    next_free: u32,
+}
+
+impl Slot {
+    fn empty(next_free: u32) -> Self {
+        Self {
+            generation: 0,
+            phase: Phase::Free,
+            cancelled: false,
+            receiver: Receiver::Nobody,
+            request: None,
+            results: VecDeque::new(),
+            next_free,
+        }
+    }
+
+    /// The request; present from insertion until the last completion.
+    pub fn request_mut(&mut self) -> Option<&mut Request> {
+        self.request.as_mut()
+    }
+
+    pub fn request(&self) -> Option<&Request> {
+        self.request.as_ref()
+    }
+}
+
+/// What became of a completion.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    /// It goes to the embedder.
+    Event(Event),
+    /// A future took it, or it reached nobody; `Some` is a buffer to give back to the pool.
+    Consumed(Option<BufferId>),
+}
+
+/// All operations in flight.
+#[derive(Debug)]
+pub(super) struct Table {
+    chunks: Vec<Box<[Slot]>>,
+    free_head: u32,
+    live_count: usize,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free_head: NO_SLOT,
+            live_count: 0,
+        }
+    }
+
+    /// Operations that have not been freed.
+    pub fn len(&self) -> usize {
+        self.live_count
+    }
+
+    pub fn insert(&mut self, request: Request, sink: Sink) -> Key {
+        if self.free_head == NO_SLOT {
+            self.grow();
+        }
+        let index = self.free_head;
+        let slot = self.at(index);
+        let next_free = slot.next_free;
+        slot.phase = Phase::Queued;
+        slot.cancelled = false;
+        slot.request = Some(request);
+        slot.receiver = match sink {
+            Sink::Waker(waker) => Receiver::Waker(waker),
+            Sink::Handler(token) => Receiver::Handler(token),
+        };
+        let key = Key {
+            index,
+            generation: slot.generation,
+        };
+        self.free_head = next_free;
+        self.live_count += 1;
+        key
+    }
+
+    /// The slot a key names, while it does (invariant 2).
+    pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+        let slot = self
+            .chunks
+            .get_mut(key.index as usize / CHUNK)?
+            .get_mut(key.index as usize % CHUNK)?;
+        (slot.generation == key.generation && slot.phase != Phase::Free).then_some(slot)
+    }
+
+    /// Hand a completion to whoever waits for it. Without `more` it is the operation's last.
+    pub fn complete(
+        &mut self,
+        key: Key,
+        result: i32,
+        more: bool,
+        buffer: Option<BufferId>,
+    ) -> Delivery {
+        let Some(slot) = self.slot(key) else {
+            return Delivery::Consumed(buffer);
+        };
+        let result = match &mut slot.request {
+            Some(request) => request.finish(result),
+            None => result,
+        };
+        match &slot.receiver {
+            Receiver::Handler(token) => {
+                let token = *token;
+                let request = if more { None } else { slot.request.take() };
+                if !more {
+                    self.free(key);
+                }
+                let completion = Completion {
+                    result,
+                    more,
+                    buffer,
+                    request,
+                };
+                Delivery::Event(Event {
+                    token,
+                    key,
+                    completion,
+                })
+            }
+            Receiver::Waker(waker) => {
+                let waker = waker.clone();
+                let request = if more { None } else { slot.request.take() };
+                slot.results.push_back(Completion {
+                    result,
+                    more,
+                    buffer,
+                    request,
+                });
+                if !more {
+                    slot.phase = Phase::Done;
+                }
+                waker.wake();
+                Delivery::Consumed(None)
+            }
+            Receiver::Nobody => {
+                if let Some(request) = &mut slot.request {
+                    request.discard(result);
+                }
+                if !more {
+                    self.free(key);
+                }
+                Delivery::Consumed(buffer)
+            }
+        }
+    }
+
+    /// The next completion of a future's operation; frees the slot with the last one.
+    pub fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
+        let Some(slot) = self.slot(key) else {
+            return Poll::Ready(None);
+        };
+        if let Some(completion) = slot.results.pop_front() {
+            if !completion.more {
+                self.free(key);
+            }
+            return Poll::Ready(Some(completion));
+        }
+        match &mut slot.receiver {
+            Receiver::Waker(known) => known.clone_from(waker),
+            receiver => *receiver = Receiver::Waker(waker.clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Nobody wants the results any more. Returns what had already arrived, for the driver to give
+    /// back; the slot lives on until the last completion unless it is `Done`.
+    pub fn orphan(&mut self, key: Key) -> VecDeque<Completion> {
+        let Some(slot) = self.slot(key) else {
+            return VecDeque::new();
+        };
+        slot.receiver = Receiver::Nobody;
+        let arrived = std::mem::take(&mut slot.results);
+        for completion in &arrived {
+            match &completion.request {
+                // The last completion took the request with it.
+                Some(_) => {}
+                None => {
+                    if let Some(request) = &mut slot.request {
+                        request.discard(completion.result);
+                    }
+                }
+            }
+        }
+        if slot.phase == Phase::Done {
+            self.free(key);
+        }
+        arrived
+    }
+
+    /// Every operation that is not free, for a driver that closes.
+    pub fn keys(&self) -> Vec<Key> {
+        let slots = self.chunks.iter().flatten().enumerate();
+        slots
+            .filter(|(_, slot)| slot.phase != Phase::Free)
+            .map(|(index, slot)| Key {
+                index: index as u32,
+                generation: slot.generation,
+            })
+            .collect()
+    }
+
+    /// Forget the slots without dropping what they own: the kernel may still write to it.
+    pub fn leak(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.chunks));
+        self.free_head = NO_SLOT;
+        self.live_count = 0;
+    }
+
+    fn free(&mut self, key: Key) {
+        let head = self.free_head;
+        let slot = self.at(key.index);
+        slot.phase = Phase::Free;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        slot.receiver = Receiver::Nobody;
+        slot.next_free = head;
+        let request = slot.request.take();
+        self.free_head = key.index;
+        self.live_count -= 1;
+        // Dropped last: releasing a buffer may run foreign code.
+        drop(request);
+    }
+
+    fn at(&mut self, index: u32) -> &mut Slot {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    fn grow(&mut self) {
+        let first = (self.chunks.len() * CHUNK) as u32;
+        let last = first + CHUNK as u32 - 1;
+        let slots = (first..=last)
+            .map(|index| Slot::empty(if index == last { NO_SLOT } else { index + 1 }))
+            .collect();
+        self.chunks.push(slots);
+        self.free_head = first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Nop;
+
+    fn insert(table: &mut Table) -> Key {
+        table.insert(Request::Nop(Nop), Sink::Handler(Token(7)))
+    }
+
+    #[test]
+    fn invariant_1_slots_do_not_move_when_the_table_grows() {
+        let mut table = Table::new();
+        let key = insert(&mut table);
+        let before = std::ptr::from_mut(table.slot(key).expect("live"));
+        for _ in 0..10 * CHUNK {
+            insert(&mut table);
+        }
+        assert_eq!(before, std::ptr::from_mut(table.slot(key).expect("live")));
+    }
+
+    #[test]
+    fn invariant_2_stale_completion_reaches_nobody() {
+        let mut table = Table::new();
+        let old = insert(&mut table);
+        assert!(matches!(
+            table.complete(old, 0, false, None),
+            Delivery::Event(_)
+        ));
+        let new = insert(&mut table);
+        assert_eq!(new.index, old.index);
+        assert!(matches!(
+            table.complete(old, 5, false, None),
+            Delivery::Consumed(None)
+        ));
+        assert!(table.slot(new).is_some());
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn invariant_3_orphan_keeps_its_slot_until_the_last_completion() {
+        let mut table = Table::new();
+        let key = insert(&mut table);
+        assert!(table.orphan(key).is_empty());
+        assert_eq!(table.len(), 1);
+        assert!(matches!(
+            table.complete(key, 1, true, None),
+            Delivery::Consumed(None)
+        ));
+        assert_eq!(table.len(), 1);
+        assert!(matches!(
+            table.complete(key, 0, false, None),
+            Delivery::Consumed(None)
+        ));
+        assert_eq!(table.len(), 0);
+    }
+}

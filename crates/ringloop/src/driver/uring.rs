@@ -1,0 +1,380 @@
+//! The ring driver: operations as submission entries, completions as they come.
+//!
+//! Owns: the ring, its provided buffers, and what waits for room or to be armed again.
+//! Called by: `Driver`. Never does: a data system call of its own; only `enter`.
+//!
+//! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
+//!
+//! # Invariants
+//! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
+//! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
+//!    the operation again (multishot) or ends it (single).
+//! 3. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
+//!    not stop the kernel from writing. What will not end in time is leaked, never freed.
+
+use super::table::{Delivery, Phase, Table};
+use super::{BufferId, Event, Key, POOL_GROUP, Sink, recycle_all};
+use crate::limits;
+use crate::op::{Operation, Request, Shape};
+use crate::sys::clock;
+use crate::sys::event::EventFd;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Cqe, Sqe};
+use crate::sys::uring::{BufferRing, Cause, Config, Refusal, Ring};
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kinds of `user_data`, in its top byte.
+const KIND_OP: u64 = 0;
+const KIND_CANCEL: u64 = 1;
+const KIND_WAKE: u64 = 2;
+
+/// The ring, and everything in flight on it.
+#[derive(Debug)]
+pub struct UringDriver {
+    ring: Ring,
+    table: Table,
+    /// Dropped by hand: leaked where the kernel may still write to it (invariant 3).
+    pool: ManuallyDrop<BufferRing>,
+    wake: Arc<EventFd>,
+    wake_armed: bool,
+    bound: bool,
+    /// Operations (and cancels of them) that found the submission queue full, in order.
+    backlog: VecDeque<Entry>,
+    /// Level polls whose completion was handed out: armed again at the next wait.
+    resting: Vec<Key>,
+    /// Multishot receives that ended for want of a buffer.
+    starved: Vec<Key>,
+    /// Buffers that came back since the last wait.
+    returned_count: usize,
+    /// Results made here, not by the kernel: cancels of operations that were not armed.
+    synthetic: VecDeque<(Key, i32)>,
+}
+
+/// What the backlog keeps.
+#[derive(Debug)]
+enum Entry {
+    Operation(Key),
+    Cancel(Key),
+}
+
+impl UringDriver {
+    /// Set up a ring, disabled until [`UringDriver::bind`]; the refusal names cause and remedy.
+    pub fn new(wake: Arc<EventFd>) -> Result<Self, Refusal> {
+        let config = Config {
+            entries: limits::RING_ENTRIES,
+            cq_entries: limits::COMPLETION_ENTRIES,
+        };
+        let ring = Ring::new(&config)?;
+        let pool = BufferRing::register(
+            &ring,
+            POOL_GROUP,
+            limits::POOL_BUFFERS,
+            limits::POOL_BUFFER_BYTES,
+        )
+        .map_err(|error| Refusal {
+            cause: Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+        })?;
+        Ok(Self {
+            ring,
+            table: Table::new(),
+            pool: ManuallyDrop::new(pool),
+            wake,
+            wake_armed: false,
+            bound: false,
+            backlog: VecDeque::new(),
+            resting: Vec::new(),
+            starved: Vec::new(),
+            returned_count: 0,
+            synthetic: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn bind(&mut self) -> io::Result<()> {
+        if !self.bound {
+            self.ring.enable()?;
+            self.bound = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
+        self.pool.bytes(id.0, len)
+    }
+
+    pub(super) fn recycle(&mut self, id: BufferId) {
+        self.pool.recycle(id.0);
+        self.returned_count += 1;
+    }
+
+    pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
+        let key = self.table.insert(request, sink);
+        if self.backlog.is_empty() && self.arm(key) {
+            return key;
+        }
+        self.backlog.push_back(Entry::Operation(key));
+        key
+    }
+
+    pub(super) fn cancel(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        if slot.cancelled {
+            return;
+        }
+        slot.cancelled = true;
+        match slot.phase {
+            Phase::Queued | Phase::Resting => {
+                // The kernel does not know it: it is over here and now.
+                self.synthetic.push_back((key, -libc::ECANCELED));
+            }
+            Phase::Armed => {
+                if !self.backlog.is_empty() || !self.push_cancel(key) {
+                    self.backlog.push_back(Entry::Cancel(key));
+                }
+            }
+            Phase::Free | Phase::Done => {}
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Key) {
+        self.cancel(key);
+        let arrived = self.table.orphan(key);
+        recycle_all(arrived, |id| self.pool.recycle(id.0));
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.ring.pending() > 0
+            || self.ring.ready() > 0
+            || self.ring.needs_enter()
+            || !self.synthetic.is_empty()
+            || !self.resting.is_empty()
+            || !self.backlog.is_empty()
+            || (!self.starved.is_empty() && self.returned_count > 0)
+    }
+
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.prepare_to_wait();
+        let look_only = timeout == Some(Duration::ZERO);
+        if self.ring.ready() > 0 || !self.synthetic.is_empty() || look_only {
+            if self.ring.pending() == 0 && !self.ring.needs_enter() {
+                return Ok(());
+            }
+            return self.ring.enter(0, Some(Duration::ZERO));
+        }
+        self.ring.enter(1, timeout)
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((key, result)) = self.synthetic.pop_front() {
+                if let Some(event) = self.deliver(key, result, false, None) {
+                    return Some(event);
+                }
+                continue;
+            }
+            let cqe = self.ring.pop()?;
+            match cqe.user_data >> 56 {
+                KIND_OP => {
+                    if let Some(event) = self.completed(cqe) {
+                        return Some(event);
+                    }
+                }
+                KIND_WAKE => self.wake_armed = cqe.flags & abi::CQE_F_MORE != 0,
+                // A cancel that found nothing: its target completed first.
+                _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
+            }
+        }
+    }
+
+    /// One completion of an operation: arm it again, or pass the result on.
+    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
+        let key = Key::from_user_data(cqe.user_data);
+        // SAFETY: popped from this ring just now; only receives that name the group get a buffer.
+        let buffer = unsafe { self.pool.claim(&cqe) }.map(BufferId);
+        let armed = cqe.flags & abi::CQE_F_MORE != 0;
+        let Some(slot) = self.table.slot(key) else {
+            if let Some(id) = buffer {
+                self.recycle(id);
+            }
+            return None;
+        };
+        if armed {
+            return self.deliver(key, cqe.res, true, buffer);
+        }
+        let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        let goes_on = !slot.cancelled
+            && match shape {
+                Shape::Once => false,
+                Shape::Multi | Shape::Level => cqe.res >= 0,
+                // 0 is the end of the stream.
+                Shape::MultiBuffer => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
+            };
+        if !goes_on {
+            return self.deliver(key, cqe.res, false, buffer);
+        }
+        slot.phase = Phase::Resting;
+        match shape {
+            Shape::MultiBuffer if cqe.res == -libc::ENOBUFS => {
+                self.starved.push(key);
+                return None;
+            }
+            Shape::Level => self.resting.push(key),
+            Shape::Once | Shape::Multi | Shape::MultiBuffer => self.rearm(key),
+        }
+        self.deliver(key, cqe.res, true, buffer)
+    }
+
+    fn deliver(
+        &mut self,
+        key: Key,
+        res: i32,
+        more: bool,
+        buffer: Option<BufferId>,
+    ) -> Option<Event> {
+        match self.table.complete(key, res, more, buffer) {
+            Delivery::Event(event) => Some(event),
+            Delivery::Consumed(left_over) => {
+                if let Some(id) = left_over {
+                    self.recycle(id);
+                }
+                None
+            }
+        }
+    }
+
+    /// Everything that has to be on the submission queue before a wait.
+    fn prepare_to_wait(&mut self) {
+        if !self.wake_armed {
+            self.arm_wake();
+        }
+        for index in 0..self.resting.len() {
+            self.rearm(self.resting[index]);
+        }
+        self.resting.clear();
+        if self.returned_count > 0 {
+            for key in std::mem::take(&mut self.starved) {
+                self.rearm(key);
+            }
+            self.returned_count = 0;
+        }
+        while let Some(entry) = self.backlog.front() {
+            let done = match *entry {
+                Entry::Operation(key) => self.arm(key),
+                Entry::Cancel(key) => self.push_cancel(key),
+            };
+            if !done {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    fn rearm(&mut self, key: Key) {
+        match self.table.slot(key) {
+            Some(slot) if slot.phase == Phase::Resting && !slot.cancelled => {}
+            _ => return,
+        }
+        if !self.backlog.is_empty() || !self.arm(key) {
+            self.backlog.push_back(Entry::Operation(key));
+        }
+    }
+
+    /// Push an operation's entry; `false` where the submission queue stays full. A key that is stale
+    /// or was cancelled meanwhile needs nothing and counts as done.
+    fn arm(&mut self, key: Key) -> bool {
+        let Some(slot) = self.table.slot(key) else {
+            return true;
+        };
+        if slot.cancelled {
+            return true;
+        }
+        let mut sqe = Sqe::default();
+        let Some(request) = slot.request_mut() else {
+            return true;
+        };
+        request.prepare(&mut sqe);
+        sqe.user_data = key.user_data();
+        if !self.push(sqe) {
+            return false;
+        }
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Armed;
+        }
+        true
+    }
+
+    fn push_cancel(&mut self, key: Key) -> bool {
+        let sqe = Sqe {
+            opcode: abi::OP_ASYNC_CANCEL,
+            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            fd: -1,
+            addr: key.user_data(),
+            user_data: KIND_CANCEL << 56,
+            ..Sqe::default()
+        };
+        self.push(sqe)
+    }
+
+    fn arm_wake(&mut self) {
+        // Edge-triggered is what is wanted: every notification completes it, and nobody has to read
+        // the counter.
+        let sqe = Sqe {
+            opcode: abi::OP_POLL_ADD,
+            fd: self.wake.as_raw_fd(),
+            len: abi::POLL_ADD_MULTI,
+            op_flags: Interest::READ.poll_mask(),
+            user_data: KIND_WAKE << 56,
+            ..Sqe::default()
+        };
+        self.wake_armed = self.push(sqe);
+    }
+
+    fn push(&mut self, sqe: Sqe) -> bool {
+        // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
+        let Err(sqe) = (unsafe { self.ring.push(sqe) }) else {
+            return true;
+        };
+        if !self.bound || self.ring.submit().is_err() {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { self.ring.push(sqe) }.is_ok()
+    }
+}
+
+impl Drop for UringDriver {
+    fn drop(&mut self) {
+        for key in self.table.keys() {
+            self.forget(key);
+        }
+        let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
+        while self.bound && self.table.len() > 0 && clock::monotonic_ns() < deadline_ns {
+            if self.wait(Some(Duration::from_millis(10))).is_err() {
+                break;
+            }
+            while self.next_event().is_some() {}
+        }
+        // What was queued on a ring that never ran is with nobody.
+        if self.bound && self.table.len() > 0 {
+            // Invariant 3: the kernel may still write to these buffers.
+            self.table.leak();
+            return;
+        }
+        // SAFETY: dropped once, here, and nothing in flight names it any more.
+        unsafe { ManuallyDrop::drop(&mut self.pool) };
+    }
+}

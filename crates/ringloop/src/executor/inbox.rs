@@ -1,0 +1,150 @@
+//! Messages from other threads to a loop.
+//!
+//! Owns: the queue, its bound, and whether it is closed.
+//! Called by: any thread (`send`), the loop (`take`, `close`).
+//! Never does: wake the loop by itself; it is given the [`Unpark`] to do so.
+//!
+//! The owner takes the whole queue at once, so a batch costs one lock. The closed flag is under the
+//! same lock as the queue: a message is either taken or refused, never lost in between.
+
+use super::park::Unpark;
+use super::sync::{Mutex, MutexGuard};
+use crate::error::Error;
+use std::collections::VecDeque;
+
+/// A bounded queue of messages to one loop.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    queue: Mutex<Queue<T>>,
+    unpark: Option<Unpark>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    messages: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> Inbox<T> {
+    /// A queue for at most `capacity` messages, whose sender wakes the loop by `unpark`.
+    pub fn new(unpark: Unpark, capacity: usize) -> Self {
+        Self::with(Some(unpark), capacity)
+    }
+
+    fn with(unpark: Option<Unpark>, capacity: usize) -> Self {
+        let queue = Queue {
+            messages: VecDeque::new(),
+            closed: false,
+        };
+        Self {
+            queue: Mutex::new(queue),
+            unpark,
+            capacity,
+        }
+    }
+
+    /// Add a message and wake the loop. A full or closed queue gives the message back.
+    pub fn send(&self, message: T) -> Result<(), (T, Error)> {
+        {
+            let mut queue = self.lock();
+            if queue.closed {
+                return Err((message, Error::Closed));
+            }
+            if queue.messages.len() >= self.capacity {
+                let waiting = queue.messages.len();
+                return Err((message, Error::InboxFull { waiting }));
+            }
+            queue.messages.push_back(message);
+        }
+        if let Some(unpark) = &self.unpark {
+            unpark.notify();
+        }
+        Ok(())
+    }
+
+    /// Swap all messages into `into`, which must be empty: its memory serves the next batch.
+    pub fn take(&self, into: &mut VecDeque<T>) {
+        debug_assert!(into.is_empty());
+        std::mem::swap(&mut self.lock().messages, into);
+    }
+
+    /// Refuse messages from now on; returns those that nobody took.
+    pub fn close(&self) -> VecDeque<T> {
+        let mut queue = self.lock();
+        queue.closed = true;
+        std::mem::take(&mut queue.messages)
+    }
+
+    /// How many messages wait.
+    pub fn len(&self) -> usize {
+        self.lock().messages.len()
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        // Nothing can panic while the lock is held, and a queue is whole at any point.
+        self.queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_inbox_gives_the_message_back_and_keeps_the_others() {
+        let inbox = Inbox::with(None, 2);
+        inbox.send(1).expect("room");
+        inbox.send(2).expect("room");
+        let (message, error) = inbox.send(3).expect_err("full");
+        assert_eq!(message, 3);
+        assert!(error.to_string().contains("2 messages wait"), "{error}");
+        let mut taken = VecDeque::new();
+        inbox.take(&mut taken);
+        assert_eq!(taken, [1, 2]);
+        inbox.send(4).expect("room again");
+    }
+
+    #[test]
+    fn closed_inbox_refuses_and_returns_what_waited() {
+        let inbox = Inbox::with(None, 8);
+        inbox.send(1).expect("room");
+        assert_eq!(inbox.close(), [1]);
+        assert!(matches!(inbox.send(2), Err((2, Error::Closed))));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// Every message is taken once, or refused to its sender; closing loses none.
+    #[test]
+    fn message_is_taken_or_refused_never_lost() {
+        loom::model(|| {
+            let inbox = loom::sync::Arc::new(Inbox::with(None, 1));
+            let senders: Vec<_> = (0..2)
+                .map(|number| {
+                    let inbox = inbox.clone();
+                    thread::spawn(move || inbox.send(number).is_ok())
+                })
+                .collect();
+            let mut taken = VecDeque::new();
+            inbox.take(&mut taken);
+            let left = inbox.close();
+            let accepted = senders
+                .into_iter()
+                .map(|sender| sender.join().expect("sender"))
+                .filter(|ok| *ok);
+            assert_eq!(accepted.count(), taken.len() + left.len());
+        });
+    }
+}

@@ -1,0 +1,134 @@
+//! Layer 3: one turn of the loop, and the tasks that run in it.
+//!
+//! Owns: [`Engine`] (driver + timers + the flag that other threads knock on), [`Local`] (an engine
+//! with its tasks) and [`Runtime`] (a thread's own loop around a `Local`).
+//! Called by: Rust programs through [`Runtime`]; embedders, which run the turn themselves, through
+//! [`Local`] and [`Engine`].
+//! Never does: a system call, or I/O policy.
+//!
+//! One turn: due timers → ready tasks, up to a bound → submit and wait → reap → hand out. A completion
+//! goes to one of the sinks of `driver::Sink`.
+//!
+//! Byte path: from [`Engine::next_event`] to the embedder's handler, or to the task that is woken.
+
+mod inbox;
+mod join;
+mod local;
+mod park;
+mod runtime;
+mod sync;
+mod task;
+mod timer;
+
+use crate::driver::{Choice, Driver, Event, Kind};
+use crate::error::Error;
+use std::io;
+use std::time::Duration;
+
+pub use inbox::Inbox;
+pub use join::{JoinError, JoinHandle};
+pub use local::{Entered, Local};
+pub use park::Unpark;
+pub use runtime::{Runtime, spawn};
+pub(crate) use timer::TimerKey;
+pub use timer::Timers;
+
+/// How an engine is set up.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Which driver to use.
+    pub driver: Choice,
+}
+
+impl Options {
+    /// As the environment says: `RINGLOOP_DRIVER` is auto (also where unset), uring or epoll.
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Self {
+            driver: Choice::from_env()?,
+        })
+    }
+}
+
+/// A driver with timers, and a way for other threads to interrupt its wait.
+#[derive(Debug)]
+pub struct Engine {
+    driver: Driver,
+    reason: String,
+    timers: Timers,
+    unpark: Unpark,
+}
+
+impl Engine {
+    /// Set up the driver; it belongs to no thread until [`Engine::bind`].
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let unpark = Unpark::new()?;
+        let (driver, reason) = Driver::new(options.driver, unpark.event())?;
+        Ok(Self {
+            driver,
+            reason,
+            timers: Timers::new(),
+            unpark,
+        })
+    }
+
+    /// Make the calling thread the engine's own.
+    pub fn bind(&mut self) -> io::Result<()> {
+        self.driver.bind()
+    }
+
+    /// Which driver is in use.
+    pub fn kind(&self) -> Kind {
+        self.driver.kind()
+    }
+
+    /// Why this driver is in use, in one sentence.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The driver, to submit operations.
+    pub fn driver_mut(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    /// The timers that wake futures.
+    pub fn timers_mut(&mut self) -> &mut Timers {
+        &mut self.timers
+    }
+
+    /// A handle by which any thread ends the current or the next wait.
+    pub fn unpark(&self) -> Unpark {
+        self.unpark.clone()
+    }
+
+    /// Submit what is queued and wait for completions, until `timeout` (`None`: for ever; zero: only
+    /// look), the next timer of this engine, a signal, or an unpark. Calls nothing back, so an
+    /// embedder may give up its own lock around it.
+    pub fn park(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = self.timers.bound(timeout);
+        if timeout == Some(Duration::ZERO) {
+            return self.driver.wait(timeout);
+        }
+        if !self.unpark.prepare_to_sleep() {
+            return self.driver.wait(Some(Duration::ZERO));
+        }
+        let waited = self.driver.wait(timeout);
+        self.unpark.awake();
+        waited
+    }
+
+    /// Whether a look at the driver could find anything; `false` saves the call.
+    pub fn has_work(&self) -> bool {
+        self.driver.has_work()
+    }
+
+    /// The next completion for the embedder. Futures' completions wake their tasks on the way.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.driver.next_event()
+    }
+
+    /// Wake the futures whose timers are due.
+    pub fn fire_timers(&mut self) {
+        self.timers.fire();
+    }
+}

@@ -1,0 +1,135 @@
+//! How a thread knocks on a sleeping loop, with a system call only when it does sleep.
+//!
+//! Owns: the three-state flag and the eventfd behind it.
+//! Called by: `Engine::park` (the owner) and anybody (`Unpark::notify`).
+//! Never does: carry messages; whoever notifies has put them somewhere first (`inbox`).
+//!
+//! | state    | the owner                               | `notify`                        |
+//! |----------|-----------------------------------------|---------------------------------|
+//! | awake    | runs; will look at the queues           | → notified, no system call      |
+//! | sleeping | is in the wait, or about to be          | → notified, writes the eventfd  |
+//! | notified | runs, or wakes; does not sleep next time| nothing                         |
+//!
+//! The owner goes awake → sleeping with a compare-exchange, which fails where a notification came
+//! since it last looked; so a message put before `notify` is seen before the next sleep. Checked by
+//! loom below.
+
+use super::sync::{AtomicU8, Ordering};
+use crate::sys::event::EventFd;
+use std::io;
+use std::sync::Arc;
+
+const AWAKE: u8 = 0;
+const SLEEPING: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// The flag alone, so that it can be model-checked.
+#[derive(Debug)]
+pub(super) struct Flag(AtomicU8);
+
+impl Flag {
+    pub fn new() -> Self {
+        Self(AtomicU8::new(AWAKE))
+    }
+
+    /// The owner is about to sleep. `false`: it was notified, and must look at its queues instead.
+    pub fn prepare_to_sleep(&self) -> bool {
+        let swapped = self
+            .0
+            .compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire);
+        if swapped.is_err() {
+            self.0.swap(AWAKE, Ordering::AcqRel);
+        }
+        swapped.is_ok()
+    }
+
+    /// The owner is back.
+    pub fn awake(&self) {
+        self.0.swap(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Returns whether the owner sleeps and has to be woken.
+    pub fn notify(&self) -> bool {
+        // Always a read-modify-write: a plain load could miss that the owner reset the flag, and
+        // would not publish the message to it.
+        self.0.swap(NOTIFIED, Ordering::AcqRel) == SLEEPING
+    }
+}
+
+/// Ends a loop's current or next wait, from any thread.
+#[derive(Debug, Clone)]
+pub struct Unpark {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    flag: Flag,
+    event: Arc<EventFd>,
+}
+
+impl Unpark {
+    pub(super) fn new() -> io::Result<Self> {
+        let inner = Inner {
+            flag: Flag::new(),
+            event: Arc::new(EventFd::new()?),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    pub(super) fn event(&self) -> Arc<EventFd> {
+        Arc::clone(&self.inner.event)
+    }
+
+    /// Make the loop look at its queues; a system call only if it sleeps.
+    pub fn notify(&self) {
+        if self.inner.flag.notify() {
+            self.inner.event.notify();
+        }
+    }
+
+    pub(super) fn prepare_to_sleep(&self) -> bool {
+        self.inner.flag.prepare_to_sleep()
+    }
+
+    pub(super) fn awake(&self) {
+        self.inner.flag.awake();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    /// A message that was put before a notification is seen by the owner, or wakes it: no lost wake.
+    #[test]
+    fn message_before_notify_is_never_slept_over() {
+        loom::model(|| {
+            let flag = loom::sync::Arc::new(Flag::new());
+            let message = loom::sync::Arc::new(AtomicBool::new(false));
+            let woken = loom::sync::Arc::new(AtomicBool::new(false));
+            let sender = {
+                let (flag, message, woken) = (flag.clone(), message.clone(), woken.clone());
+                thread::spawn(move || {
+                    message.store(true, Ordering::Relaxed);
+                    if flag.notify() {
+                        woken.store(true, Ordering::Relaxed);
+                    }
+                })
+            };
+            let slept = flag.prepare_to_sleep();
+            let seen = message.load(Ordering::Relaxed);
+            sender.join().expect("sender");
+            if slept && !seen {
+                assert!(woken.load(Ordering::Relaxed), "slept over a message");
+            }
+            if !slept {
+                assert!(seen, "refused to sleep but did not see the message");
+            }
+        });
+    }
+}

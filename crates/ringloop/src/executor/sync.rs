@@ -1,0 +1,12 @@
+//! The atomics of the executor, from `std`, or from loom when its model checker runs.
+
+#[cfg(loom)]
+pub(super) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU8, Ordering},
+};
+#[cfg(not(loom))]
+pub(super) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU8, Ordering},
+};

@@ -1,0 +1,31 @@
+//! Every bound of the engine, with its unit and its reason.
+
+/// Submission queue entries. One turn's sends and re-arms fit; a fuller turn submits twice.
+pub const RING_ENTRIES: u32 = 1024;
+
+/// Completion queue entries. A burst larger than this spills into the kernel's overflow list, which
+/// is correct but ends multishot operations early, so it is generous (16 bytes each).
+pub const COMPLETION_ENTRIES: u32 = 8192;
+
+/// Buffers in a loop's shared receive pool. With 16 KiB each the pool is 1 MiB: it stays in a core's
+/// second-level cache, and an idle connection owns none of it.
+pub const POOL_BUFFERS: u16 = 64;
+
+/// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
+pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
+
+/// Connections that listeners may accept in one turn before other descriptors get theirs.
+pub const ACCEPTS_PER_TURN: u32 = 64;
+
+/// Tasks polled in one turn before the driver is asked for completions.
+pub const TASKS_PER_TURN: usize = 256;
+
+/// Messages that other threads may have waiting for a loop. Far above any honest backlog, and low
+/// enough that a runaway producer gets an error before the machine runs out of memory.
+pub const INBOX_MESSAGES: usize = 1 << 24;
+
+/// Buffers one vectored send may carry (`UIO_MAXIOV`, see sendmsg(2)).
+pub const SEND_VECTOR_MAX: usize = 1024;
+
+/// How long a closing driver waits for the kernel to give buffers back before it leaks them, loudly.
+pub const DRAIN_TIMEOUT_MS: u64 = 1000;

@@ -1,0 +1,42 @@
+//! Close a descriptor: close(2). Whoever asks has seen the last completion of every operation on it.
+
+use super::{Need, Operation, Request};
+use crate::op::future::{Kind, Outcome};
+use crate::sys::file;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Close `fd`; it is gone even where the kernel reports an error.
+#[derive(Debug)]
+pub struct Close {
+    /// The descriptor, owned by this request.
+    pub fd: RawFd,
+}
+
+impl Operation for Close {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_CLOSE;
+        sqe.fd = self.fd;
+    }
+
+    fn need(&self) -> Need {
+        Need::Nothing
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        file::close(self.fd).map(|()| 0)
+    }
+}
+
+impl Kind for Close {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Close(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,85 @@
+//! Connect a socket: connect(2). The readiness form starts it, waits until the socket is writable,
+//! and reads `SO_ERROR`.
+
+use super::{Need, Operation, Request};
+use crate::op::future::{Kind, Outcome};
+use crate::sys::address::SockAddr;
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Connect `fd` to `addr`.
+#[derive(Debug)]
+pub struct Connect {
+    fd: RawFd,
+    addr: Box<SockAddr>,
+    started: bool,
+}
+
+impl Connect {
+    /// Connect the socket `fd` to `addr`.
+    pub fn new(fd: RawFd, addr: SockAddr) -> Self {
+        Self {
+            fd,
+            addr: Box::new(addr),
+            started: false,
+        }
+    }
+}
+
+impl Operation for Connect {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_CONNECT;
+        sqe.fd = self.fd;
+        sqe.addr = self.addr.as_ptr() as u64;
+        sqe.off = u64::from(self.addr.len());
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        if self.started {
+            return match socket::take_error(self.fd)? {
+                Some(error) => Err(error),
+                // Writable without an error can still be a wake-up of the earlier, unconnected state.
+                None => match socket::peer_addr(self.fd) {
+                    Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    }
+                    Err(error) => Err(error),
+                    Ok(_) => Ok(0),
+                },
+            };
+        }
+        match socket::connect(self.fd, &self.addr) {
+            Ok(()) => Ok(0),
+            Err(error) => match error.raw_os_error() {
+                // An interrupted connect goes on in the background, as one in progress does.
+                Some(libc::EINPROGRESS | libc::EINTR) => {
+                    self.started = true;
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                // A Unix socket whose listener has a full backlog: EAGAIN, and no event will come.
+                // connect(2) asks for another try; the error goes to the caller.
+                Some(libc::EAGAIN) => Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Kind for Connect {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Connect(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

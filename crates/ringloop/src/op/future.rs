@@ -1,0 +1,123 @@
+//! An operation as a future: submitted at its first poll, cancelled when it is dropped.
+//!
+//! Owns: [`Op`] and the mapping from a completion to a typed output.
+//! Called by: `net`, `time`, and users of the operation set.
+//! Never does: keep the buffer; that is the driver's from submission to completion.
+
+use super::Request;
+use crate::driver::{Completion, Key, Sink};
+use crate::executor::Local;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// What an operation ended with.
+#[derive(Debug)]
+pub struct Outcome {
+    /// A count or descriptor, or the error.
+    pub result: io::Result<u32>,
+    /// The request, with its buffers.
+    pub request: Option<Request>,
+}
+
+impl From<Completion> for Outcome {
+    fn from(completion: Completion) -> Self {
+        Self {
+            result: completion.result(),
+            request: completion.request,
+        }
+    }
+}
+
+/// An operation that can be awaited.
+pub trait Kind: Sized + Unpin {
+    /// What awaiting it yields.
+    type Output;
+
+    /// The request to submit.
+    fn into_request(self) -> Request;
+
+    /// The output of the last completion.
+    fn output(outcome: Outcome) -> Self::Output;
+}
+
+/// An operation as a future, on the runtime that polls it first.
+///
+/// Cancel safety: dropping it cancels the operation. Bytes a dropped receive had already taken are
+/// lost; use a stream of receives where that matters.
+#[derive(Debug)]
+#[must_use = "an operation does nothing until it is awaited"]
+pub struct Op<K: Kind> {
+    state: State<K>,
+}
+
+#[derive(Debug)]
+enum State<K> {
+    Unsubmitted(K),
+    InFlight(Local, Key),
+    Over,
+}
+
+impl<K: Kind> Op<K> {
+    /// Wrap an operation; it is submitted at the first poll.
+    pub fn new(kind: K) -> Self {
+        Self {
+            state: State::Unsubmitted(kind),
+        }
+    }
+
+    /// The key, once it is in flight; for [`crate::op::Cancel`].
+    pub fn key(&self) -> Option<Key> {
+        match &self.state {
+            State::InFlight(_, key) => Some(*key),
+            _ => None,
+        }
+    }
+}
+
+impl<K: Kind> Future for Op<K> {
+    type Output = K::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<K::Output> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Unsubmitted(kind) => {
+                let local = Local::current();
+                let sink = Sink::Waker(cx.waker().clone());
+                let key = local
+                    .engine()
+                    .driver_mut()
+                    .submit(kind.into_request(), sink);
+                self.state = State::InFlight(local, key);
+                Poll::Pending
+            }
+            State::InFlight(local, key) => {
+                let polled = local.engine().driver_mut().poll(key, cx.waker());
+                match polled {
+                    Poll::Pending => {
+                        self.state = State::InFlight(local, key);
+                        Poll::Pending
+                    }
+                    Poll::Ready(Some(completion)) => Poll::Ready(K::output(completion.into())),
+                    // The driver was torn down under the future.
+                    Poll::Ready(None) => {
+                        let result = Err(io::Error::from_raw_os_error(libc::ECANCELED));
+                        Poll::Ready(K::output(Outcome {
+                            result,
+                            request: None,
+                        }))
+                    }
+                }
+            }
+            State::Over => panic!("an operation was polled after it was over"),
+        }
+    }
+}
+
+impl<K: Kind> Drop for Op<K> {
+    fn drop(&mut self) {
+        if let State::InFlight(local, key) = &self.state {
+            local.forget(*key);
+        }
+    }
+}

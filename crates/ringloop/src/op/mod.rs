@@ -1,0 +1,182 @@
+//! Layer 2: the operations, one file each, with both of its forms in one window.
+//!
+//! Owns: what each operation asks of the kernel: its SQE for the ring, and its interest and its
+//! non-blocking system call for the readiness driver; and [`Op`], an operation as a future.
+//! Called by: the drivers (`prepare`, `need`, `attempt`) and by `net`/`time` (`Op`).
+//! Never does: decide when an operation runs, or keep state of its own outside the request.
+//!
+//! # Invariants
+//! 1. A request is prepared in its slot of the in-flight table and stays there until its last
+//!    completion; pointers into it, and into the buffers it owns, are good for that long.
+//! 2. An operation that can yield a descriptor closes it when its result belongs to nobody.
+
+mod accept;
+mod cancel;
+mod close;
+mod connect;
+mod future;
+mod nop;
+mod poll;
+mod read;
+mod recv;
+mod recvmsg;
+mod send;
+mod sendmsg;
+mod timeout;
+mod write;
+
+use crate::driver::Key;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::Sqe;
+use std::io;
+use std::os::fd::RawFd;
+
+pub use accept::Accept;
+pub use cancel::Cancel;
+pub use close::Close;
+pub use connect::Connect;
+pub use future::{Kind, Op, Outcome};
+pub use nop::Nop;
+pub use poll::Poll;
+pub use read::Read;
+pub use recv::{Recv, RecvMulti};
+pub use recvmsg::RecvMsg;
+pub use send::Send;
+pub use sendmsg::SendMsg;
+pub use timeout::Timeout;
+pub use write::Write;
+
+/// What the readiness driver has to wait for before it tries an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: the call never blocks.
+    Nothing,
+    /// The descriptor to be ready.
+    Ready(RawFd, Interest),
+    /// The monotonic clock to pass this many nanoseconds.
+    Clock(u64),
+    /// Another operation to be cancelled.
+    Cancel(Key),
+}
+
+/// How an operation goes on after a completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One completion, and it is over.
+    Once,
+    /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
+    Multi,
+    /// As `Multi`, and each completion carries a buffer of the pool.
+    MultiBuffer,
+    /// Level-triggered: armed again after each completion was handled.
+    Level,
+}
+
+/// One operation in both forms.
+pub(crate) trait Operation {
+    /// Ring form: fill the submission entry. Called with the request in its slot (invariant 1).
+    fn prepare(&mut self, sqe: &mut Sqe);
+
+    /// Readiness form: what to wait for.
+    fn need(&self) -> Need;
+
+    /// Readiness form: the system call, without blocking. `WouldBlock` means "wait and try again".
+    fn attempt(&mut self) -> io::Result<u32>;
+
+    /// How it goes on after a completion.
+    fn shape(&self) -> Shape {
+        Shape::Once
+    }
+
+    /// Take note of the result before the request is handed back; returns it in the words that both
+    /// drivers share.
+    fn finish(&mut self, result: i32) -> i32 {
+        result
+    }
+
+    /// Give back a result that nobody will take (invariant 2).
+    fn discard(&mut self, _result: i32) {}
+}
+
+/// Every operation a driver can run. It moves into the in-flight table and comes back with the
+/// last completion.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Request {
+    /// Do nothing, once.
+    Nop(Nop),
+    /// Wait until a descriptor is ready.
+    Poll(Poll),
+    /// Take a connection off a listener.
+    Accept(Accept),
+    /// Connect a socket.
+    Connect(Connect),
+    /// Receive into the request's own buffer.
+    Recv(Recv),
+    /// Receive again and again into buffers of the pool.
+    RecvMulti(RecvMulti),
+    /// Send one buffer.
+    Send(Send),
+    /// Send several buffers in one call.
+    SendMsg(SendMsg),
+    /// Receive a message with its source address.
+    RecvMsg(RecvMsg),
+    /// Close a descriptor.
+    Close(Close),
+    /// Read from a file or pipe.
+    Read(Read),
+    /// Write to a file or pipe.
+    Write(Write),
+    /// Wait for the clock.
+    Timeout(Timeout),
+    /// Cancel another operation.
+    Cancel(Cancel),
+}
+
+/// Run one expression on whichever operation the request holds.
+macro_rules! each {
+    ($request:expr, $op:ident => $body:expr) => {
+        match $request {
+            Request::Nop($op) => $body,
+            Request::Poll($op) => $body,
+            Request::Accept($op) => $body,
+            Request::Connect($op) => $body,
+            Request::Recv($op) => $body,
+            Request::RecvMulti($op) => $body,
+            Request::Send($op) => $body,
+            Request::SendMsg($op) => $body,
+            Request::RecvMsg($op) => $body,
+            Request::Close($op) => $body,
+            Request::Read($op) => $body,
+            Request::Write($op) => $body,
+            Request::Timeout($op) => $body,
+            Request::Cancel($op) => $body,
+        }
+    };
+}
+
+impl Operation for Request {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        each!(self, op => op.prepare(sqe));
+    }
+
+    fn need(&self) -> Need {
+        each!(self, op => op.need())
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        each!(self, op => op.attempt())
+    }
+
+    fn shape(&self) -> Shape {
+        each!(self, op => op.shape())
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        each!(self, op => op.finish(result))
+    }
+
+    fn discard(&mut self, result: i32) {
+        each!(self, op => op.discard(result));
+    }
+}

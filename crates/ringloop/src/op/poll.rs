@@ -1,0 +1,63 @@
+//! Wait until a descriptor is ready: poll(2) as an operation, once or level-triggered.
+
+use super::{Need, Operation, Request, Shape};
+use crate::op::future::{Kind, Outcome};
+use crate::sys::file;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Readiness of one descriptor; the result is a poll(2) mask.
+#[derive(Debug)]
+pub struct Poll {
+    /// The descriptor; it stays open until the operation's last completion.
+    pub fd: RawFd,
+    /// What to wait for.
+    pub interest: Interest,
+    /// Level-triggered and persistent: it completes for as long as the descriptor is ready, until it
+    /// is cancelled. The ring's own multishot poll is edge-triggered, so this form is a single poll
+    /// that the driver arms again once its completion was handled.
+    pub level: bool,
+}
+
+impl Operation for Poll {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.fd = self.fd;
+        sqe.op_flags = self.interest.poll_mask();
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, self.interest)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let ready = file::poll_now(self.fd, self.interest)?;
+        if ready == Interest::NONE {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(ready.poll_mask())
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        if self.level {
+            Shape::Level
+        } else {
+            Shape::Once
+        }
+    }
+}
+
+impl Kind for Poll {
+    type Output = io::Result<Interest>;
+
+    fn into_request(self) -> Request {
+        Request::Poll(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(Interest::from_poll_mask)
+    }
+}

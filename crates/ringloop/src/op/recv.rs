@@ -1,0 +1,95 @@
+//! Receive from a socket: recv(2) into the request's own buffer, or again and again into buffers of
+//! the loop's pool (the ring's multishot receive, kernel 6.0).
+//!
+//! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
+//! descriptor) to the sink's [`crate::driver::Event`].
+
+use super::{Need, Operation, Request, Shape};
+use crate::buf::RecvBuf;
+use crate::driver::POOL_GROUP;
+use crate::op::future::{Kind, Outcome};
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// One receive; the result is the number of bytes, 0 at the end of the stream.
+#[derive(Debug)]
+pub struct Recv {
+    /// The socket.
+    pub fd: RawFd,
+    /// Where the bytes go; it comes back with the completion.
+    pub buf: RecvBuf,
+}
+
+impl Operation for Recv {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        let (ptr, capacity) = self.buf.as_mut_ptr();
+        sqe.opcode = abi::OP_RECV;
+        sqe.fd = self.fd;
+        sqe.addr = ptr as u64;
+        sqe.len = capacity as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let count = socket::recv(self.fd, self.buf.as_uninit(), 0)?;
+        Ok(count as u32)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
+        unsafe { self.buf.set_filled(result.max(0) as usize) };
+        result
+    }
+}
+
+impl Kind for Recv {
+    type Output = (io::Result<usize>, RecvBuf);
+
+    fn into_request(self) -> Request {
+        Request::Recv(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let buf = match outcome.request {
+            Some(Request::Recv(recv)) => recv.buf,
+            _ => RecvBuf::with_capacity(0),
+        };
+        (outcome.result.map(|count| count as usize), buf)
+    }
+}
+
+/// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer.
+#[derive(Debug)]
+pub struct RecvMulti {
+    /// The socket.
+    pub fd: RawFd,
+}
+
+impl Operation for RecvMulti {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_RECV;
+        sqe.fd = self.fd;
+        sqe.flags = abi::SQE_BUFFER_SELECT;
+        sqe.ioprio = abi::RECV_MULTISHOT;
+        sqe.buf_index = POOL_GROUP;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    /// The readiness driver owns the pool, so it makes the call itself.
+    fn attempt(&mut self) -> io::Result<u32> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::MultiBuffer
+    }
+}

@@ -1,0 +1,115 @@
+//! Receive one message with its source address: recvmsg(2).
+
+use super::{Need, Operation, Request};
+use crate::buf::RecvBuf;
+use crate::op::future::{Kind, Outcome};
+use crate::sys::address::SockAddr;
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes; a longer datagram is cut, as recvmsg(2) does.
+#[derive(Debug)]
+pub struct RecvMsg {
+    fd: RawFd,
+    parts: Box<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    buf: RecvBuf,
+    source: SockAddr,
+    iovec: libc::iovec,
+    header: libc::msghdr,
+}
+
+impl RecvMsg {
+    /// Receive into `buf`.
+    pub fn new(fd: RawFd, buf: RecvBuf) -> Self {
+        let iovec = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
+        let header = unsafe { std::mem::zeroed() };
+        let source = SockAddr::empty();
+        Self {
+            fd,
+            parts: Box::new(Parts {
+                buf,
+                source,
+                iovec,
+                header,
+            }),
+        }
+    }
+
+    /// The buffer, and where the message came from.
+    pub fn into_parts(self) -> (RecvBuf, SockAddr) {
+        (self.parts.buf, self.parts.source)
+    }
+
+    fn header(&mut self) -> *mut libc::msghdr {
+        let parts = &mut *self.parts;
+        let (ptr, capacity) = parts.buf.as_mut_ptr();
+        parts.iovec = libc::iovec {
+            iov_base: ptr.cast(),
+            iov_len: capacity,
+        };
+        parts.header.msg_name = parts.source.as_mut_ptr().cast();
+        parts.header.msg_namelen = parts.source.len();
+        parts.header.msg_iov = &raw mut parts.iovec;
+        parts.header.msg_iovlen = 1;
+        &raw mut parts.header
+    }
+}
+
+impl Operation for RecvMsg {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_RECVMSG;
+        sqe.fd = self.fd;
+        sqe.addr = self.header() as u64;
+        sqe.len = 1;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let header = self.header();
+        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        unsafe { socket::recvmsg(self.fd, header, 0) }.map(|count| count as u32)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        let parts = &mut *self.parts;
+        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
+        unsafe { parts.buf.set_filled(result.max(0) as usize) };
+        let len = if result < 0 {
+            0
+        } else {
+            parts.header.msg_namelen
+        };
+        parts.source.set_len(len);
+        result
+    }
+}
+
+impl Kind for RecvMsg {
+    type Output = io::Result<(RecvBuf, SockAddr)>;
+
+    fn into_request(self) -> Request {
+        Request::RecvMsg(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result?;
+        match outcome.request {
+            Some(Request::RecvMsg(recv)) => Ok(recv.into_parts()),
+            _ => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Send one buffer: send(2), without SIGPIPE. At most one send is in flight a stream.
+
+use super::{Need, Operation, Request};
+use crate::buf::SendBuf;
+use crate::op::future::{Kind, Outcome};
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes that went out; it may be less than all.
+#[derive(Debug)]
+pub struct Send {
+    /// The socket.
+    pub fd: RawFd,
+    /// The bytes; they come back with the completion.
+    pub buf: SendBuf,
+}
+
+impl Operation for Send {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        let bytes = self.buf.as_slice();
+        sqe.opcode = abi::OP_SEND;
+        sqe.fd = self.fd;
+        sqe.addr = bytes.as_ptr() as u64;
+        sqe.len = bytes.len().min(u32::MAX as usize) as u32;
+        // MSG_WAITALL lets the kernel finish a short send itself instead of coming back for it.
+        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        socket::send(self.fd, self.buf.as_slice(), 0).map(|count| count as u32)
+    }
+}
+
+impl Kind for Send {
+    type Output = (io::Result<usize>, SendBuf);
+
+    fn into_request(self) -> Request {
+        Request::Send(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let buf = match outcome.request {
+            Some(Request::Send(send)) => send.buf,
+            _ => Vec::new().into(),
+        };
+        (outcome.result.map(|count| count as usize), buf)
+    }
+}

@@ -1,0 +1,100 @@
+//! Send several buffers in one call: sendmsg(2), without SIGPIPE.
+
+use super::{Need, Operation, Request};
+use crate::buf::SendBuf;
+use crate::limits::SEND_VECTOR_MAX;
+use crate::op::future::{Kind, Outcome};
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes that went out; it may be less than all.
+#[derive(Debug)]
+pub struct SendMsg {
+    fd: RawFd,
+    // Boxed so that a request stays small; the header points at the iovec beside it.
+    parts: Box<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    bufs: Vec<SendBuf>,
+    iovecs: Vec<libc::iovec>,
+    header: libc::msghdr,
+}
+
+impl SendMsg {
+    /// Send `bufs` in order; buffers past the kernel's vector bound stay unsent.
+    pub fn new(fd: RawFd, bufs: Vec<SendBuf>) -> Self {
+        // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
+        let header = unsafe { std::mem::zeroed() };
+        Self {
+            fd,
+            parts: Box::new(Parts {
+                bufs,
+                iovecs: Vec::new(),
+                header,
+            }),
+        }
+    }
+
+    /// The buffers, as they were handed in.
+    pub fn into_bufs(self) -> Vec<SendBuf> {
+        self.parts.bufs
+    }
+
+    fn header(&mut self) -> *const libc::msghdr {
+        let parts = &mut *self.parts;
+        parts.iovecs.clear();
+        parts
+            .iovecs
+            .extend(parts.bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
+                let bytes = buf.as_slice();
+                libc::iovec {
+                    iov_base: bytes.as_ptr().cast_mut().cast(),
+                    iov_len: bytes.len(),
+                }
+            }));
+        parts.header.msg_iov = parts.iovecs.as_mut_ptr();
+        parts.header.msg_iovlen = parts.iovecs.len() as _;
+        &raw const parts.header
+    }
+}
+
+impl Operation for SendMsg {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_SENDMSG;
+        sqe.fd = self.fd;
+        sqe.addr = self.header() as u64;
+        sqe.len = 1;
+        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let header = self.header();
+        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        unsafe { socket::sendmsg(self.fd, header, 0) }.map(|count| count as u32)
+    }
+}
+
+impl Kind for SendMsg {
+    type Output = (io::Result<usize>, Vec<SendBuf>);
+
+    fn into_request(self) -> Request {
+        Request::SendMsg(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let bufs = match outcome.request {
+            Some(Request::SendMsg(send)) => send.into_bufs(),
+            _ => Vec::new(),
+        };
+        (outcome.result.map(|count| count as usize), bufs)
+    }
+}

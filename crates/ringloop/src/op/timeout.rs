@@ -1,0 +1,76 @@
+//! Wait for the clock, as an operation of the driver. The executor's own timers do not use it: their
+//! next deadline is an argument of the wait. It is for links and for races inside the kernel.
+
+use super::{Need, Operation, Request};
+use crate::op::future::{Kind, Outcome};
+use crate::sys::clock;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::time::Duration;
+
+/// Completes once the monotonic clock has passed the deadline, never before.
+#[derive(Debug)]
+pub struct Timeout {
+    deadline_ns: u64,
+    // What the kernel reads; filled in the slot, where it does not move.
+    timespec: [i64; 2],
+}
+
+impl Timeout {
+    /// Complete `delay` from now.
+    pub fn after(delay: Duration) -> Self {
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Self::at(clock::monotonic_ns().saturating_add(delay_ns))
+    }
+
+    /// Complete when the monotonic clock reaches `deadline_ns`.
+    pub fn at(deadline_ns: u64) -> Self {
+        Self {
+            deadline_ns,
+            timespec: [0; 2],
+        }
+    }
+}
+
+impl Operation for Timeout {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        const NS: u64 = 1_000_000_000;
+        self.timespec = [
+            (self.deadline_ns / NS) as i64,
+            (self.deadline_ns % NS) as i64,
+        ];
+        sqe.opcode = abi::OP_TIMEOUT;
+        sqe.fd = -1;
+        sqe.addr = (&raw const self.timespec) as u64;
+        sqe.len = 1;
+        sqe.op_flags = abi::TIMEOUT_ABS;
+    }
+
+    fn need(&self) -> Need {
+        Need::Clock(self.deadline_ns)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        if clock::monotonic_ns() < self.deadline_ns {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(0)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        // A time-out that ran its course ends with ETIME on the ring; that is its success.
+        if result == -libc::ETIME { 0 } else { result }
+    }
+}
+
+impl Kind for Timeout {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Timeout(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,103 @@
+//! Layer 4: sleeping and time-outs, on the engine's timers.
+//!
+//! Called by: Rust programs. Never does: a system call; the next deadline is an argument of the wait.
+
+use crate::executor::{Local, TimerKey};
+use crate::sys::clock;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Completes once the monotonic clock has passed the deadline, never before.
+#[derive(Debug)]
+#[must_use = "a sleep does nothing until it is awaited"]
+pub struct Sleep {
+    deadline_ns: u64,
+    armed: Option<(Local, TimerKey)>,
+}
+
+/// Wait for `delay`.
+pub fn sleep(delay: Duration) -> Sleep {
+    let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+    Sleep {
+        deadline_ns: clock::monotonic_ns().saturating_add(delay_ns),
+        armed: None,
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if clock::monotonic_ns() >= self.deadline_ns {
+            return Poll::Ready(());
+        }
+        if let Some((local, key)) = &self.armed
+            && local.engine().timers_mut().update(*key, cx.waker())
+        {
+            return Poll::Pending;
+        }
+        let local = Local::current();
+        let key = local
+            .engine()
+            .timers_mut()
+            .insert(self.deadline_ns, cx.waker().clone());
+        self.armed = Some((local, key));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some((local, key)) = &self.armed {
+            local.remove_timer(*key);
+        }
+    }
+}
+
+/// The time ran out before the future was ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline has passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+impl From<Elapsed> for std::io::Error {
+    fn from(_: Elapsed) -> Self {
+        std::io::ErrorKind::TimedOut.into()
+    }
+}
+
+/// Wait for `future`, at most `limit`. Cancel safety: the future is dropped when the time is up, so
+/// it is as cancel-safe as the future is.
+pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = std::pin::pin!(future);
+    let mut sleep = std::pin::pin!(sleep(limit));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(value));
+        }
+        sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+/// Give every other ready task a turn.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
