@@ -1,0 +1,141 @@
+"""Run one module of CPython's test suite on the loop under test; the process that `runner` starts.
+
+`python child.py MODULE LOOP REPORT SKIP`: LOOP is "asyncio" or "ringloop"; REPORT is a file that
+gets a line of JSON when a test starts and one when it ends; SKIP is a file of test names to leave out.
+It imports nothing of ours but the loop, so that the interpreter's own `test` package is what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.unix_events
+import faulthandler
+import importlib
+import json
+import sys
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HANG_SECONDS = 60
+# The classes that choose a selector themselves; `LoopUnderTest` below takes their place.
+REPLACED = {
+    "SelectEventLoopTests",
+    "PollEventLoopTests",
+    "EPollEventLoopTests",
+    "KqueueEventLoopTests",
+    "ProactorEventLoopTests",
+}
+
+
+def inject(loop_class: Any) -> None:
+    """Put `loop_class` wherever the stdlib and its tests take their default loop from.
+
+    The class itself and not a subclass: what is exact about the loop's type must be what is tested.
+    """
+    for place in (asyncio, asyncio.unix_events):
+        place.SelectorEventLoop = loop_class  # type: ignore[attr-defined]
+        if hasattr(place, "EventLoop"):
+            place.EventLoop = loop_class  # type: ignore[attr-defined]
+    unix: Any = asyncio.unix_events
+    policy = getattr(unix, "_DefaultEventLoopPolicy", None) or unix._UnixDefaultEventLoopPolicy
+    policy._loop_factory = loop_class
+
+
+def load(module_name: str) -> unittest.TestSuite:
+    """Load a test module, with the mixin of test_events on the loop under test."""
+    module = importlib.import_module(module_name)
+    for name in REPLACED & vars(module).keys():
+        delattr(module, name)
+    if module_name.endswith("test_events"):
+        mixin: Any = module.EventLoopTestsMixin
+        utils = importlib.import_module("test.test_asyncio.utils")
+
+        class LoopUnderTest(mixin, utils.TestCase):  # type: ignore[misc,name-defined]
+            def create_event_loop(self) -> asyncio.AbstractEventLoop:
+                return asyncio.SelectorEventLoop()
+
+        LoopUnderTest.__module__ = module_name
+        LoopUnderTest.__qualname__ = "LoopUnderTest"
+        module.LoopUnderTest = LoopUnderTest  # type: ignore[attr-defined]
+    return unittest.defaultTestLoader.loadTestsFromModule(module)
+
+
+def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    """Yield every test of a suite of suites."""
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from flatten(test)
+        else:
+            yield test
+
+
+class Report(unittest.TestResult):
+    """Write what happens as it happens, so that a crash names the test it came from."""
+
+    def __init__(self, out: TextIO, prefix: str) -> None:
+        super().__init__()
+        self.out = out
+        self.prefix = prefix
+        self.outcome = ("passed", "")
+
+    def line(self, test: unittest.TestCase, outcome: str, detail: str = "") -> None:
+        """Write one line."""
+        name = test.id().removeprefix(self.prefix)
+        json.dump({"test": name, "outcome": outcome, "detail": detail}, self.out)
+        self.out.write("\n")
+        self.out.flush()
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.outcome = ("passed", "")
+        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+        self.line(test, "started")
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        faulthandler.cancel_dump_traceback_later()
+        self.line(test, *self.outcome)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self.outcome = ("failed", self.failures[-1][1])
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self.outcome = ("failed", self.errors[-1][1])
+        if not isinstance(test, unittest.TestCase):  # a class or module that cannot be set up
+            self.line(test, *self.outcome)
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.outcome = ("failed", (self.failures + self.errors)[-1][1])
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self.outcome = ("skipped", reason)
+
+
+def main(module_name: str, loop: str, report: str, skip: str) -> None:
+    """Run the module and write the report."""
+    if loop != "asyncio":
+        import ringloop
+
+        inject(ringloop.Loop)
+    prefix = module_name.removesuffix(module_name.rpartition(".")[2])
+    left_out = set(Path(skip).read_text().splitlines())
+    tests = unittest.TestSuite(
+        test
+        for test in flatten(load(module_name))
+        if test.id().removeprefix(prefix) not in left_out
+    )
+    with Path(report).open("a") as out:
+        tests.run(Report(out, prefix))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,52 @@
+"""Start CPython's modules once a loop, beside each other, and sum up what they did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import support
+from tests.cpython import runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+_totals: dict[str, Counter[str]] = {}
+
+
+@pytest.fixture
+def leak_check() -> None:
+    """Check nothing: other modules start and end beside the one that is waited for."""
+
+
+@pytest.fixture(scope="session")
+def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], runner.Outcome]]:
+    """Wait for the outcome of (module, loop); the first use starts all that are selected."""
+    asked = {
+        (item.callspec.params["module"], item.callspec.params["loop_name"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "outcome_of" in item.fixturenames
+    }
+    with ThreadPoolExecutor(runner.WORKERS) as pool:
+        started: dict[str, dict[str, Future[runner.Outcome]]] = {}
+        for loop in support.LOOPS:
+            if support.refusal(loop) is None:
+                modules = [module for module in runner.MODULES if (module, loop) in asked]
+                started[loop] = runner.start(pool, loop, modules)
+
+        def wait(module: str, loop: str) -> runner.Outcome:
+            outcome = started[loop][module].result()
+            _totals.setdefault(loop, Counter()).update(outcome.counts)
+            return outcome
+
+        yield wait
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the counts of CPython's tests a loop."""
+    for loop, counts in _totals.items():
+        terminalreporter.write_line(f"CPython's own tests on {loop}: {runner.describe(counts)}")

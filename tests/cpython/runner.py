@@ -1,0 +1,178 @@
+"""Run modules of CPython's test suite on a loop and compare with the table of expected differences.
+
+`python -m tests.cpython.runner [LOOP ...]` prints the counts of every module; LOOP is one of
+`tests.support.LOOPS`. A test that crashes or hangs its process counts as failed; the rest still
+runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests import support
+from tests.cpython.expected import DIFFERENCES, Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+
+# What concerns a loop; modules that an interpreter does not have are left out there.
+MODULES = (
+    "test.test_asyncgen",
+    "test.test_asyncio.test_buffered_proto",
+    "test.test_asyncio.test_context",
+    "test.test_asyncio.test_eager_task_factory",
+    "test.test_asyncio.test_events",
+    "test.test_asyncio.test_futures",
+    "test.test_asyncio.test_futures2",
+    "test.test_asyncio.test_graph",
+    "test.test_asyncio.test_locks",
+    "test.test_asyncio.test_pep492",
+    "test.test_asyncio.test_queues",
+    "test.test_asyncio.test_runners",
+    "test.test_asyncio.test_server",
+    "test.test_asyncio.test_staggered",
+    "test.test_asyncio.test_streams",
+    "test.test_asyncio.test_taskgroups",
+    "test.test_asyncio.test_tasks",
+    "test.test_asyncio.test_threads",
+    "test.test_asyncio.test_timeouts",
+    "test.test_asyncio.test_waitfor",
+)
+WORKERS = 4
+RESTARTS_MAX = 30
+MODULE_SECONDS = 600
+_CHILD = Path(__file__).with_name("child.py")
+
+
+@dataclass
+class Outcome:
+    """What one module did on one loop."""
+
+    module: str
+    loop: str
+    # Test name to ("passed" | "failed" | "skipped", detail).
+    tests: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # What disagrees with the table, in words.
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def judge(self) -> Outcome:
+        """Fill `counts` and `wrong` by comparing with the table."""
+        listed = [e for e in DIFFERENCES if e.concerns(self.loop, self.module, sys.version_info)]
+        used: set[Difference] = set()
+        for name, (outcome, detail) in self.tests.items():
+            entry = next((e for e in listed if fnmatchcase(name, e.test)), None)
+            if entry is None:
+                self.counts[outcome] += 1
+                if outcome == "failed":
+                    self.wrong.append(f"{name} failed:\n{detail}")
+                continue
+            used.add(entry)
+            self.counts[f"expected to differ, {outcome}"] += 1
+            if outcome == "passed":
+                self.wrong.append(f"{name} passed, but is listed: {entry.reason}")
+        self.wrong += [f"{e.test} is listed, but no such test ran" for e in listed if e not in used]
+        if not self.tests:
+            self.wrong.append(f"no test of {self.module} ran")
+        return self
+
+
+def describe(counts: Counter[str]) -> str:
+    """Return counts in words."""
+    return f"{counts.total()} run: " + ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+
+
+def available(module: str) -> bool:
+    """Say whether this interpreter has the test module."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def run_module(module: str, loop: str) -> Outcome:
+    """Run a module to its end, restarting after each test that takes the process down."""
+    outcome = Outcome(module, loop)
+    kind, _, driver = loop.partition("-")
+    environment = os.environ | {"RINGLOOP_DRIVER": driver or "auto"}
+    # The suite is run as regrtest runs it: without our pytest's development mode.
+    environment.pop("PYTHONDEVMODE", None)
+    with tempfile.TemporaryDirectory(prefix="ringloop-cpython-") as folder:
+        report, skip = Path(folder, "report"), Path(folder, "skip")
+        for _ in range(RESTARTS_MAX):
+            report.write_text("")
+            skip.write_text("\n".join(outcome.tests))
+            command = [sys.executable, str(_CHILD), module, kind, str(report), str(skip)]
+            with Path(folder, "output").open("w+") as output:
+                child = subprocess.run(
+                    command,
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=MODULE_SECONDS,
+                    check=False,
+                )
+                output.seek(0)
+                said = output.read()
+            running = _collect(report, outcome)
+            if child.returncode == 0:
+                return outcome.judge()
+            if running is None:
+                raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}:\n{said}")
+            outcome.tests[running] = ("failed", f"ended the process ({child.returncode}):\n{said}")
+    raise RuntimeError(f"{module} on {loop}: {RESTARTS_MAX} tests ended the process")
+
+
+def _collect(report: Path, outcome: Outcome) -> str | None:
+    """Take over what a report says; return the test that was running when it stopped."""
+    running = None
+    for line in report.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["outcome"] == "started":
+            running = entry["test"]
+        else:
+            running = None
+            outcome.tests[entry["test"]] = (entry["outcome"], entry["detail"])
+    return running
+
+
+def start(
+    pool: ThreadPoolExecutor, loop: str, modules: Iterable[str] = MODULES
+) -> dict[str, Future[Outcome]]:
+    """Start the modules on `loop`, several beside each other: most of their time is waiting."""
+    return {module: pool.submit(run_module, module, loop) for module in filter(available, modules)}
+
+
+def main(loops: list[str]) -> int:
+    """Print counts and disagreements of every module on `loops`."""
+    status = 0
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for loop in loops:
+            total: Counter[str] = Counter()
+            for module, future in start(pool, loop).items():
+                outcome = future.result()
+                total.update(outcome.counts)
+                status |= bool(outcome.wrong)
+                print(f"{loop:15} {module.rpartition('.')[2]:25} {describe(outcome.counts)}")
+                for line in outcome.wrong:
+                    print("    " + line.strip().replace("\n", "\n    "))
+            print(f"{loop:15} {'all':25} {describe(total)}", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or list(support.LOOPS)))

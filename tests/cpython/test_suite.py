@@ -1,0 +1,28 @@
+"""Each module of CPython's asyncio tests, on the oracle and on both drivers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cpython import runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(
+    not runner.available("test.test_asyncio.test_events"),
+    reason="this CPython was installed without its test package",
+)
+
+
+@pytest.mark.timeout(runner.MODULE_SECONDS + 30)
+@pytest.mark.parametrize("module", runner.MODULES, ids=lambda name: name.rpartition(".")[2])
+def test_module(
+    module: str, loop_name: str, outcome_of: Callable[[str, str], runner.Outcome]
+) -> None:
+    if not runner.available(module):
+        pytest.skip(f"this CPython has no {module}")
+    outcome = outcome_of(module, loop_name)
+    assert not outcome.wrong, "\n".join(outcome.wrong)
