@@ -1,8 +1,8 @@
 """Run one module of CPython's test suite on the loop under test; the process that `runner` starts.
 
 `python child.py MODULE LOOP REPORT SKIP`: LOOP is "asyncio" or "ringloop"; REPORT is a file that
-gets a line of JSON when a test starts and one when it ends; SKIP is a file of test names to leave out.
-It imports nothing of ours but the loop, so that the interpreter's own `test` package is what runs.
+gets a line of JSON when a test starts and one when it ends; SKIP is a file of test names to leave
+out. Nothing of ours is imported but the loop: the interpreter's own `test` package is what runs.
 """
 
 from __future__ import annotations
