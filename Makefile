@@ -66,7 +66,7 @@ endif
 # --- tests ------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: test-rust test-python ## Rust and Python tests, both drivers, every CPython found
+test: test-rust loom test-python ## Rust and Python tests, both drivers, every CPython found
 
 .PHONY: test-rust
 test-rust: check-tools ## the engine on both drivers
@@ -90,7 +90,9 @@ test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." inst
 
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state)
-	RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop --release --lib --target-dir $(TARGET)/loom loom
+	@echo "== loom"
+	@RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop $(TESTED) --lib \
+		--target-dir $(TARGET)/loom loom
 
 .PHONY: asan
 asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly toolchain)
