@@ -37,15 +37,13 @@ check-tools:
 	@tools/check-tools
 
 # One environment an interpreter: .venv is the default python3, .venv-3.12 and so on are the others.
-$(VENV)/.installed: tools/requirements.txt | check-tools
-	@tools/make-venv $(VENV) "$$(tools/pythons --default)"
-
 .PHONY: venv
-venv: $(VENV)/.installed ## .venv with everything that tests and lint need
+venv: check-tools ## .venv with everything that tests and lint need
+	@tools/make-venv $(VENV) "$$(tools/pythons --default)"
 
 .PHONY: develop
 develop: venv ## build for release and install into .venv
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
+	@tools/develop $(VENV) --release
 
 .PHONY: cpython
 cpython: ## build CPython 3.14 where no package of it exists; `make test` then finds it
@@ -83,7 +81,7 @@ test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." inst
 		else venv=.venv-$$version; bytes=$(BYTES_OTHERS); target=$(TARGET)/python-$$version; fi; \
 		echo "== pytest, CPython $$version ($$python)"; \
 		tools/make-venv $$venv $$python; \
-		VIRTUAL_ENV=$(CURDIR)/$$venv CARGO_TARGET_DIR=$$target $$venv/bin/maturin develop --quiet $(TESTED); \
+		CARGO_TARGET_DIR=$$target tools/develop $$venv $(TESTED); \
 		RINGLOOP_TEST_BYTES=$$bytes $$venv/bin/python -X dev -m pytest --quiet $(PYTEST); \
 		first=no; \
 	done 3<$(TARGET)/pythons.txt
