@@ -104,8 +104,8 @@ asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly 
 # --- benchmarks -------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: develop ## compare with other loops; ARGS="--help" shows the choices
-	@$(BIN)/python benches/compare.py $(ARGS)
+bench: check-tools ## compare with other loops; ARGS="--help" shows the choices
+	@"$$(tools/pythons --default)" benches/compare.py $(ARGS)
 
 # --- lint -------------------------------------------------------------------------------------------------
 
