@@ -8,7 +8,7 @@
 //!   INET     sin_family sin_port sin_addr                  16
 //!   INET6    sin6_family sin6_port flowinfo addr scope_id  28
 //!   UNIX     sun_family "path" NUL                          2 + path + 1
-//!   UNIX     sun_family NUL "abstract name"                 2 + 1 + name (no NUL at the end: the length decides)
+//!   UNIX     sun_family NUL "abstract name"                 2 + 1 + name, no NUL at the end
 //!   UNIX     sun_family                                     2, unnamed
 //! ```
 //!
@@ -233,5 +233,80 @@ impl fmt::Debug for SockAddr {
         } else {
             write!(f, "family {}", self.family())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::PathBuf;
+
+    proptest! {
+        #[test]
+        fn a1_every_internet_address_survives_the_kernels_form(
+            v4: [u8; 4], v6: [u8; 16], port: u16, flow_info: u32, scope_id: u32
+        ) {
+            let v4 = SocketAddr::V4(SocketAddrV4::new(v4.into(), port));
+            let v6 = SocketAddr::V6(SocketAddrV6::new(v6.into(), port, flow_info, scope_id));
+            for address in [v4, v6] {
+                let ours = SockAddr::from(address);
+                prop_assert_eq!(ours.to_std(), Some(address));
+                prop_assert_eq!(ours.to_unix(), None);
+                prop_assert_eq!(format!("{ours:?}"), address.to_string());
+            }
+        }
+
+        #[test]
+        fn a1_every_unix_name_survives_the_kernels_form(
+            path in "/[^\0]{0,25}", name: Vec<u8>
+        ) {
+            let path = PathBuf::from(path);
+            let ours = SockAddr::unix(UnixName::Path(&path)).unwrap();
+            prop_assert_eq!(ours.to_unix(), Some(UnixName::Path(&path)));
+            prop_assert_eq!(ours.to_std(), None);
+            match SockAddr::unix(UnixName::Abstract(&name)) {
+                Ok(ours) => prop_assert_eq!(ours.to_unix(), Some(UnixName::Abstract(&name))),
+                Err(error) => {
+                    prop_assert!(name.len() > 107);
+                    prop_assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a2_every_form_fits_and_lengths_are_the_kernels() {
+        assert!(align_of::<libc::sockaddr_storage>() >= align_of::<libc::sockaddr_un>());
+        assert!(align_of::<libc::sockaddr_storage>() >= align_of::<libc::sockaddr_in6>());
+        assert!(size_of::<libc::sockaddr_storage>() >= size_of::<libc::sockaddr_un>());
+        let len = |address: &str| SockAddr::from(address.parse::<SocketAddr>().unwrap()).len();
+        assert_eq!((len("127.0.0.1:1"), len("[::1]:1")), (16, 28));
+        let unix = |name| SockAddr::unix(name).unwrap().len();
+        assert_eq!(unix(UnixName::Unnamed), 2);
+        assert_eq!(unix(UnixName::Abstract(b"ab")), 5);
+        assert_eq!(unix(UnixName::Path(Path::new("/ab"))), 6);
+    }
+
+    #[test]
+    fn unix_paths_that_the_kernel_would_cut_are_refused() {
+        let errno = |path: &str| {
+            let made = SockAddr::unix(UnixName::Path(Path::new(path)));
+            made.err().and_then(|error| error.raw_os_error())
+        };
+        assert_eq!(errno(&"a".repeat(107)), None);
+        assert_eq!(errno(&"a".repeat(108)), Some(libc::ENAMETOOLONG));
+        assert_eq!(errno("a\0b"), Some(libc::EINVAL));
+        assert_eq!(errno(""), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a1_a_length_from_outside_is_capped_to_the_room() {
+        let mut address = SockAddr::empty();
+        assert_eq!(address.len() as usize, size_of::<libc::sockaddr_storage>());
+        address.set_len(u32::MAX);
+        assert_eq!(address.len() as usize, size_of::<libc::sockaddr_storage>());
+        assert_eq!((address.to_std(), address.to_unix()), (None, None));
+        assert_eq!(address, SockAddr::empty());
     }
 }

@@ -29,18 +29,16 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn c1_clock_agrees_with_std_and_never_goes_back() {
-        let (before, std_before) = (monotonic_ns(), Instant::now());
-        let mut last = before;
-        while std_before.elapsed() < Duration::from_millis(5) {
+    fn c1_the_clock_never_goes_back_and_runs_as_fast_as_std() {
+        let (outer_start, start, inner_start) = (Instant::now(), monotonic_ns(), Instant::now());
+        let mut last = start;
+        while inner_start.elapsed() < Duration::from_millis(5) {
             let now = monotonic_ns();
             assert!(now >= last);
             last = now;
         }
-        assert!(
-            last - before >= 4_900_000,
-            "5 ms by Instant, {} ns by us",
-            last - before
-        );
+        let (inner_end, end, outer_end) = (Instant::now(), monotonic_ns(), Instant::now());
+        let ours = Duration::from_nanos(end - start);
+        assert!(ours >= inner_end - inner_start && ours <= outer_end - outer_start);
     }
 }

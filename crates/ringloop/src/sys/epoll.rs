@@ -242,3 +242,6 @@ fn round_up_to_milliseconds(timeout: Duration) -> libc::c_int {
         .try_into()
         .unwrap_or(libc::c_int::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,6 @@ impl AsRawFd for EventFd {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::sys::file::poll_now;

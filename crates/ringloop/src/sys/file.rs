@@ -56,7 +56,7 @@ pub fn write(fd: RawFd, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> 
     unsafe { write_raw(fd, bytes.as_ptr(), bytes.len(), offset) }
 }
 
-/// Write from raw memory; the twin of [`write`] for memory that another language owns.
+/// Write from raw memory; the twin of [`fn@write`] for memory that another language owns.
 ///
 /// # Safety
 /// `at .. at + len` is readable for the call and nobody writes it meanwhile.
@@ -122,4 +122,97 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     Ok(Interest::from_poll_mask(u32::from(entry.revents as u16)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    fn errno<T>(result: io::Result<T>) -> Option<i32> {
+        result.err().and_then(|error| error.raw_os_error())
+    }
+
+    fn read_some(fd: RawFd, room: usize, offset: Option<u64>) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(room);
+        let count = read(fd, &mut bytes.spare_capacity_mut()[..room], offset)?;
+        // SAFETY: F2.
+        unsafe { bytes.set_len(count) };
+        Ok(bytes)
+    }
+
+    #[test]
+    fn f1_a_pipe_carries_bytes_and_says_when_there_are_none() {
+        let (reader, writer) = pipe().unwrap();
+        assert_eq!(
+            errno(read_some(reader.as_raw_fd(), 8, None)),
+            Some(libc::EAGAIN)
+        );
+        assert_eq!(write(writer.as_raw_fd(), b"hello", None).unwrap(), 5);
+        assert_eq!(read_some(reader.as_raw_fd(), 3, None).unwrap(), b"hel");
+        assert_eq!(read_some(reader.as_raw_fd(), 8, None).unwrap(), b"lo");
+        drop(writer);
+        assert_eq!(read_some(reader.as_raw_fd(), 8, None).unwrap(), b"");
+    }
+
+    #[test]
+    fn f2_a_read_leaves_the_rest_of_the_buffer_alone() {
+        let (reader, writer) = pipe().unwrap();
+        write(writer.as_raw_fd(), b"ab", None).unwrap();
+        let mut buffer = [0xEE_u8; 8];
+        // SAFETY: F1: the whole array is writable.
+        let count = unsafe { read_raw(reader.as_raw_fd(), buffer.as_mut_ptr(), 8, None) };
+        assert_eq!(count.unwrap(), 2);
+        assert_eq!(buffer, *b"ab\xEE\xEE\xEE\xEE\xEE\xEE");
+    }
+
+    #[test]
+    fn f1_an_offset_reads_and_writes_without_moving_the_position() {
+        // SAFETY: the name is a live C string.
+        let fd = unsafe { libc::memfd_create(c"offsets".as_ptr(), libc::MFD_CLOEXEC) };
+        write(fd, b"0123456789", None).unwrap();
+        write(fd, b"xy", Some(2)).unwrap();
+        assert_eq!(read_some(fd, 4, Some(1)).unwrap(), b"1xy4");
+        assert_eq!(
+            read_some(fd, 4, None).unwrap(),
+            b"",
+            "the position is at the end"
+        );
+        assert_eq!(errno(read_some(fd, 1, Some(u64::MAX))), Some(libc::EINVAL));
+        close(fd).unwrap();
+    }
+
+    #[test]
+    fn f3_the_ends_of_a_pipe_are_owned_nonblocking_and_closed_on_exec() {
+        let (reader, writer) = pipe().unwrap();
+        for end in [&reader, &writer] {
+            // SAFETY: no pointer is passed.
+            let status = unsafe { libc::fcntl(end.as_raw_fd(), libc::F_GETFL) };
+            // SAFETY: no pointer is passed.
+            let flags = unsafe { libc::fcntl(end.as_raw_fd(), libc::F_GETFD) };
+            assert!(status & libc::O_NONBLOCK != 0 && flags & libc::FD_CLOEXEC != 0);
+        }
+    }
+
+    #[test]
+    fn close_reports_a_number_that_is_not_open() {
+        assert_eq!(errno(close(-1)), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn poll_now_tells_what_is_ready_of_what_was_asked() {
+        let (reader, writer) = pipe().unwrap();
+        let (from, to) = (reader.as_raw_fd(), writer.as_raw_fd());
+        assert_eq!(poll_now(from, Interest::READ).unwrap(), Interest::NONE);
+        assert_eq!(poll_now(to, Interest::BOTH).unwrap(), Interest::WRITE);
+        write(to, b"x", None).unwrap();
+        assert_eq!(poll_now(from, Interest::BOTH).unwrap(), Interest::READ);
+        drop(reader);
+        assert_eq!(
+            poll_now(to, Interest::NONE).unwrap(),
+            Interest::BOTH,
+            "broken pipe"
+        );
+        assert_eq!(errno(poll_now(1 << 24, Interest::READ)), Some(libc::EBADF));
+    }
 }

@@ -43,7 +43,6 @@ fn soft_limit(resource: Resource) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

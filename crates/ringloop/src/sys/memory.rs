@@ -103,9 +103,9 @@ impl Drop for Mapping {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::sys::testing::in_child;
 
     /// The flags the kernel keeps for the range that starts at `address` (`dc` = not copied on
     /// fork), if it is mapped.
@@ -159,22 +159,6 @@ mod tests {
             grown_kib < 64 << 20,
             "256 GiB mapped and dropped, {grown_kib} KiB still there"
         );
-    }
-
-    /// Run `child` in a forked child and give its exit status. `child` may only make plain system
-    /// calls: the test process has other threads, whose locks the child inherits as they were.
-    fn in_child(child: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child keeps to system calls and ends with _exit.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            let code = i32::from(!child());
-            // SAFETY: ends the child at once, without running anything of the parent's.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = 0;
-        // SAFETY: writes to a live local.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 
     fn map_over(base: *mut u8) -> *mut u8 {

@@ -13,7 +13,7 @@
 //! | [`epoll`] | readiness of many descriptors, and the contract a second backend has to meet |
 //! | [`address`] | socket addresses in the kernel's own form |
 //! | [`socket`] | sockets: create, connect, accept, move bytes, options |
-//! | [`file`] | descriptors in general: read, write, close, pipe, poll once |
+//! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
 //! | [`memory`] | mappings that a forked child does not inherit |
 //! | [`limits`] | resource limits of the process |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
@@ -36,6 +36,9 @@ pub mod limits;
 pub mod memory;
 pub mod socket;
 pub mod uring;
+
+#[cfg(test)]
+mod testing;
 
 use std::io;
 

@@ -232,3 +232,6 @@ pub fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd, libc::FIONBIO, &raw mut value) })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -592,3 +592,6 @@ pub const OFF_SQES: u64 = 0x1000_0000;
 
 /// The kernel has the operation.
 pub const OP_SUPPORTED: u16 = 1 << 0;
+
+#[cfg(test)]
+mod tests;

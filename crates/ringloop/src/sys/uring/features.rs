@@ -184,3 +184,52 @@ impl fmt::Display for Features {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::uring::kernel::OldKernel;
+    use crate::sys::uring::{Config, Ring};
+
+    fn features(kernel: &OldKernel) -> Features {
+        let config = Config {
+            entries: 1,
+            cq_entries: 1,
+        };
+        Ring::new_with(&config, kernel).unwrap().features()
+    }
+
+    #[test]
+    fn every_feature_has_one_row_and_one_name() {
+        let mut names: Vec<_> = OPTIONAL.iter().map(|(_, name, _)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), OPTIONAL.len());
+        for (row, (feature, ..)) in OPTIONAL.iter().enumerate() {
+            assert_eq!(*feature as usize, row);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_is_not_listed_and_nothing_else_changes() {
+        let all = features(&OldKernel::default());
+        let fewer = features(&OldKernel {
+            missing_features: abi::FEAT_NO_IOWAIT,
+            missing_operations: vec![abi::OP_MSG_RING],
+            refused_flags: abi::SETUP_NO_SQARRAY,
+            ..OldKernel::default()
+        });
+        let gone = [Feature::NoIowait, Feature::MsgRing, Feature::NoSqarray];
+        for (feature, ..) in OPTIONAL {
+            assert_eq!(
+                fewer.has(feature),
+                all.has(feature) && !gone.contains(&feature)
+            );
+        }
+        assert!(
+            fewer.to_string().starts_with("-no-sqarray -no-iowait "),
+            "{fewer}"
+        );
+        assert_eq!(fewer.iter().count(), OPTIONAL.len());
+    }
+}

@@ -112,3 +112,102 @@ pub(super) unsafe fn register(
     })?;
     Ok(result as i32)
 }
+
+/// A kernel or a sandbox that has less than the running one.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct OldKernel {
+    /// `SETUP_*` bits that it does not know: `EINVAL`.
+    pub refused_flags: u32,
+    /// `FEAT_*` bits that it does not report.
+    pub missing_features: u32,
+    /// Operations that it does not have.
+    pub missing_operations: Vec<u8>,
+    /// What `io_uring_setup` fails with.
+    pub setup_errno: Option<i32>,
+    /// What the probe fails with.
+    pub probe_errno: Option<i32>,
+    /// What `io_uring_enter` fails with.
+    pub enter_errno: Option<i32>,
+    /// What it tells about itself in place of the truth.
+    pub facts: Option<Facts>,
+}
+
+#[cfg(test)]
+impl Kernel for OldKernel {
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
+        let unknown = params.flags & self.refused_flags != 0;
+        if let Some(errno) = self.setup_errno.or(unknown.then_some(libc::EINVAL)) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let fd = Linux.setup(entries, params)?;
+        params.features &= !self.missing_features;
+        Ok(fd)
+    }
+
+    fn probe(&self, ring: &OwnedFd, probe: &mut Probe) -> io::Result<()> {
+        if let Some(errno) = self.probe_errno {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        Linux.probe(ring, probe)?;
+        for &operation in &self.missing_operations {
+            probe.ops[usize::from(operation)].flags &= !abi::OP_SUPPORTED;
+        }
+        Ok(())
+    }
+
+    fn enter_disabled(&self, ring: &OwnedFd) -> io::Error {
+        self.enter_errno
+            .map_or_else(|| Linux.enter_disabled(ring), io::Error::from_raw_os_error)
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts.clone().unwrap_or_else(Facts::read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disabled_ring() -> OwnedFd {
+        let flags = abi::SETUP_R_DISABLED;
+        Linux
+            .setup(
+                1,
+                &mut Params {
+                    flags,
+                    ..Params::default()
+                },
+            )
+            .unwrap()
+    }
+
+    #[test]
+    fn k1_a_disabled_ring_can_be_probed_but_not_entered() {
+        let ring = disabled_ring();
+        assert_eq!(
+            Linux.enter_disabled(&ring).raw_os_error(),
+            Some(libc::EBADFD)
+        );
+        let mut probe = empty_probe();
+        Linux.probe(&ring, &mut probe).unwrap();
+        assert!(probe.ops_len > abi::OP_SENDMSG_ZC);
+        assert_eq!(probe.ops[usize::from(abi::OP_RECV)].op, abi::OP_RECV);
+    }
+
+    #[test]
+    fn k2_the_descriptor_is_closed_on_exec() {
+        let ring = disabled_ring();
+        // SAFETY: no pointer is passed.
+        let flags = unsafe { libc::fcntl(ring.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+    }
+
+    #[test]
+    fn k3_an_empty_probe_supports_nothing() {
+        let probe = empty_probe();
+        assert_eq!((probe.last_op, probe.ops_len), (0, 0));
+        assert!(probe.ops.iter().all(|operation| operation.flags == 0));
+    }
+}

@@ -1,18 +1,19 @@
 //! Why there is no ring here, and what to do about it.
 //!
 //! Owns: the words. Called by: set-up, which hands over an errno and the step that failed. Never
-//! does: a system call besides reading three small files of `/proc`; [`classify`] itself is a pure
-//! function, so that every refusal can be tested without a kernel that refuses.
+//! does: a system call besides reading the limits and two small files of `/proc`; `classify` itself
+//! is a pure function, so that every refusal can be tested without a kernel that refuses.
 //!
 //! ```text
-//!   errno            and                                              cause
-//!   EPERM, EACCES    kernel.io_uring_disabled = 2, or 1 unprivileged    Disabled
-//!   EPERM, EACCES    otherwise                                        Forbidden (seccomp or another policy)
-//!   ENOSYS           kernel.io_uring_disabled exists                  Forbidden (the kernel has it, so a filter lies)
-//!   ENOSYS           otherwise                                        NoKernelSupport
-//!   EINVAL           at setup, also with the fewest flags             TooOld
-//!   ENOMEM           -                                                NoMemory
-//!   EMFILE, ENFILE   -                                                NoDescriptors
+//!   errno            and                                            cause
+//!   EPERM, EACCES    kernel.io_uring_disabled is 2,                 Disabled
+//!                      or 1 and the process is unprivileged
+//!   EPERM, EACCES    otherwise                                      Forbidden: seccomp or the like
+//!   ENOSYS           kernel.io_uring_disabled exists                Forbidden: a filter lies
+//!   ENOSYS           otherwise                                      NoKernelSupport
+//!   EINVAL           at setup, also with the fewest flags           TooOld
+//!   ENOMEM           -                                              NoMemory
+//!   EMFILE, ENFILE   -                                              NoDescriptors
 //! ```
 
 use super::super::limits;
@@ -69,8 +70,8 @@ impl fmt::Display for Refusal {
         f.write_str("io_uring refused: ")?;
         match self.cause {
             Cause::Disabled { sysctl: 1 } => f.write_str(
-                "kernel.io_uring_disabled=1 keeps it from unprivileged processes; \
-                 put the user into the group kernel.io_uring_group or set kernel.io_uring_disabled=0",
+                "kernel.io_uring_disabled=1 keeps it from unprivileged processes; put the user into \
+                 the group kernel.io_uring_group or set kernel.io_uring_disabled=0",
             ),
             Cause::Disabled { sysctl } => write!(
                 f,
@@ -102,7 +103,8 @@ impl fmt::Display for Refusal {
             }
             Cause::NoDescriptors { limit } => write!(
                 f,
-                "no file descriptor is free; raise RLIMIT_NOFILE (`ulimit -n`, now {limit}) or close some",
+                "no file descriptor is free; raise RLIMIT_NOFILE (`ulimit -n`, now {limit}) \
+                 or close some",
             ),
             Cause::Other(errno) => write!(
                 f,
@@ -204,3 +206,6 @@ pub(super) fn classify(step: Step, errno: i32, facts: &Facts) -> Refusal {
     };
     Refusal { cause }
 }
+
+#[cfg(test)]
+mod tests;

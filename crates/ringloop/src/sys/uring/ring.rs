@@ -8,21 +8,26 @@
 //! Byte path: from the kernel's completion to the driver's table, and from the table to the kernel.
 //!
 //! ```text
-//!             submission queue                              completion queue
-//!        ┌───┬───┬───┬───┬───┬───┐                     ┌───┬───┬───┬───┬───┬───┐
-//!        │   │ a │ b │ c │   │   │                     │   │ x │ y │   │   │   │
-//!        └───┴───┴───┴───┴───┴───┘                     └───┴───┴───┴───┴───┴───┘
-//!              ▲           ▲                                 ▲       ▲
-//!            head        tail                              head    tail
-//!         the kernel     we write                        we write   the kernel
-//!         writes                                                    writes
+//!           submission queue                          completion queue
+//!       ┌───┬───┬───┬───┬───┬───┐                 ┌───┬───┬───┬───┬───┬───┐
+//!       │   │ a │ b │ c │   │   │                 │   │ x │ y │   │   │   │
+//!       └───┴───┴───┴───┴───┴───┘                 └───┴───┴───┴───┴───┴───┘
+//!             ▲           ▲                             ▲       ▲
+//!            head        tail                          head    tail
+//!         the kernel    we write                     we write  the kernel
+//!         writes it     it                           it        writes it
 //!
-//!   push:  read head  (Acquire)  the kernel is done          pop:  read tail  (Acquire)  the kernel has
-//!                                reading what is before it                               written what is before it
-//!          write the entry                                         copy the entry
-//!          write tail (Release)  the entry is complete             write head (Release)  we are done reading:
-//!                                before the kernel sees it                               the kernel may overwrite
+//!   push                                          pop
+//!     1 load head, Acquire                          1 load tail, Acquire
+//!       the kernel has read what lies before          the kernel has written what lies before
+//!     2 write the entry                             2 copy the entry
+//!     3 store tail, Release                         3 store head, Release
+//!       the entry is whole before it is seen          the copy is made before it is overwritten
 //! ```
+//! Each index has one writer, who stores with Release; the other side loads with Acquire. So what
+//! an index promises is true before the index says so. On x86 both are plain moves; on ARM they are
+//! the instructions `ldar` and `stlr`.
+//!
 //! Both indices run freely over all of `u32`; the slot is `index & mask`, the fill is `tail - head`
 //! (wrapping). Where the kernel has no `NO_SQARRAY`, an array of indices lies between it and the
 //! entries; it is filled once with 0, 1, 2, …
@@ -484,5 +489,4 @@ impl From<Duration> for Timespec {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

@@ -82,3 +82,38 @@ fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Param
         answer => answer,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::uring::kernel::{Linux, OldKernel};
+
+    const CONFIG: Config = Config {
+        entries: 8,
+        cq_entries: 16,
+    };
+
+    #[test]
+    fn the_ring_has_every_flag_we_count_on() {
+        let created = create(&CONFIG, &Linux).unwrap();
+        assert_eq!(created.params.flags & FLAGS, FLAGS);
+        assert_eq!(
+            (created.params.sq_entries, created.params.cq_entries),
+            (8, 16)
+        );
+    }
+
+    #[test]
+    fn a_kernel_before_6_6_gets_an_index_array_and_all_other_flags() {
+        let kernel = OldKernel {
+            refused_flags: abi::SETUP_NO_SQARRAY,
+            ..OldKernel::default()
+        };
+        let created = create(&CONFIG, &kernel).unwrap();
+        assert_eq!(
+            created.params.flags & (FLAGS | abi::SETUP_NO_SQARRAY),
+            FLAGS
+        );
+        assert_ne!(created.params.sq_off.array, 0);
+    }
+}

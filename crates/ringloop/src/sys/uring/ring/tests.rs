@@ -1,18 +1,27 @@
 //! The ring's invariants and promises, each on the running kernel.
 
 use super::*;
+use crate::sys::event::EventFd;
+use crate::sys::interest::Interest;
+use crate::sys::testing::{LONG, in_child, interrupted, wait_until};
 use crate::sys::uring::abi::*;
+use crate::sys::uring::kernel::OldKernel;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::Instant;
 
-fn disabled(entries: u32, cq_entries: u32) -> Ring {
-    Ring::new(&Config {
-        entries,
-        cq_entries,
-    })
-    .unwrap()
+const CONFIG: Config = Config {
+    entries: 8,
+    cq_entries: 16,
+};
+
+fn disabled() -> Ring {
+    Ring::new(&CONFIG).unwrap()
 }
 
-fn enabled(entries: u32, cq_entries: u32) -> Ring {
-    let mut ring = disabled(entries, cq_entries);
+fn enabled() -> Ring {
+    let mut ring = disabled();
     ring.enable().unwrap();
     ring
 }
@@ -25,30 +34,368 @@ fn nop(user_data: u64) -> Sqe {
     }
 }
 
-/// Push an entry that names no memory, or memory that outlives the test's ring.
+/// Completes when `fd` is readable.
+fn poll(fd: RawFd, user_data: u64) -> Sqe {
+    let op_flags = Interest::READ.poll_mask();
+    Sqe {
+        opcode: OP_POLL_ADD,
+        fd,
+        op_flags,
+        user_data,
+        ..Sqe::default()
+    }
+}
+
+/// Push an entry that names no memory, or memory that outlives its last completion.
 fn push(ring: &mut Ring, sqe: Sqe) -> Result<(), Sqe> {
     // SAFETY: R4, see above.
     unsafe { ring.push(sqe) }
 }
 
+fn drain(ring: &mut Ring) -> Vec<Cqe> {
+    std::iter::from_fn(|| ring.pop()).collect()
+}
+
 fn reap(ring: &mut Ring, count: usize) -> Vec<Cqe> {
-    let mut cqes = Vec::new();
+    let mut cqes = drain(ring);
     while cqes.len() < count {
-        ring.enter(1, None).unwrap();
-        cqes.extend(std::iter::from_fn(|| ring.pop()));
+        ring.enter(1, Some(LONG)).unwrap();
+        assert!(ring.ready() > 0, "nothing came in {LONG:?}");
+        cqes.extend(drain(ring));
     }
     cqes
 }
 
-#[test]
-fn r1_every_slot_carries_its_entry_also_when_the_indices_wrap() {
-    let mut ring = enabled(8, 16);
+fn data_of(cqes: &[Cqe]) -> Vec<u64> {
+    cqes.iter().map(|cqe| cqe.user_data).collect()
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn many_rounds(ring: &mut Ring) {
     assert_eq!(ring.capacity(), (8, 16));
     for round in 0..100_u64 {
-        for slot in 0..8 {
-            push(&mut ring, nop(round * 8 + slot)).unwrap();
+        let expected: Vec<_> = (round * 8..round * 8 + 8).collect();
+        for &data in &expected {
+            push(ring, nop(data)).unwrap();
         }
-        let data: Vec<_> = reap(&mut ring, 8).iter().map(|cqe| cqe.user_data).collect();
-        assert_eq!(data, (round * 8..round * 8 + 8).collect::<Vec<_>>());
+        assert_eq!(data_of(&reap(ring, 8)), expected);
+    }
+}
+
+#[test]
+fn r1_every_slot_carries_its_entry_also_when_the_indices_wrap() {
+    many_rounds(&mut enabled());
+}
+
+#[test]
+fn r1_every_slot_carries_its_entry_also_through_an_index_array() {
+    let kernel = OldKernel {
+        refused_flags: SETUP_NO_SQARRAY,
+        ..OldKernel::default()
+    };
+    let mut ring = Ring::new_with(&CONFIG, &kernel).unwrap();
+    assert!(!ring.features().has(Feature::NoSqarray));
+    ring.enable().unwrap();
+    many_rounds(&mut ring);
+}
+
+#[test]
+fn r1_the_indices_may_run_past_the_end_of_u32() {
+    // The kernel starts at 0; four billion entries later the arithmetic must still hold.
+    let mut ring = enabled();
+    ring.sq.next = 3_u32.wrapping_sub(5);
+    let behind = ring.sq.next;
+    ring.sq.head.store(behind);
+    for pushed in 0..8 {
+        assert_eq!(ring.pending(), pushed);
+        push(&mut ring, nop(0)).unwrap();
+    }
+    assert_eq!(ring.sq.next, 6);
+    assert_eq!(push(&mut ring, nop(9)), Err(nop(9)));
+    // Leave no lie behind for the kernel to find.
+    ring.sq.next = 0;
+    ring.sq.head.store(0);
+    ring.sq.tail.store(0);
+}
+
+#[test]
+fn r2_a_full_queue_gives_the_entry_back_and_keeps_the_others() {
+    let mut ring = enabled();
+    for data in 0..8 {
+        push(&mut ring, nop(data)).unwrap();
+    }
+    assert_eq!(push(&mut ring, nop(8)), Err(nop(8)));
+    assert_eq!(ring.pending(), 8);
+    ring.submit().unwrap();
+    assert_eq!(ring.pending(), 0);
+    push(&mut ring, nop(8)).unwrap();
+    assert_eq!(data_of(&reap(&mut ring, 9)), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn r2_entries_that_could_not_be_handed_over_stay_queued() {
+    let mut ring = disabled();
+    push(&mut ring, nop(1)).unwrap();
+    assert_eq!(errno(ring.submit()), Some(libc::EBADFD), "not enabled");
+    assert_eq!(
+        errno(ring.enter(1, None)),
+        Some(libc::EBADFD),
+        "not enabled"
+    );
+    assert_eq!(ring.pending(), 1);
+    ring.enable().unwrap();
+    assert_eq!(errno(ring.enable()), Some(libc::EBADFD), "enabled already");
+    assert_eq!(data_of(&reap(&mut ring, 1)), [1]);
+    ring.submit().unwrap();
+    assert_eq!(ring.pop(), None);
+}
+
+#[test]
+fn r2_one_bad_entry_does_not_hold_up_the_others() {
+    let mut ring = enabled();
+    push(
+        &mut ring,
+        Sqe {
+            opcode: 255,
+            user_data: 1,
+            ..Sqe::default()
+        },
+    )
+    .unwrap();
+    push(&mut ring, nop(2)).unwrap();
+    let cqes = reap(&mut ring, 2);
+    assert_eq!(data_of(&cqes), [1, 2]);
+    assert_eq!((cqes[0].res, cqes[1].res), (-libc::EINVAL, 0));
+}
+
+#[test]
+fn r3_a_full_completion_queue_loses_nothing() {
+    let mut ring = enabled();
+    for data in 0..40 {
+        push(&mut ring, nop(data)).unwrap();
+        ring.enter(0, None).unwrap();
+    }
+    assert_eq!(ring.ready(), 16);
+    assert!(ring.needs_enter(), "the rest waits inside the kernel");
+    let mut cqes = drain(&mut ring);
+    while ring.needs_enter() {
+        ring.enter(0, None).unwrap();
+        cqes.extend(drain(&mut ring));
+    }
+    assert_eq!(data_of(&cqes), (0..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn r4_a_request_that_was_asked_to_end_still_completes_and_then_leaves_its_memory_alone() {
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let mut buffer = [0xEE_u8; 16];
+    let mut ring = enabled();
+    let addr = buffer.as_mut_ptr() as u64;
+    let fd = far.as_raw_fd();
+    push(
+        &mut ring,
+        Sqe {
+            opcode: OP_RECV,
+            fd,
+            addr,
+            len: 16,
+            ..Sqe::default()
+        },
+    )
+    .unwrap();
+    ring.enter(0, None).unwrap();
+    assert_eq!(ring.pop(), None);
+    ring.sync_cancel_all().unwrap();
+    assert_eq!(reap(&mut ring, 1)[0].res, -libc::ECANCELED);
+    ring.sync_cancel_all().unwrap();
+    near.write_all(b"late").unwrap();
+    ring.enter(0, None).unwrap();
+    assert_eq!((ring.pop(), buffer), (None, [0xEE; 16]));
+}
+
+#[test]
+fn r5_a_wait_ends_by_its_time_and_not_before() {
+    let event = EventFd::new().unwrap();
+    let mut ring = enabled();
+    // The first wait also submits, which makes the kernel answer with a count in place of ETIME.
+    push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
+    for timeout in [1, 300_000, 2_000_001].map(Duration::from_nanos) {
+        let start = Instant::now();
+        ring.enter(1, Some(timeout)).unwrap();
+        assert!(start.elapsed() >= timeout);
+        assert_eq!((ring.pop(), ring.pending()), (None, 0));
+    }
+    event.notify();
+    assert_eq!(data_of(&reap(&mut ring, 1)), [1]);
+}
+
+#[test]
+fn r5_a_wait_without_want_or_without_time_does_not_block() {
+    let mut ring = enabled();
+    ring.enter(0, None).unwrap();
+    ring.enter(0, Some(LONG)).unwrap();
+    ring.enter(1, Some(Duration::ZERO)).unwrap();
+    push(&mut ring, nop(1)).unwrap();
+    ring.enter(1, Some(Duration::ZERO)).unwrap();
+    assert_eq!(data_of(&drain(&mut ring)), [1]);
+}
+
+#[test]
+fn r5_the_longest_timeouts_wait() {
+    for timeout in [
+        None,
+        Some(Duration::MAX),
+        Some(Duration::from_secs(u64::MAX / 2)),
+    ] {
+        let event = EventFd::new().unwrap();
+        let mut ring = enabled();
+        push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                event.notify();
+            });
+            ring.enter(1, timeout).unwrap();
+        });
+        assert_eq!(data_of(&drain(&mut ring)), [1], "{timeout:?}");
+    }
+}
+
+#[test]
+fn r5_a_signal_ends_a_wait_with_nothing() {
+    let event = EventFd::new().unwrap();
+    let mut ring = enabled();
+    push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
+    for timeout in [None, Some(LONG)] {
+        interrupted(|| ring.enter(1, timeout)).unwrap();
+        assert_eq!(ring.pop(), None);
+    }
+    event.notify();
+    assert_eq!(data_of(&reap(&mut ring, 1)), [1]);
+}
+
+#[test]
+fn r6_the_thread_that_enables_runs_the_ring_and_no_other() {
+    let mut ring = disabled();
+    let mut ring = std::thread::spawn(move || {
+        ring.enable().unwrap();
+        push(&mut ring, nop(1)).unwrap();
+        assert_eq!(data_of(&reap(&mut ring, 1)), [1]);
+        // Without the slot, so that the other thread reaches the ring at all.
+        ring.enter_flags = 0;
+        ring.enter_fd = ring.fd.as_raw_fd();
+        ring
+    })
+    .join()
+    .unwrap();
+    push(&mut ring, nop(2)).unwrap();
+    assert_eq!(errno(ring.submit()), Some(libc::EEXIST));
+    assert_eq!(errno(ring.enter(1, None)), Some(libc::EEXIST));
+    assert_eq!(errno(ring.sync_cancel_all()), Some(libc::EEXIST));
+    assert_eq!((ring.pending(), ring.pop()), (1, None));
+}
+
+#[test]
+fn r7_a_dropped_ring_gives_its_slot_back() {
+    // A thread has 16 slots.
+    for _ in 0..40 {
+        assert!(enabled().registered.is_some());
+    }
+    let rings: Vec<_> = (0..17).map(|_| enabled()).collect();
+    let mut without = rings
+        .into_iter()
+        .find(|ring| ring.registered.is_none())
+        .unwrap();
+    many_rounds(&mut without);
+}
+
+#[test]
+fn r7_dropping_on_another_thread_leaves_that_threads_slots_alone() {
+    let (send, receive) = mpsc::channel();
+    let other = std::thread::spawn(move || send.send(enabled()).unwrap());
+    let mut mine = enabled();
+    let foreign = receive.recv().unwrap();
+    let slot = |ring: &Ring| ring.registered.as_ref().unwrap().slot;
+    assert_eq!(slot(&mine), slot(&foreign), "the test needs equal numbers");
+    drop(foreign);
+    many_rounds(&mut mine);
+    other.join().unwrap();
+}
+
+#[test]
+fn dropping_the_ring_ends_its_requests() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let mut ring = enabled();
+    push(&mut ring, poll(far.as_raw_fd(), 1)).unwrap();
+    ring.submit().unwrap();
+    drop(far);
+    // The request holds the socket: no end of file as yet.
+    assert_eq!(
+        crate::sys::file::poll_now(near.as_raw_fd(), Interest::READ).unwrap(),
+        Interest::NONE
+    );
+    drop(ring);
+    wait_until(near.as_raw_fd(), Interest::READ);
+}
+
+#[test]
+fn a_forked_child_drops_the_ring_without_harm_to_the_parents() {
+    let mut ring = enabled();
+    push(&mut ring, nop(1)).unwrap();
+    let dropped = in_child(|| {
+        // SAFETY: a bitwise copy that is dropped once, in the child.
+        drop(unsafe { ptr::read(&raw const ring) });
+        true
+    });
+    assert!(dropped);
+    assert_eq!(data_of(&reap(&mut ring, 1)), [1]);
+    many_rounds(&mut ring);
+}
+
+#[test]
+fn a_forked_child_has_no_queues() {
+    let ring = enabled();
+    let died = !in_child(|| {
+        // SAFETY: the child's own disposition, so that the fault ends it quietly.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        ring.ready() < u32::MAX
+    });
+    assert!(died, "reading the queue must fault in the child");
+}
+
+#[test]
+fn needs_enter_tells_of_completions_that_only_enter_brings_out() {
+    let event = EventFd::new().unwrap();
+    let mut ring = enabled();
+    push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
+    ring.enter(0, None).unwrap();
+    assert!(!ring.needs_enter());
+    event.notify();
+    assert!(ring.needs_enter() && ring.ready() == 0);
+    ring.enter(0, None).unwrap();
+    assert!(!ring.needs_enter() && ring.ready() == 1);
+    // The descriptor is closed on exec, like every other.
+    // SAFETY: no pointer is passed.
+    let flags = unsafe { libc::fcntl(ring.as_raw_fd(), libc::F_GETFD) };
+    assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+}
+
+#[test]
+fn sizes_are_rounded_up_clamped_and_never_refused() {
+    for (entries, cq_entries, capacity) in [
+        (0, 0, (1, 1)),
+        (5, 9, (8, 16)),
+        (64, 8, (64, 64)),
+        (u32::MAX, u32::MAX, (32768, 65536)),
+    ] {
+        let ring = Ring::new(&Config {
+            entries,
+            cq_entries,
+        })
+        .unwrap();
+        assert_eq!(ring.capacity(), capacity);
     }
 }
