@@ -1,0 +1,214 @@
+"""Compare event loops: the same work on each, in turns, one process a run.
+
+    python3 benches/compare.py --quick                 a first look, some minutes
+    python3 benches/compare.py                         everything
+    python3 benches/compare.py --only tcp_protocol     one workload (see --list)
+    python3 benches/compare.py --loops uvloop,ringloop-uring --only 'tcp_*/1024/32'
+
+The first use sets up (as --setup does): an own environment .venv-bench/VERSION with the peers of
+requirements.txt and ringloop built for release from this checkout, the load generator, the floor
+servers. Needs a Rust toolchain, a C compiler and CPython 3.11 or later. Run --setup again after a
+change of ringloop. The tables go to standard output, progress to standard error.
+"""
+
+import argparse
+import datetime as dt
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from comparison import machine, markdown, paths
+from comparison.environment import (
+    Environment,
+    SetupError,
+    available_loops,
+    build_native,
+    environment_for,
+    set_up,
+)
+from comparison.measuring import Contestant, Settings, measure
+from comparison.results import Report, row_results
+from comparison.rows import CONNECTIONS, SIZES, Row, all_rows, selected
+from workloads.support.loops import FACTORIES
+
+QUICK = {"rounds": 3, "seconds": 0.4, "sizes": (1024, 100 * 1024), "connections": (1, 32)}
+FULL = {"rounds": 5, "seconds": 1.0, "sizes": SIZES, "connections": CONNECTIONS}
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    options = parse_arguments()
+    rows = selected(all_rows(options.sizes, options.connections), options.only)
+    if options.list:
+        print("\n".join(row.name for row in rows))
+        return
+    try:
+        report = compare(options, rows)
+    except SetupError as error:
+        sys.exit(f"compare.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\ncompare.py: interrupted, nothing written")
+    if report is not None:
+        write(report, options)
+
+
+def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
+    """Set up, run everything and return the report; `None` when only the set-up was wanted."""
+    environment = environment_for(options.python)
+    floors = build_native(say)
+    if options.setup or not environment.is_set_up():
+        set_up(environment, say)
+    if options.setup:
+        return None
+    if not rows:
+        raise SetupError("--only matches no row; --list shows their names")
+    found = available_loops(environment, options.loops)
+    absent = {name: reason for name, reason in found.items() if reason is not None}
+    for name, reason in absent.items():
+        say(f"not compared: {name}: {reason}")
+    loops = [name for name, reason in found.items() if reason is None]
+    if options.no_floor:
+        floors = {}
+    contestants = [Contestant(name, program) for name, program in floors.items()]
+    contestants += [Contestant(name) for name in loops]
+    server_cpu, load_cpu = machine.choose_cpus(options.server_cpu, options.load_cpu)
+    settings = Settings(
+        environment.python, options.rounds, options.seconds, server_cpu, load_cpu, options.gc
+    )
+    before = machine.describe()
+    measured = measure(rows, contestants, settings, say)
+    return {
+        "command": shlex.join(["python3", *sys.argv]),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": str(json.loads(environment.stamp.read_text())["ringloop_commit"]),
+        "machine": before,
+        "python": environment.describe(),
+        "versions": {name: str(version) for name, version in environment.versions().items()},
+        "settings": describe(settings),
+        "absent": absent,
+        "floors": list(floors),
+        "loops": loops,
+        "rows": row_results(rows, measured, list(floors)),
+    }
+
+
+def describe(settings: Settings) -> dict[str, object]:
+    """What the reader of a report has to know of the settings."""
+    return {
+        "rounds": settings.rounds,
+        "seconds": settings.seconds,
+        "server_cpu": settings.server_cpu,
+        "load_cpu": settings.load_cpu,
+        "gc": settings.gc or "off in the scheduling rows, on in the servers",
+    }
+
+
+def write(report: Report, options: argparse.Namespace) -> None:
+    """Write the report to wherever it was wanted."""
+    text = markdown.render(report)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.plot:
+        plot(report, environment_for(options.python), options.plot)
+    if options.write_results:
+        picture = paths.RESULTS.with_suffix(".svg")
+        shown = plot(report, environment_for(options.python), picture)
+        image = (
+            f"![each loop as a share of the best other loop]({picture.name})\n\n" if shown else ""
+        )
+        paths.RESULTS.write_text(
+            f"# Results\n\nHow to read and reproduce: README.md.\n\n{image}{text}"
+        )
+        paths.RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def plot(report: Report, environment: Environment, target: Path) -> bool:
+    """Draw the picture where matplotlib is installed; say so where not."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(report, file)
+        file.flush()
+        script = paths.BENCHES / "comparison" / "plot.py"
+        command = [str(environment.python), str(script), file.name, str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
+    return done.returncode == 0
+
+
+def say(text: str) -> None:
+    """Show progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Read a list of numbers."""
+    return tuple(int(number) for number in text.split(","))
+
+
+def loop_names(text: str) -> list[str]:
+    """Read a list of loops."""
+    names = text.split(",")
+    unknown = set(names) - set(FACTORIES)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"not a loop: {', '.join(sorted(unknown))}")
+    return [name for name in FACTORIES if name in names]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    what = parser.add_argument_group("what is compared")
+    what.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows or workloads by name, shell wildcards; may be repeated",
+    )
+    what.add_argument(
+        "--loops",
+        type=loop_names,
+        default=list(FACTORIES),
+        metavar="A,B",
+        help=f"loops [all: {', '.join(FACTORIES)}]",
+    )
+    what.add_argument("--sizes", type=numbers, metavar="N,N", help="echo message bytes")
+    what.add_argument("--connections", type=numbers, metavar="N,N", help="held by the client")
+    what.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
+    what.add_argument("--list", action="store_true", help="print the names of the rows and stop")
+    how = parser.add_argument_group("how")
+    how.add_argument("--quick", action="store_true", help="fewer rounds, sizes and connections")
+    how.add_argument("--rounds", type=int, help="runs of each loop in each row")
+    how.add_argument("--seconds", type=float, help="measured time of a run")
+    how.add_argument("--gc", choices=["on", "off"], help="[off in scheduling rows, on in servers]")
+    how.add_argument("--server-cpu", type=int, metavar="N", help="CPU of what is measured")
+    how.add_argument("--load-cpu", type=int, metavar="N", help="CPU of the load generator")
+    how.add_argument(
+        "--python",
+        default=sys.executable,
+        help="interpreter to compare on [the one that runs this]",
+    )
+    how.add_argument("--setup", action="store_true", help="(re)install everything and stop")
+    out = parser.add_argument_group("where to")
+    out.add_argument("--json", type=Path, metavar="FILE", help="all figures")
+    out.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
+    out.add_argument("--plot", type=Path, metavar="FILE", help="a picture (.svg, .png)")
+    out.add_argument("--write-results", action="store_true", help="rewrite benches/RESULTS.*")
+    options = parser.parse_args()
+    for name, value in (QUICK if options.quick else FULL).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What the figures were taken on.
+
+Owns: nothing, it looks. Called by: `compare`. Never: changes a setting of the machine.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+
+def describe() -> dict[str, str]:
+    """Machine, kernel and the settings that move figures."""
+    info = cpu_info()
+    return {
+        "cpu": info.get("model name", platform.machine()),
+        "cpus": str(os.cpu_count()),
+        "memory": memory(),
+        "kind": "virtual machine" if "hypervisor" in info.get("flags", "").split() else "hardware",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "not visible"),
+        "mitigations": mitigations(),
+        "congestion control": read("/proc/sys/net/ipv4/tcp_congestion_control", "unknown"),
+        "load at start": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+    }
+
+
+def read(path: str, otherwise: str) -> str:
+    """Read one line that may not be there."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return otherwise
+
+
+def cpu_info() -> dict[str, str]:
+    """The first processor's lines of /proc/cpuinfo."""
+    first = read("/proc/cpuinfo", "").split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def memory() -> str:
+    """Size of main memory."""
+    pages, page_len = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return f"{pages * page_len / 2**30:.0f} GiB"
+
+
+def mitigations() -> str:
+    """The CPU bugs that the kernel works around; each makes system calls dearer."""
+    directory = Path("/sys/devices/system/cpu/vulnerabilities")
+    active = [
+        entry.name
+        for entry in sorted(directory.glob("*"))
+        if read(str(entry), "").startswith("Mitigation")
+    ]
+    return ", ".join(active) or "none"
+
+
+def choose_cpus(server: int | None, load: int | None) -> tuple[int, int | None]:
+    """Choose a CPU for what is measured and one for the load (`None` where there is only one)."""
+    usable = sorted(os.sched_getaffinity(0))
+    chosen = usable[0] if server is None else server
+    if load is not None:
+        return chosen, load
+    siblings = sibling_cpus(chosen)
+    others = [cpu for cpu in usable if cpu != chosen]
+    apart = [cpu for cpu in others if cpu not in siblings]
+    return chosen, next(iter(apart or others), None)
+
+
+def sibling_cpus(cpu: int) -> set[int]:
+    """The CPUs that share a core with `cpu`: they would slow it down."""
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    siblings: set[int] = set()
+    for part in read(path, "").split(","):
+        first, _, last = part.partition("-")
+        if first:
+            siblings.update(range(int(first), int(last or first) + 1))
+    return siblings

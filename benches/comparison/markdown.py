@@ -1,0 +1,159 @@
+"""The report as Markdown.
+
+Owns: how figures look. Called by: `compare`. Never: leaves out a row, a loop or a failure.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from workloads.support.loops import OURS_PREFIX, is_ours
+
+from comparison.results import C_FLOOR, Entry, Report, RowResult
+
+FAILURE_LEN_MAX = 70
+
+
+def render(report: Report) -> str:
+    """Write the whole report."""
+    return (
+        "\n".join(
+            [
+                *circumstances(report),
+                *(line for table in tables(report) for line in table),
+                *verdict(report),
+            ]
+        ).rstrip()
+        + "\n"
+    )
+
+
+def circumstances(report: Report) -> Iterator[str]:
+    """Say what was measured, where and how."""
+    machine, python, settings = report["machine"], report["python"], report["settings"]
+    build = " free-threaded" if python["free_threaded"] else ""
+    versions = report["versions"]
+    shown = [name for name in report["loops"] if name in versions]
+    ours = [f"ringloop {versions['ringloop']}"] if "ringloop" in versions else []
+    yield f"- date: {report['date']}, ringloop at commit {report['commit']}"
+    yield f"- command: `{report['command']}`"
+    yield (
+        f"- interpreter: {python['implementation']} {python['version']}{build}, "
+        f"{python['compiler']}, configured with `{python['configured']}`"
+    )
+    yield "- versions: " + ", ".join(
+        [*(f"{name} {versions[name]}" for name in shown), *ours]
+        + [f"{name} {versions[name]}" for name in ("uvicorn", "httptools") if name in versions]
+    )
+    yield "- machine: " + ", ".join(f"{name} {value}" for name, value in machine.items())
+    yield (
+        f"- runs: {settings['rounds']} rounds of {settings['seconds']} s a contestant and row, one "
+        f"process a run, taking turns; measured process on CPU {settings['server_cpu']}, load "
+        f"generator on {place(settings['load_cpu'])}; garbage collection {settings['gc']}"
+    )
+    for name, reason in report["absent"].items():
+        yield f"- not compared: {name}: {reason}"
+    yield ""
+    yield (
+        "Cells are operations a second, median of the rounds; the best loop of a row is bold. `÷` "
+        "columns are medians of the ratios within a round: to the best other loop, and to the C "
+        "epoll server. † = the load generator was busier than the server, so that the figure is "
+        "a lower bound."
+    )
+    yield ""
+
+
+def place(cpu: object) -> str:
+    """Name the load generator's CPU."""
+    return "the same CPU (there is only one)" if cpu is None else f"CPU {cpu}"
+
+
+def tables(report: Report) -> Iterator[list[str]]:
+    """One table a group."""
+    for group, rows in groupby(report["rows"], key=lambda row: row["group"]):
+        yield table(group, list(rows), report)
+
+
+def table(group: str, rows: Sequence[RowResult], report: Report) -> list[str]:
+    """Write one group's table."""
+    floors = [name for name in report["floors"] if any(name in row["entries"] for row in rows)]
+    loops = report["loops"]
+    ours = [name for name in loops if is_ours(name)]
+    ratios = [(name, "to_best_peer", "best") for name in ours]
+    if C_FLOOR in floors:
+        ratios += [(name, "to_floor", "C epoll") for name in ours]
+    heads = [name.removeprefix(OURS_PREFIX) for name, _, _ in ratios]
+    header = ["", *floors, *loops, "best other"]
+    header += [f"{head} ÷ {to}" for head, (_, _, to) in zip(heads, ratios, strict=True)]
+    lines = [f"### {group}", "", line(header), line(["---", *["---:"] * (len(header) - 1)])]
+    for row in rows:
+        best = best_loop(row, loops)
+        cells = [cell(row["entries"].get(name), is_best=name == best) for name in [*floors, *loops]]
+        compared = [share(row["entries"].get(name), key) for name, key, _ in ratios]
+        lines.append(line([row["title"], *cells, row["best_peer"] or "none", *compared]))
+    return [*lines, ""]
+
+
+def line(cells: Sequence[str]) -> str:
+    """Join cells into a line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def best_loop(row: RowResult, loops: Sequence[str]) -> str | None:
+    """Find the fastest loop; floors do not count."""
+    rates = {name: row["entries"][name]["rate"] or 0.0 for name in loops if name in row["entries"]}
+    return max(rates, key=lambda name: rates[name], default=None)
+
+
+def cell(entry: Entry | None, *, is_best: bool) -> str:
+    """Write one rate or failure."""
+    if entry is None:
+        return ""
+    if entry["rate"] is None:
+        reason = (entry["failure"] or "not run").replace("|", "\\|")
+        return f"fails: {reason[:FAILURE_LEN_MAX]}"
+    text = rate_text(entry["rate"]) + ("†" if entry["client_bound"] else "")
+    return f"**{text}**" if is_best else text
+
+
+def rate_text(rate: float) -> str:
+    """Write a rate with three or four digits that mean something."""
+    if rate >= 1e6:
+        return f"{rate / 1e6:.2f}M"
+    if rate >= 1e3:
+        return f"{rate / 1e3:.1f}k"
+    return f"{rate:.0f}"
+
+
+def share(entry: Entry | None, key: str) -> str:
+    """Write one ratio."""
+    value = entry["to_best_peer" if key == "to_best_peer" else "to_floor"] if entry else None
+    return "" if value is None else f"{value:.2f}"
+
+
+def verdict(report: Report) -> Iterator[str]:
+    """Count won rows and list every lost one."""
+    for name in (loop for loop in report["loops"] if is_ours(loop)):
+        entered = [row for row in report["rows"] if name in row["entries"] and row["best_peer"]]
+        lost = [row for row in entered if is_lost(row["entries"][name])]
+        won = f"{len(entered) - len(lost)} of {len(entered)}"
+        yield f"### {name}: ahead of every other loop in {won} rows"
+        yield ""
+        if lost:
+            yield "Behind in:"
+            yield ""
+        for row in sorted(lost, key=lambda row: row["entries"][name]["to_best_peer"] or 0.0):
+            yield f"- {row['group']}, {row['title']}: {behind(row, name)}"
+        yield ""
+
+
+def is_lost(entry: Entry) -> bool:
+    """Tell whether a loop failed or came out behind the best other loop."""
+    return entry["to_best_peer"] is None or entry["to_best_peer"] < 1.0
+
+
+def behind(row: RowResult, name: str) -> str:
+    """Say by how much a row is lost, or why it failed."""
+    entry = row["entries"][name]
+    if entry["to_best_peer"] is None:
+        return f"fails: {entry['failure']}"
+    return f"{entry['to_best_peer']:.2f} of {row['best_peer']}"

@@ -1,0 +1,179 @@
+"""Who runs when.
+
+Owns: the interleaving, one process a run, time-outs, progress. Called by: `compare`.
+Never: computes more than a rate.
+
+In each row the contestants take turns, A B C A B C ..., and each round begins with another one: a
+machine that gets slower or faster for a while does so for all of them.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from comparison import paths
+from comparison.environment import reason_of
+from comparison.rows import Row
+
+# What a run may take beyond its measured time: start, warm-up, a slow machine.
+EXTRA_SECONDS = 30.0
+WARMUP_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A loop, or a floor program that takes a loop's place in the rows that have a floor."""
+
+    name: str
+    floor: Path | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What its process finds in the environment besides ours."""
+        if self.floor is not None and self.name.startswith("engine "):
+            return {"RINGLOOP_DRIVER": self.name.removeprefix("engine ")}
+        return {}
+
+
+@dataclass
+class Runs:
+    """The runs of one contestant in one row."""
+
+    rates: list[float] = field(default_factory=list)
+    details: list[dict[str, object]] = field(default_factory=list)
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How everything is run."""
+
+    python: Path
+    rounds: int
+    seconds: float
+    server_cpu: int
+    load_cpu: int | None
+    gc: str | None
+
+
+Measured = dict[str, dict[str, Runs]]
+
+
+def measure(
+    rows: Sequence[Row],
+    contestants: Sequence[Contestant],
+    settings: Settings,
+    say: Callable[[str], None],
+) -> Measured:
+    """Run everything; a contestant that fails in a row is not run again in that row."""
+    field_of = {row.name: contestants_of(row, contestants) for row in rows}
+    total = settings.rounds * sum(len(names) for names in field_of.values())
+    progress = Progress(total, say)
+    measured: Measured = {}
+    for row in rows:
+        entered = field_of[row.name]
+        runs = measured[row.name] = {contestant.name: Runs() for contestant in entered}
+        for number in range(settings.rounds):
+            shift = number % len(entered)
+            for contestant in (*entered[shift:], *entered[:shift]):
+                if runs[contestant.name].failure is None:
+                    run_once(row, contestant, settings, runs[contestant.name])
+                progress.step(row, contestant, number, runs[contestant.name])
+    return measured
+
+
+def contestants_of(row: Row, contestants: Iterable[Contestant]) -> list[Contestant]:
+    """Who takes part in a row."""
+    return [one for one in contestants if one.floor is None or row.has_floor]
+
+
+def run_once(row: Row, contestant: Contestant, settings: Settings, runs: Runs) -> None:
+    """Run one process and keep what it counted, or why it failed."""
+    process = subprocess.Popen(
+        command(row, contestant, settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=run_variables() | contestant.variables,
+        start_new_session=True,
+    )
+    timeout_seconds = settings.seconds * 3 + EXTRA_SECONDS
+    try:
+        out, error = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        runs.failure = f"no result within {timeout_seconds:.0f} s"
+        return
+    finally:
+        end_session(process)
+    if process.returncode < 0:
+        runs.failure = f"died of {signal.Signals(-process.returncode).name}"
+    elif process.returncode > 0:
+        runs.failure = reason_of(error)
+    else:
+        counted = json.loads(out.splitlines()[-1])
+        runs.details.append(counted)
+        runs.rates.append(counted["ops"] / counted["seconds"])
+
+
+def end_session(process: subprocess.Popen[str]) -> None:
+    """Kill whatever a run left behind: its server and load generator are in its session."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        process.wait()
+
+
+def run_variables() -> dict[str, str]:
+    """Our environment without what would switch debug modes on, and with a fixed hash seed."""
+    removed = {"PYTHONASYNCIODEBUG", "PYTHONDEVMODE", "PYTHONMALLOC", "RINGLOOP_DRIVER"}
+    kept = {name: value for name, value in os.environ.items() if name not in removed}
+    return kept | {"PYTHONHASHSEED": "0"}
+
+
+def command(row: Row, contestant: Contestant, settings: Settings) -> list[str]:
+    """Write the command line of one run."""
+    words = [
+        str(settings.python),
+        str(paths.WORKLOADS / f"{row.workload}.py"),
+        "floor" if contestant.floor else contestant.name,
+        *row.arguments,
+        *("--seconds", str(settings.seconds)),
+        *("--cpu", str(settings.server_cpu)),
+    ]
+    if settings.gc is not None:
+        words += ["--gc", settings.gc]
+    if row.is_served:
+        words += ["--warmup", str(WARMUP_SECONDS), "--loadgen", str(paths.LOADGEN)]
+        if settings.load_cpu is not None:
+            words += ["--load-cpu", str(settings.load_cpu)]
+    if contestant.floor is not None:
+        words += ["--floor", str(contestant.floor)]
+    return words
+
+
+class Progress:
+    """Says after each run what came out and how long the rest will take."""
+
+    def __init__(self, total: int, say: Callable[[str], None]) -> None:
+        """Start the clock."""
+        self.total = total
+        self.done = 0
+        self.say = say
+        self.start = time.monotonic()
+
+    def step(self, row: Row, contestant: Contestant, number: int, runs: Runs) -> None:
+        """Count one run."""
+        self.done += 1
+        left = (time.monotonic() - self.start) / self.done * (self.total - self.done)
+        outcome = f"fails: {runs.failure}" if runs.failure else f"{runs.rates[-1]:,.0f}/s"
+        self.say(
+            f"[{self.done:>4}/{self.total}, {left / 60:.0f} min left] {row.name}, "
+            f"round {number + 1}, {contestant.name}: {outcome}"
+        )

@@ -1,0 +1,71 @@
+"""The report as a picture: python plot.py REPORT.json PICTURE.svg (or .png).
+
+Owns: the picture. Called by: `compare`, in the benchmark's own environment, where matplotlib is.
+Never: computes a figure of its own: it shows each loop's rate as a share of the best other loop's.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.ticker import FuncFormatter
+
+COLOURS = {
+    "asyncio": "#9e9e9e",
+    "uvloop": "#1f77b4",
+    "rloop": "#8c564b",
+    "zloop": "#bcbd22",
+    "zuvloop": "#9467bd",
+    "rsloop": "#17becf",
+    "ringloop-uring": "#d62728",
+    "ringloop-epoll": "#ff9896",
+}
+FLOOR_COLOUR = "#000000"
+ROW_HEIGHT_INCHES = 0.26
+
+
+def main() -> None:
+    """Draw the report that the command line names."""
+    source, target = (Path(argument) for argument in sys.argv[1:3])
+    report = json.loads(source.read_text())
+    rows = [row for row in report["rows"] if row["best_peer"]]
+    figure, axes = plt.subplots(figsize=(9, 1.6 + ROW_HEIGHT_INCHES * len(rows)))
+    names = [*report["loops"], *report["floors"][:1]]
+    for name in names:
+        points = [
+            (row["entries"][name]["to_best_peer"], place)
+            for place, row in enumerate(rows)
+            if name in row["entries"] and row["entries"][name]["to_best_peer"]
+        ]
+        is_ours = name.startswith("ringloop")
+        axes.scatter(
+            [share for share, _ in points],
+            [place for _, place in points],
+            s=44 if is_ours else 22,
+            marker="o" if name in COLOURS else "|",
+            color=COLOURS.get(name, FLOOR_COLOUR),
+            label=name,
+            zorder=3 if is_ours else 2,
+        )
+    axes.axvline(1.0, color="#555555", linewidth=0.8, zorder=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_yticks(range(len(rows)), [f"{row['group']}, {row['title']}" for row in rows])
+    axes.tick_params(labelsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", color="#eeeeee")
+    axes.set_xlabel("rate as a share of the best other loop (log scale; right is faster)")
+    axes.set_title(f"CPython {report['python']['version']}, {report['machine']['cpu']}", fontsize=9)
+    axes.legend(
+        ncols=5, fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.9 / len(rows) - 0.02)
+    )
+    figure.savefig(target, bbox_inches="tight", dpi=150)
+
+
+if __name__ == "__main__":
+    main()

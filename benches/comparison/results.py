@@ -1,0 +1,120 @@
+"""Medians and ratios.
+
+Owns: the shape of the JSON report. Called by: `compare`; read by `markdown` and `plot`.
+Never: rounds or drops anything.
+
+A ratio of two contestants is the median of the ratios of their runs in the same round: rounds are
+close in time, and so in the machine's speed, while runs of different rounds need not be.
+"""
+
+import statistics
+from collections.abc import Sequence
+from typing import TypedDict
+
+from workloads.support.loops import is_ours
+
+from comparison.measuring import Measured, Runs
+from comparison.rows import Row
+
+C_FLOOR = "C epoll"
+# Above this share of its CPU the load generator may be what limits a row.
+CLIENT_BUSY_MAX = 0.95
+
+
+class Entry(TypedDict):
+    """One contestant in one row."""
+
+    rate: float | None
+    rates: list[float]
+    failure: str | None
+    to_best_peer: float | None
+    to_floor: float | None
+    details: list[dict[str, object]]
+    client_bound: bool
+
+
+class RowResult(TypedDict):
+    """One row."""
+
+    name: str
+    group: str
+    title: str
+    best_peer: str | None
+    entries: dict[str, Entry]
+
+
+class Report(TypedDict):
+    """Everything that is written down."""
+
+    command: str
+    date: str
+    commit: str
+    machine: dict[str, str]
+    python: dict[str, object]
+    versions: dict[str, str]
+    settings: dict[str, object]
+    absent: dict[str, str]
+    floors: list[str]
+    loops: list[str]
+    rows: list[RowResult]
+
+
+def row_results(rows: Sequence[Row], measured: Measured, floors: Sequence[str]) -> list[RowResult]:
+    """Turn runs into medians and ratios."""
+    return [row_result(row, measured[row.name], floors) for row in rows]
+
+
+def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str]) -> RowResult:
+    """Turn one row's runs into medians and ratios."""
+    medians = {name: median(one) for name, one in runs.items()}
+    peers = {
+        name: rate
+        for name, rate in medians.items()
+        if rate is not None and not is_ours(name) and name not in floors
+    }
+    best_peer = max(peers, key=lambda name: peers[name], default=None)
+    entries: dict[str, Entry] = {
+        name: {
+            "rate": medians[name],
+            "rates": one.rates,
+            "failure": one.failure,
+            "to_best_peer": ratio(one, runs[best_peer]) if best_peer else None,
+            "to_floor": ratio(one, runs[C_FLOOR]) if C_FLOOR in runs else None,
+            "details": one.details,
+            "client_bound": is_client_bound(one),
+        }
+        for name, one in runs.items()
+    }
+    return {
+        "name": row.name,
+        "group": row.group,
+        "title": row.title,
+        "best_peer": best_peer,
+        "entries": entries,
+    }
+
+
+def median(runs: Runs) -> float | None:
+    """The median rate; none for who failed in any round."""
+    if runs.failure is not None or not runs.rates:
+        return None
+    return statistics.median(runs.rates)
+
+
+def ratio(runs: Runs, reference: Runs) -> float | None:
+    """The median of the ratios, round by round."""
+    if runs.failure is not None or reference.failure is not None:
+        return None
+    pairs = zip(runs.rates, reference.rates, strict=True)
+    return statistics.median(own / other for own, other in pairs)
+
+
+def is_client_bound(runs: Runs) -> bool:
+    """Tell whether the load generator had less time left than the server, in most rounds."""
+    busy = [(detail.get("client_busy"), detail.get("server_busy")) for detail in runs.details]
+    bound = [
+        client > max(server, CLIENT_BUSY_MAX)
+        for client, server in busy
+        if isinstance(client, float) and isinstance(server, float)
+    ]
+    return 2 * sum(bound) > len(bound)

@@ -1,0 +1,87 @@
+"""The rows of the comparison: one workload with its arguments each.
+
+Owns: their names and order. Called by: `compare`, `measuring`. Never: runs anything.
+"""
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+SCHEDULING = {
+    "callbacks_batch": "callbacks, pre-scheduled batch",
+    "ready_chain": "ready chain",
+    "ready_chain_idle": "ready chain beside 250 idle connections",
+    "tasks": "tasks, gathered in batches",
+    "sleep_zero": "sleep(0)",
+    "timers": "timers, completed and cancelled",
+    "threadsafe": "call_soon_threadsafe",
+    "queue_ping_pong": "queue ping-pong",
+}
+ECHO = {
+    "tcp_protocol": "TCP echo by protocol",
+    "tcp_buffered": "TCP echo by buffered protocol",
+    "tcp_streams": "TCP echo by streams",
+}
+HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
+
+SIZES = (64, 1024, 10 * 1024, 100 * 1024)
+CONNECTIONS = (1, 32, 256)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    name: str
+    workload: str
+    group: str
+    title: str
+    arguments: tuple[str, ...] = ()
+    has_floor: bool = False
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a load generator loads a server."""
+        return self.workload not in SCHEDULING
+
+
+def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
+    """Every row, in the order of the tables."""
+    rows = [Row(name, name, "Scheduling", title) for name, title in SCHEDULING.items()]
+    sizes = tuple(sizes)
+    for workload, group in ECHO.items():
+        for size in sizes:
+            for count in connections:
+                arguments = ("--size", str(size), "--connections", str(count))
+                name = f"{workload}/{size}/{count}"
+                title = f"{size_text(size)}, {connections_text(count)}"
+                rows.append(Row(name, workload, group, title, arguments, has_floor=True))
+    for workload, group in HTTP.items():
+        for count in connections:
+            held = ("--connections", str(count))
+            title = connections_text(count)
+            rows.append(Row(f"{workload}/{count}", workload, group, title, held))
+    return rows
+
+
+def size_text(size: int) -> str:
+    """Write a size as people do."""
+    return f"{size // 1024} KiB" if size >= 1024 and size % 1024 == 0 else f"{size} B"
+
+
+def connections_text(count: int) -> str:
+    """Write a number of connections as people do."""
+    return "1 connection" if count == 1 else f"{count} connections"
+
+
+def selected(rows: Iterable[Row], patterns: Sequence[str]) -> list[Row]:
+    """The rows whose name, or workload, matches one of the patterns; all without patterns."""
+    return [
+        row
+        for row in rows
+        if not patterns
+        or any(
+            fnmatch.fnmatch(row.name, pattern) or fnmatch.fnmatch(row.workload, pattern)
+            for pattern in patterns
+        )
+    ]

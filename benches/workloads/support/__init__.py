@@ -1,0 +1,1 @@
+"""What the workloads share: loop names, the timed part, the served part."""

@@ -1,0 +1,50 @@
+"""Loops by name.
+
+Owns: the one list of loops that are compared and how each is made.
+Called by: every workload, and `comparison` for the names. Never: sets a policy or patches asyncio.
+"""
+
+import asyncio
+import importlib
+import os
+import sys
+
+OURS_PREFIX = "ringloop-"
+
+# Name: module and factory. The order is the order of the columns in every table.
+FACTORIES: dict[str, tuple[str, str]] = {
+    "asyncio": ("asyncio", "SelectorEventLoop"),
+    "uvloop": ("uvloop", "new_event_loop"),
+    "rloop": ("rloop", "new_event_loop"),
+    "zloop": ("zloop", "new_event_loop"),
+    "zuvloop": ("zuvloop", "new_event_loop"),
+    "rsloop": ("rsloop", "new_event_loop"),
+    "ringloop-uring": ("ringloop", "new_event_loop"),
+    "ringloop-epoll": ("ringloop", "new_event_loop"),
+}
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether a loop is this project's own (the others are its peers)."""
+    return name.startswith(OURS_PREFIX)
+
+
+def new_loop(name: str) -> asyncio.AbstractEventLoop:
+    """Make the loop called `name`, with debug mode off.
+
+    Our own loop is told its driver by the environment, before it is imported; a driver that was
+    asked for by name is never replaced by the other one.
+    """
+    if is_ours(name):
+        os.environ["RINGLOOP_DRIVER"] = name.removeprefix(OURS_PREFIX)
+    module, factory = FACTORIES[name]
+    loop: asyncio.AbstractEventLoop = getattr(importlib.import_module(module), factory)()
+    if loop.get_debug():
+        sys.exit("the loop is in debug mode: unset PYTHONASYNCIODEBUG and do not use -X dev")
+    return loop
+
+
+def pin_to_cpu(cpu: int | None) -> None:
+    """Keep this process, and the threads it will start, on one CPU."""
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})

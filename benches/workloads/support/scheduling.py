@@ -1,0 +1,71 @@
+"""The timed part of a workload that stays inside one process.
+
+Owns: warm-up, garbage collection, the clock, the JSON line. Called by: the scheduling workloads.
+Never: does work of the workload itself: whatever a round needs is made inside the timed part.
+
+A workload gives `measure` one function, a round: it runs the loop for a fixed amount of work and
+returns how many operations that was. Rounds are repeated until the time is over; one round before
+them is not counted.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from support.loops import FACTORIES, new_loop, pin_to_cpu
+
+Round = Callable[[asyncio.AbstractEventLoop], int]
+Surroundings = Callable[[asyncio.AbstractEventLoop], contextlib.AbstractContextManager[object]]
+
+
+def measure(one_round: Round, surroundings: Surroundings = contextlib.nullcontext) -> None:
+    """Run a workload as the command line asks and print its JSON line.
+
+    `surroundings` is entered before the timed part and left after it, for things that are there
+    but not measured, such as idle connections.
+    """
+    options = parse_arguments()
+    pin_to_cpu(options.cpu)
+    loop = new_loop(options.loop)
+    with contextlib.closing(loop), surroundings(loop):
+        one_round(loop)
+        gc.collect()
+        if options.gc == "off":
+            gc.disable()
+        operations, seconds = timed(one_round, loop, options.seconds)
+        gc.enable()
+    result = {
+        "loop": options.loop,
+        "ops": operations,
+        "seconds": seconds,
+        "gc": options.gc,
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+def timed(
+    one_round: Round, loop: asyncio.AbstractEventLoop, seconds_min: float
+) -> tuple[int, float]:
+    """Repeat rounds for at least `seconds_min` and return operations and seconds."""
+    operations = 0
+    start = time.perf_counter()
+    while True:
+        operations += one_round(loop)
+        elapsed = time.perf_counter() - start
+        if elapsed >= seconds_min:
+            return operations, elapsed
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line that all scheduling workloads have in common."""
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("loop", choices=FACTORIES)
+    parser.add_argument("--seconds", type=float, default=1.0, help="time at least [%(default)s]")
+    parser.add_argument("--cpu", type=int, help="run on this CPU only")
+    parser.add_argument("--gc", choices=["on", "off"], default="off", help="[%(default)s]")
+    return parser.parse_args()
