@@ -82,7 +82,7 @@ test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." inst
 		echo "== pytest, CPython $$version ($$python)"; \
 		tools/make-venv $$venv $$python; \
 		CARGO_TARGET_DIR=$$target tools/develop $$venv $(TESTED); \
-		RINGLOOP_TEST_BYTES=$$bytes $$venv/bin/python -X dev -m pytest --quiet $(PYTEST); \
+		RINGLOOP_TEST_BYTES=$$bytes $$venv/bin/python -m pytest --quiet $(PYTEST); \
 		first=no; \
 	done 3<$(TARGET)/pythons.txt
 

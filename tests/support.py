@@ -7,6 +7,7 @@ sleeps a fixed time: every wait names the state it waits for and fails when that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import logging
@@ -124,6 +125,15 @@ def native_threads() -> set[str]:
     return names
 
 
+def children() -> set[int]:
+    """Return the processes that this one started and has not reaped."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
 class LoopLog(logging.Handler):
     """The errors that a loop logged: exceptions nobody retrieved, tasks destroyed while pending."""
 
@@ -148,6 +158,7 @@ class LeakCheck:
     descriptors: Collection[tuple[int, str]]
     threads: Collection[threading.Thread]
     native: Collection[str]
+    children: Collection[int]
 
     @classmethod
     def begin(cls) -> LeakCheck:
@@ -156,6 +167,7 @@ class LeakCheck:
             descriptors=set(open_descriptors().items()),
             threads=set(threading.enumerate()),
             native=native_threads(),
+            children=children(),
         )
 
     def leaks(self) -> list[str]:
@@ -169,6 +181,7 @@ class LeakCheck:
         found += [f"thread {t.name}" for t in threading.enumerate() if t not in self.threads]
         # A Python thread is gone from `enumerate` a moment before the kernel forgets it.
         found += [f"native thread {name}" for name in native_threads() - set(self.native)]
+        found += [f"child process {pid}" for pid in children() - set(self.children)]
         return found
 
     def assert_clean(self, timeout: float = 3) -> None:

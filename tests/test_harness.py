@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
+import textwrap
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +39,17 @@ def test_running_thread_is_a_leak() -> None:
         check.assert_clean(timeout=0)
     release.set()
     thread.join()
+    check.assert_clean()
+
+
+def test_child_process_is_a_leak() -> None:
+    check = support.LeakCheck.begin()
+    command = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE),
+        pytest.raises(pytest.fail.Exception, match="child process"),
+    ):
+        check.assert_clean(timeout=0)
     check.assert_clean()
 
 
@@ -88,3 +103,71 @@ def test_wait_until_fails_with_its_words(
 ) -> None:
     with pytest.raises(pytest.fail.Exception, match="the moon did not come"):
         run(support.wait_until(lambda: False, "the moon", timeout=0))
+
+
+CULPRITS = {
+    "unclosed socket": """
+        socket.socket()
+    """,
+    "pending task destroyed": """
+        async def waits():
+            await asyncio.get_running_loop().create_future()
+        async def main():
+            asyncio.create_task(waits())
+            await asyncio.sleep(0)
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        loop.close()
+    """,
+    "exception never retrieved": """
+        async def fails():
+            raise ValueError
+        async def main():
+            asyncio.create_task(fails())
+            await asyncio.sleep(0.01)
+        asyncio.run(main())
+    """,
+    "coroutine never awaited": """
+        asyncio.sleep(1)
+    """,
+    "exception in a finaliser": """
+        class Culprit:
+            def __del__(self):
+                raise ValueError
+        Culprit()
+    """,
+    "exception in a thread": """
+        thread = threading.Thread(target=int, args=("x",))
+        thread.start()
+        thread.join()
+    """,
+}
+
+
+@pytest.mark.parametrize("body", CULPRITS.values(), ids=list(CULPRITS))
+def test_fixtures_fail_the_test_that(body: str, tmp_path: Path) -> None:
+    culprit = tmp_path / "test_culprit.py"
+    culprit.write_text(
+        "import asyncio, socket, threading\ndef test_culprit():\n"
+        + textwrap.indent(textwrap.dedent(body), "    ")
+    )
+    root = Path(__file__).parent.parent
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.conftest",
+    ]
+    run = subprocess.run(
+        [*command, "-c", str(root / "pyproject.toml"), str(culprit)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "ERROR" in run.stdout or "FAILED" in run.stdout

@@ -107,8 +107,6 @@ def run_module(module: str, loop: str) -> Outcome:
     outcome = Outcome(module, loop)
     kind, _, driver = loop.partition("-")
     environment = os.environ | {"RINGLOOP_DRIVER": driver or "auto"}
-    # The suite is run as regrtest runs it: without our pytest's development mode.
-    environment.pop("PYTHONDEVMODE", None)
     with tempfile.TemporaryDirectory(prefix="ringloop-cpython-") as folder:
         report, skip = Path(folder, "report"), Path(folder, "skip")
         for _ in range(RESTARTS_MAX):
