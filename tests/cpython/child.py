@@ -104,7 +104,7 @@ class Report(unittest.TestResult):
         super().addFailure(test, err)
         self.outcome = ("failed", self.failures[-1][1])
 
-    def addError(self, test: unittest.TestCase, err: Any) -> None:
+    def addError(self, test: Any, err: Any) -> None:
         super().addError(test, err)
         self.outcome = ("failed", self.errors[-1][1])
         if not isinstance(test, unittest.TestCase):  # a class or module that cannot be set up

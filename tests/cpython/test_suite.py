@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.timeout(runner.MODULE_SECONDS + 30)
 @pytest.mark.parametrize(
-    "module", filter(runner.available, runner.MODULES), ids=lambda name: name.rpartition(".")[2]
+    "module",
+    [m for m in runner.MODULES if runner.available(m)],
+    ids=lambda name: name.rpartition(".")[2],
 )
 def test_module(
     module: str, loop_name: str, outcome_of: Callable[[str, str], runner.Outcome]
