@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.support.loops import FACTORIES, is_ours
-
 from comparison import paths
+from workloads.support.loops import FACTORIES, is_ours
 
 Say = Callable[[str], None]
 

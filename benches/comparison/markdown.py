@@ -6,9 +6,8 @@ Owns: how figures look. Called by: `compare`. Never: leaves out a row, a loop or
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from workloads.support.loops import OURS_PREFIX, is_ours
-
 from comparison.results import C_FLOOR, Entry, Report, RowResult
+from workloads.support.loops import OURS_PREFIX, is_ours
 
 FAILURE_LEN_MAX = 70
 

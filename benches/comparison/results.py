@@ -11,10 +11,9 @@ import statistics
 from collections.abc import Sequence
 from typing import TypedDict
 
-from workloads.support.loops import is_ours
-
 from comparison.measuring import Measured, Runs
 from comparison.rows import Row
+from workloads.support.loops import is_ours
 
 C_FLOOR = "C epoll"
 # Above this share of its CPU the load generator may be what limits a row.
