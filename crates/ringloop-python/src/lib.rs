@@ -1,10 +1,29 @@
 //! `ringloop._native`: the parts of the event loop that run once a callback or a packet.
 
-#[allow(unused, reason = "the classes that use it land next")]
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "Python's clock is a float of seconds: exact to a nanosecond for the first 100 days"
+)]
+
+mod error;
+mod event_loop;
+#[allow(unused, reason = "the transport uses the rest")]
 mod ffi;
+mod limits;
 
 use pyo3::prelude::*;
 
 /// The extension module; a table of contents.
 #[pymodule(gil_used = false)]
-mod _native {}
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::event_loop::LoopCore;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        crate::event_loop::initialise(module)
+    }
+}

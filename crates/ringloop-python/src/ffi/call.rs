@@ -72,14 +72,6 @@ pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, context) }
 }
 
-/// Copy `context`; `TypeError` when it is none.
-pub fn context_copy(py: Python<'_>, context: &Obj) -> PyResult<Obj> {
-    // SAFETY: alive, and the function checks the type itself.
-    let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Obj::from_owned_ptr(py, copy) }
-}
-
 /// Make `context` the current one; fails when it is entered already or no context.
 #[inline]
 pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
@@ -104,4 +96,11 @@ pub fn context_exit(py: Python<'_>, context: &Obj) -> PyResult<()> {
 #[inline]
 pub fn check_signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
+}
+
+/// The calling thread, as `threading.get_ident()`; never zero.
+#[inline]
+pub fn thread_id() -> u64 {
+    // SAFETY: it has no conditions.
+    unsafe { ffi::PyThread_get_thread_ident() }
 }

@@ -32,56 +32,60 @@ pub unsafe trait Target: Sized + 'static {
     unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Self::Receiver<'a, '_>;
 }
 
-/// What a method may give back.
+/// What a method may give back: a value or a result of one.
 pub trait Return {
     /// Turn into a new reference.
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject;
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject>;
+}
+
+impl<R: Return> Return for PyResult<R> {
+    #[inline]
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        self?.into_new_reference(py)
+    }
 }
 
 impl Return for () {
     #[inline]
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
-        py.None().into_ptr()
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(py.None().into_ptr())
     }
 }
 
 impl Return for bool {
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
-        pyo3::types::PyBool::new(py, self).to_owned().into_ptr()
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(pyo3::types::PyBool::new(py, self).to_owned().into_ptr())
     }
 }
 
 impl Return for f64 {
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
-        pyo3::types::PyFloat::new(py, self).into_ptr()
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(pyo3::types::PyFloat::new(py, self).into_ptr())
     }
 }
 
 impl Return for u64 {
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
-        match self.into_pyobject(py) {
-            Ok(number) => number.into_ptr(),
-            Err(never) => match never {},
-        }
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(self.into_pyobject(py)?.into_ptr())
     }
 }
 
 impl<T> Return for Bound<'_, T> {
     #[inline]
-    fn into_new_reference(self, _py: Python<'_>) -> *mut ffi::PyObject {
-        self.into_ptr()
+    fn into_new_reference(self, _py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(self.into_ptr())
     }
 }
 
 impl Return for Obj {
     #[inline]
-    fn into_new_reference(self, _py: Python<'_>) -> *mut ffi::PyObject {
-        self.into_ptr()
+    fn into_new_reference(self, _py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+        Ok(self.into_ptr())
     }
 }
 
 impl<R: Return> Return for Option<R> {
-    fn into_new_reference(self, py: Python<'_>) -> *mut ffi::PyObject {
+    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
         match self {
             Some(value) => value.into_new_reference(py),
             None => ().into_new_reference(py),
@@ -264,10 +268,27 @@ impl<T: Target> Property<T> {
     }
 }
 
+/// The target of methods on a class that `PyO3` made, for those that are too hot for its trampolines.
+pub struct Class<T>(PhantomData<fn(T)>);
+
+// SAFETY: `install_methods` puts the methods on T's own type, so `self` is an instance of T.
+unsafe impl<T: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync> Target
+    for Class<T>
+{
+    type Receiver<'a, 'py> = Borrowed<'a, 'py, T>;
+    #[inline]
+    unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, T> {
+        // SAFETY: the caller keeps the instance alive for 'a.
+        let object = unsafe { Borrowed::from_ptr(py, object) };
+        // SAFETY: the caller has checked the type.
+        unsafe { object.cast_unchecked() }
+    }
+}
+
 /// Put methods on a type that `PyO3` made.
-pub fn install_methods<T>(class: &Bound<'_, PyType>, methods: Vec<Method<T>>) -> PyResult<()>
+pub fn install_methods<T>(class: &Bound<'_, PyType>, methods: Vec<Method<Class<T>>>) -> PyResult<()>
 where
-    T: Target + pyo3::PyClass,
+    T: pyo3::PyClass,
 {
     let py = class.py();
     if !class.is(py.get_type::<T>()) {
@@ -409,8 +430,7 @@ macro_rules! method {
                     count,
                     keyword_names,
                     |py, this, args| {
-                        $function(this, args)
-                            .map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                        $crate::ffi::Return::into_new_reference($function(this, args), py)
                     },
                 )
             }
@@ -431,7 +451,7 @@ macro_rules! property {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
             unsafe {
                 $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
-                    $get(this).map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                    $crate::ffi::Return::into_new_reference($get(this), py)
                 })
             }
         }
@@ -469,7 +489,7 @@ macro_rules! repr_slot {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
             unsafe {
                 $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
-                    $function(this).map(|value| $crate::ffi::Return::into_new_reference(value, py))
+                    $crate::ffi::Return::into_new_reference($function(this), py)
                 })
             }
         }
@@ -477,45 +497,4 @@ macro_rules! repr_slot {
     }};
 }
 
-/// Make the `__hash__` slot from `fn(This<T>) -> PyResult<isize>` (never -1).
-macro_rules! hash_slot {
-    ($target:ty, $function:path) => {{
-        unsafe extern "C" fn enter(object: *mut ::pyo3::ffi::PyObject) -> ::pyo3::ffi::Py_hash_t {
-            // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
-            unsafe { $crate::ffi::entry_getter::<$target, _>(object, -1, |_py, this| $function(this)) }
-        }
-        enter as ::pyo3::ffi::hashfunc
-    }};
-}
-
-/// Make the rich comparison slot from
-/// `fn(This<T>, Borrowed<PyAny>, CompareOp) -> PyResult<Bound<PyAny>>`.
-macro_rules! compare_slot {
-    ($target:ty, $function:path) => {{
-        unsafe extern "C" fn enter(
-            object: *mut ::pyo3::ffi::PyObject,
-            other: *mut ::pyo3::ffi::PyObject,
-            operator: ::std::ffi::c_int,
-        ) -> *mut ::pyo3::ffi::PyObject {
-            // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
-            unsafe {
-                $crate::ffi::entry_setter::<$target, _>(
-                    object,
-                    other,
-                    ::std::ptr::null_mut(),
-                    |py, this, other| {
-                        let operator = ::pyo3::pyclass::CompareOp::from_raw(operator);
-                        let (Some(other), Some(operator)) = (other, operator) else {
-                            return Ok(py.NotImplemented().into_ptr());
-                        };
-                        $function(this, other, operator)
-                            .map(|value| $crate::ffi::Return::into_new_reference(value, py))
-                    },
-                )
-            }
-        }
-        enter as ::pyo3::ffi::richcmpfunc
-    }};
-}
-
-pub(crate) use {compare_slot, hash_slot, method, property, repr_slot};
+pub(crate) use {method, property, repr_slot};

@@ -22,7 +22,7 @@
 //!     fn clear(&self) { drop(self.callback.take()) }
 //! }
 //! fn add(this: This<'_, '_, Counter>, args: Args<'_, '_>) -> PyResult<()> { … }        // any `Return`
-//! fn count(this: This<'_, '_, Counter>) -> PyResult<u64> { … }
+//! fn count(this: This<'_, '_, Counter>) -> u64 { … }                       // a value or a PyResult
 //! fn set_callback(this: This<'_, '_, Counter>, value: Option<Borrowed<'_, '_, PyAny>>) -> PyResult<()>
 //!
 //! Counter::native().create(py, &base)?            // once, in the module's initialisation
@@ -32,13 +32,14 @@
 //! The type is final, cannot be instantiated from Python, always takes part in garbage collection and
 //! gets what the base lacks when the payload asks: `const DICT`, `const WEAKREF` (default true),
 //! `const FINALIZER` + `fn finalize(this)` (runs once, may resurrect, like `__del__`).
-//! `This` dereferences to the payload; state in it is `Cell`, [`ObjCell`] or [`crate::confined::Confined`].
+//! `This` dereferences to the payload; state in it is `Cell`, [`ObjCell`] or [`Confined`].
 //!
 //! A panic in such a function becomes `RuntimeError`, an `Err` its exception.
 //! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
 //! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
 
 mod call;
+mod confined;
 mod lifecycle;
 mod method;
 mod native_type;
@@ -46,14 +47,15 @@ mod object;
 mod task_step;
 
 pub use call::{
-    call, call_no_args, call_one, call_tuple, check_signals, context_copy, context_copy_current,
-    context_enter, context_exit,
+    call, call_no_args, call_one, call_tuple, check_signals, context_copy_current, context_enter,
+    context_exit, thread_id,
 };
-pub use method::{Args, Method, Property, Return, Target, install_methods};
+pub use confined::{Busy, Confined};
+pub use method::{Args, Class, Method, Property, Return, Target, install_methods};
 #[doc(hidden)]
 pub use method::{entry, entry_getter, entry_setter};
 pub use native_type::{Definition, Native, Payload, This};
 pub use object::{Obj, ObjCell, Visited, Visitor};
 pub use task_step::StepTypes;
 
-pub(crate) use method::{compare_slot, hash_slot, method, property, repr_slot};
+pub(crate) use method::{method, property, repr_slot};

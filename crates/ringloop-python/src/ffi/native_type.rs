@@ -142,16 +142,6 @@ impl<T: Payload> Definition<T> {
         self.slot(ffi::Py_tp_repr, function as *mut _);
     }
 
-    /// Set `__hash__`, made by `hash_slot!` for this payload.
-    pub fn hash(&mut self, function: ffi::hashfunc) {
-        self.slot(ffi::Py_tp_hash, function as *mut _);
-    }
-
-    /// Set the rich comparison, made by `compare_slot!` for this payload.
-    pub fn compare(&mut self, function: ffi::richcmpfunc) {
-        self.slot(ffi::Py_tp_richcompare, function as *mut _);
-    }
-
     fn slot(&mut self, slot: i32, function: *mut std::ffi::c_void) {
         self.slots.push(ffi::PyType_Slot {
             slot,

@@ -1,0 +1,379 @@
+//! The class `ringloop._native.LoopCore`: the state of a loop, and the methods that run rarely.
+//!
+//! State lies in [`Confined`] cells and atomics; no cell is open across a call into Python, so every
+//! callback may come back in at any point.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use ringloop::executor::Inbox;
+
+use super::callback::Callback;
+use super::debug;
+use super::engine::EngineCell;
+use super::handle::{Handle, TimerHandle};
+use super::handlers::Handlers;
+use super::ready::{Entry, Ready};
+use super::timers::Timers;
+use super::watchers::Watchers;
+use crate::error;
+use crate::ffi::{self, Confined, Obj, Payload, StepTypes, Visited, Visitor};
+
+/// The native part of an event loop.
+#[pyclass(subclass, frozen, module = "ringloop._native")]
+pub struct LoopCore {
+    pub(crate) engine: EngineCell,
+    pub(crate) handlers: Confined<Handlers>,
+    pub(super) ready: Confined<Ready>,
+    pub(super) timers: Confined<Timers>,
+    pub(super) watchers: Confined<Watchers>,
+    pub(super) inbox: OnceLock<Inbox<Obj>>,
+    /// Memory of the inbox's last batch, for the next.
+    pub(super) inbox_batch: Confined<VecDeque<Obj>>,
+    /// The driver's name, and why it is that one.
+    driver: OnceLock<(String, String)>,
+    task_factory: Confined<Option<Obj>>,
+    pub(super) stopping: AtomicBool,
+    closed: AtomicBool,
+    debug: AtomicBool,
+    /// The object is exactly a `ringloop.Loop`: nobody overrides `call_soon`.
+    exact: AtomicBool,
+    has_task_factory: AtomicBool,
+    /// `threading.get_ident()` of the running thread; zero when the loop does not run.
+    thread_id: AtomicU64,
+    pub(super) steps: &'static StepTypes,
+}
+
+impl LoopCore {
+    /// Say whether debug mode is on.
+    #[inline]
+    pub fn debug(&self) -> bool {
+        self.debug.load(Relaxed)
+    }
+
+    /// Say whether the loop was closed.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Fail when the loop was closed.
+    #[inline]
+    pub fn check_open(&self) -> PyResult<()> {
+        if self.is_closed() {
+            Err(error::closed())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Say whether some thread runs the loop.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.thread_id.load(Relaxed) != 0
+    }
+
+    /// Say whether the calling thread runs the loop.
+    #[inline]
+    pub fn is_running_here(&self) -> bool {
+        self.thread_id.load(Relaxed) == ffi::thread_id()
+    }
+
+    /// Say whether a task's step needs no handle.
+    #[inline]
+    pub(super) fn may_skip_handles(&self) -> bool {
+        self.exact.load(Relaxed) && !self.debug()
+    }
+
+    /// Say whether a task factory is set.
+    #[inline]
+    pub(super) fn has_task_factory(&self) -> bool {
+        self.has_task_factory.load(Relaxed)
+    }
+
+    /// Queue a handle from any thread.
+    pub(super) fn send(&self, handle: Obj) -> PyResult<()> {
+        // The loop's own thread keeps the order among all its calls; so does anybody while the loop
+        // does not run and the interpreter lock orders them.
+        let direct = self.is_running_here() || (!self.is_running() && !cfg!(Py_GIL_DISABLED));
+        if direct {
+            return Ok(self.ready.with(|ready| ready.push(Entry::Handle(handle)))?);
+        }
+        let inbox = self.inbox.get().ok_or_else(error::closed)?;
+        inbox
+            .send(handle)
+            .map_err(|(_handle, error)| error::from_engine(error))
+    }
+
+    /// Make a handle that knows its creator in debug mode.
+    #[inline]
+    pub(super) fn new_handle<'py>(
+        &self,
+        loop_: &Bound<'py, LoopCore>,
+        callback: Callback,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = loop_.py();
+        Handle::native().instantiate(py, self.handle_payload(loop_, callback)?)
+    }
+
+    /// Make what a handle holds.
+    #[inline]
+    pub(super) fn handle_payload(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        callback: Callback,
+    ) -> PyResult<Handle> {
+        let traceback = if self.debug() {
+            Some(debug::extract_stack(loop_.py())?)
+        } else {
+            None
+        };
+        Ok(Handle::new(callback, loop_.clone().into(), traceback))
+    }
+
+    /// Count a timer that was cancelled in the heap, and sweep when there are many.
+    pub(super) fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
+        let swept = self.timers.with(|timers| {
+            if !timers.count_cancelled() {
+                return vec![];
+            }
+            timers.sweep(|handle| {
+                TimerHandle::native()
+                    .get(handle.bind(py))
+                    .is_none_or(|this| this.handle.is_cancelled())
+            })
+        })?;
+        for handle in &swept {
+            if let Some(this) = TimerHandle::native().get(handle.bind(py)) {
+                this.unschedule();
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        // A cell that is open belongs to a thread that is inside: it cannot be garbage.
+        let skip = |_| Visited::Continue(());
+        self.ready
+            .with(|ready| ready.visit(visitor))
+            .unwrap_or_else(skip)?;
+        self.timers
+            .with(|timers| timers.visit(visitor))
+            .unwrap_or_else(skip)?;
+        self.handlers
+            .with(|handlers| handlers.visit(visitor))
+            .unwrap_or_else(skip)?;
+        self.task_factory
+            .with(|factory| {
+                factory
+                    .as_ref()
+                    .map_or(Visited::Continue(()), |object| visitor.visit(object))
+            })
+            .unwrap_or_else(skip)
+    }
+
+    /// Drop every reference, each outside of its cell.
+    fn clear(&self) -> PyResult<()> {
+        drop(self.ready.with(Ready::take)?);
+        drop(self.timers.with(Timers::take)?);
+        drop(self.handlers.with(Handlers::take)?);
+        drop(self.watchers.with(std::mem::take)?);
+        drop(self.task_factory.with(Option::take)?);
+        if let Some(inbox) = self.inbox.get() {
+            drop(inbox.close());
+        }
+        Ok(())
+    }
+}
+
+/// Shows `PyO3`'s visitor what ours is shown.
+struct Adapter<'a, 'b> {
+    visit: &'a PyVisit<'b>,
+    stopped: Option<PyTraverseError>,
+}
+
+impl Visitor for Adapter<'_, '_> {
+    fn visit(&mut self, object: &Obj) -> Visited {
+        match self.visit.call(object.as_py()) {
+            Ok(()) => Visited::Continue(()),
+            Err(error) => {
+                self.stopped = Some(error);
+                Visited::Break(1)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl LoopCore {
+    /// Ignores the arguments, as `object.__new__` does for classes with an `__init__`.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(
+        py: Python<'_>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        static STEPS: pyo3::sync::PyOnceLock<StepTypes> = pyo3::sync::PyOnceLock::new();
+        Ok(Self {
+            engine: EngineCell::new(),
+            handlers: Confined::new(Handlers::default()),
+            ready: Confined::new(Ready::default()),
+            timers: Confined::new(Timers::default()),
+            watchers: Confined::new(Watchers::default()),
+            inbox: OnceLock::new(),
+            inbox_batch: Confined::new(VecDeque::new()),
+            driver: OnceLock::new(),
+            task_factory: Confined::new(None),
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            debug: AtomicBool::new(false),
+            exact: AtomicBool::new(false),
+            has_task_factory: AtomicBool::new(false),
+            thread_id: AtomicU64::new(0),
+            steps: STEPS.get_or_try_init(py, || StepTypes::find(py))?,
+        })
+    }
+
+    /// Set the engine up; `exact` says that the object is a `ringloop.Loop` and no subclass.
+    #[pyo3(signature = (driver, exact))]
+    fn _open(&self, driver: Option<&str>, exact: bool) -> PyResult<()> {
+        if self.driver.get().is_some() {
+            return Err(PyRuntimeError::new_err("Loop.__init__() was called twice"));
+        }
+        let opened = self.engine.open(driver);
+        if opened.is_err() {
+            // So that `__del__` does not complain of a loop that never was.
+            self.closed.store(true, Relaxed);
+        }
+        let (unpark, name, reason) = opened?;
+        // Cannot be set yet: both are only set here, once `driver` was found empty.
+        let _ = self
+            .inbox
+            .set(Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES));
+        let _ = self.driver.set((name, reason));
+        self.exact.store(exact, Relaxed);
+        Ok(())
+    }
+
+    /// Run turns until `stop` or an exception that leaves the loop.
+    fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().run(slf)
+    }
+
+    /// Let go of queues, watchers and engine; the loop is marked closed first.
+    fn _close(&self) -> PyResult<()> {
+        self.closed.store(true, Relaxed);
+        self.clear()?;
+        // Attached: buffers of unfinished operations may belong to Python objects.
+        drop(self.engine.close()?);
+        Ok(())
+    }
+
+    /// Ask the running loop to end after its current pass.
+    fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+    }
+
+    /// Queue a handle of asyncio's own, or of ours.
+    fn _add_callback(&self, handle: Bound<'_, PyAny>) -> PyResult<()> {
+        Ok(self
+            .ready
+            .with(|ready| ready.push(Entry::Handle(handle.into())))?)
+    }
+
+    /// Queue a handle from any thread.
+    fn _add_callback_signalsafe(&self, handle: Bound<'_, PyAny>) -> PyResult<()> {
+        self.send(handle.into())
+    }
+
+    /// The name of the driver in use, "uring" or "epoll".
+    #[getter]
+    fn driver(&self) -> Option<&str> {
+        self.driver.get().map(|(name, _)| name.as_str())
+    }
+
+    /// Why this driver is in use, in one sentence.
+    #[getter]
+    fn driver_reason(&self) -> Option<&str> {
+        self.driver.get().map(|(_, reason)| reason.as_str())
+    }
+
+    #[getter]
+    fn _debug(&self) -> bool {
+        self.debug()
+    }
+
+    #[setter(_debug)]
+    fn set_debug(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.debug.store(value.is_truthy()?, Relaxed);
+        Ok(())
+    }
+
+    #[getter]
+    fn _closed(&self) -> bool {
+        self.is_closed()
+    }
+
+    #[setter(_closed)]
+    fn set_closed(&self, value: bool) {
+        self.closed.store(value, Relaxed);
+    }
+
+    #[getter]
+    fn _stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    #[setter(_stopping)]
+    fn set_stopping(&self, value: bool) {
+        self.stopping.store(value, Relaxed);
+    }
+
+    #[getter]
+    fn _thread_id(&self) -> Option<u64> {
+        Some(self.thread_id.load(Relaxed)).filter(|&ident| ident != 0)
+    }
+
+    #[setter(_thread_id)]
+    fn set_thread_id(&self, ident: Option<u64>) {
+        self.thread_id.store(ident.unwrap_or(0), Relaxed);
+    }
+
+    #[getter]
+    fn _task_factory(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let factory = self
+            .task_factory
+            .with(|cell| cell.as_ref().map(|object| object.clone_ref(py)))?;
+        Ok(factory.map(|object| object.into_bound(py).unbind()))
+    }
+
+    #[setter(_task_factory)]
+    fn set_task_factory(&self, factory: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.has_task_factory.store(factory.is_some(), Relaxed);
+        let old = self
+            .task_factory
+            .with(|cell| std::mem::replace(cell, factory.map(Obj::from)))?;
+        drop(old);
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let mut adapter = Adapter {
+            visit: &visit,
+            stopped: None,
+        };
+        let _ = self.visit(&mut adapter);
+        adapter.stopped.map_or(Ok(()), Err)
+    }
+
+    fn __clear__(&self) {
+        // A cell that is open belongs to a thread that is inside: then this is no garbage.
+        let _ = self.clear();
+    }
+}

@@ -1,0 +1,59 @@
+//! Debug mode: who scheduled a callback, checks before scheduling, and callbacks that take too long.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::core::LoopCore;
+use crate::ffi::Obj;
+use ringloop::sys::clock;
+
+/// The stack of the caller, as asyncio stores it: it ends at whoever called the native method.
+pub fn extract_stack(py: Python<'_>) -> PyResult<Obj> {
+    py.import(intern!(py, "asyncio.format_helpers"))?
+        .getattr(intern!(py, "extract_stack"))?
+        .call0()
+        .map(Obj::from)
+}
+
+/// Refuse a wrong thread and a callback that cannot be one (`BaseEventLoop._check_*`).
+pub fn check(
+    loop_: &Bound<'_, LoopCore>,
+    callback: Borrowed<'_, '_, PyAny>,
+    method: &str,
+    thread: bool,
+) -> PyResult<()> {
+    let py = loop_.py();
+    if thread {
+        loop_.call_method0(intern!(py, "_check_thread"))?;
+    }
+    loop_.call_method1(intern!(py, "_check_callback"), (callback, method))?;
+    Ok(())
+}
+
+/// Run a handle and log it when it took too long.
+pub fn run_timed(
+    loop_: &Bound<'_, LoopCore>,
+    handle: &Bound<'_, PyAny>,
+    run: impl FnOnce() -> PyResult<()>,
+) -> PyResult<()> {
+    let py = loop_.py();
+    let current = intern!(py, "_current_handle");
+    loop_.setattr(current, handle)?;
+    let start_ns = clock::monotonic_ns();
+    let result = run();
+    let seconds = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
+    loop_.setattr(current, py.None())?;
+    result?;
+    let limit: f64 = loop_
+        .getattr(intern!(py, "slow_callback_duration"))?
+        .extract()?;
+    if seconds >= limit {
+        let name = py
+            .import("asyncio.base_events")?
+            .call_method1("_format_handle", (handle,))?;
+        let logger = py.import("asyncio.log")?.getattr("logger")?;
+        let words = "Executing %s took %.3f seconds";
+        logger.call_method1("warning", (words, name, seconds))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! The engine behind its cell: opened for one operation at a time, never across a call into Python.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use ringloop::Options;
+use ringloop::driver::{Choice, Driver, Event, Kind};
+use ringloop::executor::{Engine, Unpark};
+
+use crate::error;
+use crate::ffi::Confined;
+
+/// A loop's engine; empty before `Loop.__init__` and after `close`.
+pub struct EngineCell {
+    cell: Confined<Option<Engine>>,
+    /// The driver was used since the kernel was last asked.
+    submitted: AtomicBool,
+}
+
+impl EngineCell {
+    /// Make an empty one.
+    pub const fn new() -> Self {
+        Self {
+            cell: Confined::new(None),
+            submitted: AtomicBool::new(false),
+        }
+    }
+
+    /// Set the engine up with the driver called `driver` (the environment's choice when None).
+    /// Returns how other threads wake it, its driver's name, and why it is that one.
+    pub fn open(&self, driver: Option<&str>) -> PyResult<(Unpark, String, String)> {
+        let choice = match driver {
+            Some(word) => word.parse().map_err(error::from_engine)?,
+            None => Choice::from_env().map_err(error::from_engine)?,
+        };
+        let engine = Engine::new(Options { driver: choice }).map_err(error::from_engine)?;
+        let facts = (
+            engine.unpark(),
+            engine.kind().to_string(),
+            engine.reason().to_owned(),
+        );
+        let old = self.cell.with(|cell| cell.replace(engine))?;
+        drop(old);
+        Ok(facts)
+    }
+
+    /// Make the calling thread the engine's own.
+    pub fn bind(&self) -> PyResult<()> {
+        self.with(Engine::bind)?
+            .map_err(|error| error::from_io(&error))
+    }
+
+    /// Look for completions without waiting.
+    pub fn look(&self) -> PyResult<()> {
+        self.submitted.store(false, Relaxed);
+        let looked = self.with(|engine| {
+            if engine.has_work() {
+                engine.park(Some(Duration::ZERO))
+            } else {
+                Ok(())
+            }
+        })?;
+        looked.map_err(|error| error::from_io(&error))
+    }
+
+    /// Wait with the interpreter lock released.
+    pub fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        self.submitted.store(false, Relaxed);
+        py.detach(|| {
+            self.cell
+                .with(|cell| cell.as_mut().map(|engine| engine.park(timeout)))
+        })?
+        .ok_or_else(not_open)?
+        .map_err(|error| error::from_io(&error))
+    }
+
+    /// The next completion of this turn.
+    #[inline]
+    pub fn next_event(&self) -> PyResult<Option<Event>> {
+        self.with(Engine::next_event)
+    }
+
+    /// Use the driver.
+    #[inline]
+    pub fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
+        self.submitted.store(true, Relaxed);
+        self.with(|engine| body(engine.driver_mut()))
+    }
+
+    /// Say whether the kernel should be asked before more callbacks run: operations were submitted
+    /// since it last was, or completions are known to wait.
+    #[inline]
+    pub fn owes_io(&self) -> PyResult<bool> {
+        if self.submitted.load(Relaxed) {
+            return Ok(true);
+        }
+        // Only the ring can tell without a system call.
+        self.with(|engine| engine.kind() == Kind::Uring && engine.has_work())
+    }
+
+    /// Take the engine out, to be dropped.
+    pub fn close(&self) -> PyResult<Option<Engine>> {
+        Ok(self.cell.with(Option::take)?)
+    }
+
+    #[inline]
+    fn with<R>(&self, body: impl FnOnce(&mut Engine) -> R) -> PyResult<R> {
+        self.cell
+            .with(|cell| cell.as_mut().map(body))?
+            .ok_or_else(not_open)
+    }
+}
+
+#[cold]
+fn not_open() -> PyErr {
+    PyRuntimeError::new_err(
+        "this loop has no engine: it was closed, or Loop.__init__() was not called",
+    )
+}

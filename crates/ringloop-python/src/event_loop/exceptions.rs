@@ -1,0 +1,62 @@
+//! What happens to an exception that a callback raised.
+//!
+//! The words and the context dictionary are those of `asyncio.Handle._run`.
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::handle::Handle;
+
+/// Say whether an exception leaves `run_forever`.
+pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PySystemExit>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py)
+}
+
+/// Hand the error of a callback to the loop's exception handler.
+#[cold]
+pub fn callback_failed(
+    loop_: &Bound<'_, PyAny>,
+    object: Borrowed<'_, '_, PyAny>,
+    handle: &Handle,
+    error: PyErr,
+) -> PyResult<()> {
+    let py = object.py();
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let source = describe(loop_, handle)?;
+    let context = PyDict::new(py);
+    context.set_item(
+        intern!(py, "message"),
+        format!("Exception in callback {source}"),
+    )?;
+    context.set_item(intern!(py, "exception"), error.into_value(py))?;
+    context.set_item(intern!(py, "handle"), object)?;
+    let traceback = handle.source_traceback(py);
+    if traceback.is_truthy()? {
+        context.set_item(intern!(py, "source_traceback"), traceback)?;
+    }
+    loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
+    Ok(())
+}
+
+/// asyncio's own description of a callback.
+fn describe(loop_: &Bound<'_, PyAny>, handle: &Handle) -> PyResult<String> {
+    let py = loop_.py();
+    let describe = py
+        .import(intern!(py, "asyncio.format_helpers"))?
+        .getattr("_format_callback_source")?;
+    let arguments = (handle.callback.callable(py), handle.callback.arguments(py)?);
+    let keywords = PyDict::new(py);
+    // 3.13 hides the arguments outside of debug mode and needs to be told.
+    if describe
+        .getattr("__kwdefaults__")?
+        .contains("debug")
+        .unwrap_or(false)
+    {
+        keywords.set_item("debug", loop_.call_method0(intern!(py, "get_debug"))?)?;
+    }
+    describe.call(arguments, Some(&keywords))?.extract()
+}

@@ -1,0 +1,389 @@
+//! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses.
+//!
+//! Owns: what a scheduled callback is, and whether it was cancelled.
+//! Called by: the loop's methods (which make them), the turn (which runs them), user code (cancel).
+//! Never does: know the queues; a cancelled timer tells its loop, which counts.
+//!
+//! The base classes' Python methods are kept for what runs rarely (`__repr__`, ordering, hashing):
+//! they read `_callback`, `_args`, `_when`, … and find our properties, which hide the base's slots.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::CStr;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::callback::Callback;
+use super::core::LoopCore;
+use super::exceptions;
+use crate::ffi::{
+    Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method, property,
+};
+
+/// Add what both types have: the entries cannot be generic, so each type lists them for itself.
+macro_rules! define_common {
+    ($target:ty, $type:ident) => {
+        $type.method(method!(
+            $target,
+            c"cancelled",
+            cancelled,
+            c"cancelled()\n--\n\nSay whether it was cancelled."
+        ));
+        $type.method(method!(
+            $target,
+            c"get_context",
+            get_context,
+            c"get_context()\n--\n\nReturn the callback's context."
+        ));
+        $type.method(method!(
+            $target,
+            c"_run",
+            run_method,
+            c"_run()\n--\n\nCall the callback; its errors go to the loop's handler."
+        ));
+        $type.property(property!(
+            $target,
+            c"_callback",
+            callback,
+            c"The callable; None once cancelled."
+        ));
+        $type.property(property!(
+            $target,
+            c"_args",
+            arguments,
+            c"The arguments; None once cancelled."
+        ));
+        $type.property(property!($target, c"_context", context, c"The context."));
+        $type.property(property!(
+            $target,
+            c"_cancelled",
+            is_cancelled,
+            c"Whether it was cancelled."
+        ));
+        $type.property(property!($target, c"_loop", loop_, c"The loop."));
+        $type.property(property!(
+            $target,
+            c"_source_traceback",
+            source_traceback,
+            c"Who scheduled it, in debug mode."
+        ));
+        $type.property(property!(
+            $target,
+            c"_repr",
+            repr,
+            c"What it looked like when it was cancelled, in debug mode."
+        ));
+    };
+}
+
+/// What both handle types hold.
+pub struct Handle {
+    pub(super) callback: Callback,
+    loop_: ObjCell,
+    cancelled: Cell<bool>,
+    /// Debug mode only.
+    debug: OnceCell<Box<Debug>>,
+}
+
+#[derive(Default)]
+struct Debug {
+    source_traceback: ObjCell,
+    /// What the handle looked like when it was cancelled.
+    repr: ObjCell,
+}
+
+impl Handle {
+    /// Make the payload; `source_traceback` in debug mode.
+    #[inline]
+    pub fn new(callback: Callback, loop_: Obj, source_traceback: Option<Obj>) -> Self {
+        let handle = Self {
+            callback,
+            loop_: ObjCell::new(Some(loop_)),
+            cancelled: Cell::new(false),
+            debug: OnceCell::new(),
+        };
+        if source_traceback.is_some() {
+            drop(handle.debug().source_traceback.replace(source_traceback));
+        }
+        handle
+    }
+
+    /// Say whether it was cancelled.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    /// The stack that scheduled it, or None.
+    pub fn source_traceback<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self.debug.get() {
+            Some(debug) => debug.source_traceback.get_or_none(py),
+            None => py.None().into_bound(py),
+        }
+    }
+
+    fn debug(&self) -> &Debug {
+        self.debug.get_or_init(Box::default)
+    }
+
+    fn repr<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self.debug.get() {
+            Some(debug) => debug.repr.get_or_none(py),
+            None => py.None().into_bound(py),
+        }
+    }
+
+    /// Cancel; `object` is the Python handle, shown in debug mode.
+    pub(super) fn cancel(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
+        if self.cancelled.replace(true) {
+            return Ok(());
+        }
+        let py = object.py();
+        if self
+            .loop_
+            .get_or_none(py)
+            .cast::<LoopCore>()
+            .is_ok_and(|core| core.get().debug())
+        {
+            // For the log line that may follow: "Executing <Handle …> took 2.5 seconds".
+            let text = object.repr()?;
+            drop(self.debug().repr.replace(Some(text.into())));
+        }
+        self.callback.cancel();
+        Ok(())
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.callback.visit(visitor)?;
+        self.loop_.visit(visitor)?;
+        if let Some(debug) = self.debug.get() {
+            debug.source_traceback.visit(visitor)?;
+            debug.repr.visit(visitor)?;
+        }
+        Visited::Continue(())
+    }
+
+    fn clear(&self) {
+        self.callback.clear();
+        drop(self.loop_.take());
+        if let Some(debug) = self.debug.get() {
+            drop((debug.source_traceback.take(), debug.repr.take()));
+        }
+    }
+}
+
+/// A handle with a deadline.
+pub struct TimerHandle {
+    pub(super) handle: Handle,
+    when: f64,
+    /// In the loop's heap.
+    scheduled: Cell<bool>,
+}
+
+impl TimerHandle {
+    /// Make the payload; it counts as scheduled.
+    #[inline]
+    pub fn new(handle: Handle, when: f64) -> Self {
+        Self {
+            handle,
+            when,
+            scheduled: Cell::new(true),
+        }
+    }
+
+    /// Say that the heap has let go of it.
+    pub fn unschedule(&self) {
+        self.scheduled.set(false);
+    }
+}
+
+/// What [`Handle`] and [`TimerHandle`] have in common for the properties.
+pub trait AsHandle: Payload {
+    /// The common part.
+    fn as_handle(&self) -> &Handle;
+}
+
+impl AsHandle for Handle {
+    fn as_handle(&self) -> &Handle {
+        self
+    }
+}
+
+impl AsHandle for TimerHandle {
+    fn as_handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Payload for Handle {
+    const NAME: &'static CStr = c"ringloop._native.Handle";
+    const DOC: &'static CStr = c"A callback that is scheduled on a ringloop loop.";
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<Handle> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        type_.method(method!(
+            Handle,
+            c"cancel",
+            cancel,
+            c"cancel()\n--\n\nCancel the callback."
+        ));
+        define_common!(Handle, type_);
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        Self::visit(self, visitor)
+    }
+
+    fn clear(&self) {
+        Self::clear(self);
+    }
+}
+
+impl Payload for TimerHandle {
+    const NAME: &'static CStr = c"ringloop._native.TimerHandle";
+    const DOC: &'static CStr = c"A callback that is scheduled for a time on a ringloop loop.";
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<TimerHandle> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        type_.method(method!(
+            TimerHandle,
+            c"cancel",
+            cancel_timer,
+            c"cancel()\n--\n\nCancel the callback."
+        ));
+        type_.method(method!(
+            TimerHandle,
+            c"when",
+            when,
+            c"when()\n--\n\nReturn the callback's time, on the loop's clock."
+        ));
+        type_.property(property!(
+            TimerHandle,
+            c"_when",
+            when_property,
+            c"The callback's time."
+        ));
+        type_.property(property!(
+            TimerHandle,
+            c"_scheduled",
+            scheduled,
+            c"Whether the loop still waits for it."
+        ));
+        define_common!(TimerHandle, type_);
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.handle.visit(visitor)
+    }
+
+    fn clear(&self) {
+        self.handle.clear();
+    }
+}
+
+/// Call the callback of a handle; errors go to the loop's exception handler, as `Handle._run` does.
+#[inline]
+pub fn run<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
+    let py = this.py();
+    match this.as_handle().callback.run(py) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let loop_ = this.as_handle().loop_.get_or_none(py);
+            exceptions::callback_failed(&loop_, this.object(), this.as_handle(), error)
+        }
+    }
+}
+
+fn cancel(this: This<'_, '_, Handle>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("cancel", 0)?;
+    this.cancel(this.object())
+}
+
+fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("cancel", 0)?;
+    let counts = this.scheduled.get() && !this.handle.is_cancelled();
+    this.handle.cancel(this.object())?;
+    if counts && let Ok(core) = this.handle.loop_.get_or_none(this.py()).cast::<LoopCore>() {
+        core.get().timer_cancelled(this.py())?;
+    }
+    Ok(())
+}
+
+fn when(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<f64> {
+    args.expect_positional("when", 0)?;
+    Ok(this.when)
+}
+
+fn when_property(this: This<'_, '_, TimerHandle>) -> f64 {
+    this.when
+}
+
+fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {
+    this.scheduled.get()
+}
+
+fn cancelled<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("cancelled", 0)?;
+    Ok(this.as_handle().is_cancelled())
+}
+
+fn get_context<'py, T: AsHandle>(
+    this: This<'_, 'py, T>,
+    args: Args<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    args.expect_positional("get_context", 0)?;
+    Ok(context(this))
+}
+
+fn run_method<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_run", 0)?;
+    run(this)
+}
+
+fn callback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.as_handle().callback.callable(this.py())
+}
+
+fn arguments<'py, T: AsHandle>(
+    this: This<'_, 'py, T>,
+) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
+    this.as_handle().callback.arguments(this.py())
+}
+
+fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.as_handle().callback.context(this.py())
+}
+
+fn is_cancelled<T: AsHandle>(this: This<'_, '_, T>) -> bool {
+    this.as_handle().is_cancelled()
+}
+
+fn loop_<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.as_handle().loop_.get_or_none(this.py())
+}
+
+fn source_traceback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.as_handle().source_traceback(this.py())
+}
+
+fn repr<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.as_handle().repr(this.py())
+}
+
+/// Make both types.
+pub fn create_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let events = py.import(intern!(py, "asyncio.events"))?;
+    let handle = Handle::native().create(py, events.getattr("Handle")?.cast()?)?;
+    let timer = TimerHandle::native().create(py, events.getattr("TimerHandle")?.cast()?)?;
+    module.add("Handle", handle)?;
+    module.add("TimerHandle", timer)
+}

@@ -1,0 +1,39 @@
+//! The event loop: scheduling, the turn, and where completions go.
+//!
+//! Owns: the ready ring, timers, inbox, handlers and engine of one loop ([`LoopCore`]).
+//! Called by: `ringloop.Loop`, the Python class on top, and by transports (`handlers`).
+//! Never does: anything that runs once a connection; that is Python's, or the standard library's.
+//!
+//! | file         | what it is                                                                |
+//! |--------------|---------------------------------------------------------------------------|
+//! | `core`       | the class, its state and what runs rarely                                 |
+//! | `schedule`   | `call_soon`, `call_later`, `create_task`, … : what runs once a callback   |
+//! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
+//! | `handle`, `callback` | what a scheduled callback is                                      |
+//! | `ready`, `timers`    | the queues                                                        |
+//! | `handlers`, `watchers` | who gets a completion; `add_reader` and `add_writer`            |
+//! | `engine`     | the engine behind its cell                                                |
+//! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
+
+mod callback;
+mod core;
+mod debug;
+mod engine;
+mod exceptions;
+mod handle;
+mod handlers;
+mod ready;
+mod schedule;
+mod timers;
+mod turn;
+mod watchers;
+
+pub use core::LoopCore;
+
+use pyo3::prelude::*;
+
+/// Make the types and put the fast methods on the class.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    handle::create_types(module)?;
+    schedule::install(module.py())
+}

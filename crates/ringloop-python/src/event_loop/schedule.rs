@@ -1,0 +1,300 @@
+//! What runs once a callback: `call_soon` and its kin, futures and tasks.
+//!
+//! These are entered by vectorcall (see `ffi/method.rs`); the signatures, checks and errors are those
+//! of `asyncio.BaseEventLoop`.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use ringloop::sys::clock;
+
+use super::callback::Callback;
+use super::core::LoopCore;
+use super::debug;
+use super::handle::TimerHandle;
+use super::ready::Entry;
+use super::timers;
+use super::watchers::{self, Direction};
+use crate::ffi::{self, Args, Class, Obj, Payload, install_methods, method};
+
+type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
+
+/// Put the methods on the class.
+pub fn install(py: Python<'_>) -> PyResult<()> {
+    type Target = Class<LoopCore>;
+    let methods = vec![
+        method!(Target, c"call_soon", call_soon, c"call_soon(callback, *args, context=None)\n--\n\nCall `callback` in the next pass."),
+        method!(Target, c"call_later", call_later, c"call_later(delay, callback, *args, context=None)\n--\n\nCall `callback` after `delay` seconds."),
+        method!(Target, c"call_at", call_at, c"call_at(when, callback, *args, context=None)\n--\n\nCall `callback` when the loop's clock reads `when`."),
+        method!(Target, c"call_soon_threadsafe", call_soon_threadsafe, c"call_soon_threadsafe(callback, *args, context=None)\n--\n\nCall `callback` in the loop's thread; callable from any thread."),
+        method!(Target, c"time", time, c"time()\n--\n\nReturn the loop's clock, `time.monotonic()`."),
+        method!(Target, c"create_future", create_future, c"create_future()\n--\n\nMake a future of this loop."),
+        method!(Target, c"create_task", create_task, c"create_task(coro, **kwargs)\n--\n\nSchedule a coroutine."),
+        method!(Target, c"is_running", is_running, c"is_running()\n--\n\nSay whether the loop runs."),
+        method!(Target, c"is_closed", is_closed, c"is_closed()\n--\n\nSay whether the loop was closed."),
+        method!(Target, c"get_debug", get_debug, c"get_debug()\n--\n\nSay whether debug mode is on."),
+        method!(Target, c"_add_reader", add_reader, c"_add_reader(fd, callback, *args)\n--\n\nWatch for data; returns the handle."),
+        method!(Target, c"_add_writer", add_writer, c"_add_writer(fd, callback, *args)\n--\n\nWatch for room; returns the handle."),
+        method!(Target, c"_remove_reader", remove_reader, c"_remove_reader(fd)\n--\n\nStop watching for data."),
+        method!(Target, c"_remove_writer", remove_writer, c"_remove_writer(fd)\n--\n\nStop watching for room."),
+    ];
+    install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
+}
+
+/// What the leading parameters and `context=` came out as.
+struct Call<'a, 'py> {
+    callback: Borrowed<'a, 'py, PyAny>,
+    context: Obj,
+}
+
+/// Take the callback at `index` and the context; `None` when leading parameters came by keyword.
+#[inline]
+fn parse<'a, 'py>(
+    args: &Args<'a, 'py>,
+    function: &str,
+    index: usize,
+) -> PyResult<Option<Call<'a, 'py>>> {
+    let py = args.py();
+    let Some(callback) = args.get(index) else {
+        if args.keyword_count() == 0 {
+            return Err(PyTypeError::new_err(format!(
+                "{function}() missing required positional arguments"
+            )));
+        }
+        return Ok(None);
+    };
+    let context = match args.only_keyword(function, intern!(py, "context"))? {
+        Some(context) if !context.is_none() => Obj::from_borrowed(context),
+        _ => ffi::context_copy_current(py)?,
+    };
+    Ok(Some(Call { callback, context }))
+}
+
+/// Call again with the leading parameters by position: `call_later(1, callback=print)`.
+#[cold]
+fn by_keyword(
+    loop_: Loop<'_, '_>,
+    args: Args<'_, '_>,
+    function: &str,
+    names: &[&str],
+) -> PyResult<Obj> {
+    let py = loop_.py();
+    let leading = args.tuple(0)?.to_list();
+    let given = PyDict::new(py);
+    for (name, value) in args.keywords() {
+        given.set_item(name, value)?;
+    }
+    for name in names.iter().skip(leading.len()) {
+        match given.get_item(name)? {
+            Some(value) => leading.append(value)?,
+            None => {
+                return Err(PyTypeError::new_err(format!(
+                    "{function}() missing 1 required positional argument: '{name}'"
+                )));
+            }
+        }
+        given.del_item(name)?;
+    }
+    loop_
+        .call_method(function, leading.to_tuple(), Some(&given))
+        .map(Obj::from)
+}
+
+fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let core = loop_.get();
+    core.check_open()?;
+    let Some(call) = parse(&args, "call_soon", 0)? else {
+        return by_keyword(loop_, args, "call_soon", &["callback"]);
+    };
+    if core.may_skip_handles() && args.len() <= 2 && core.steps.is_step(call.callback) {
+        let step = Entry::Step {
+            callable: Obj::from_borrowed(call.callback),
+            argument: args.get(1).map(Obj::from_borrowed),
+            context: call.context,
+        };
+        core.ready.with(|ready| ready.push(step))?;
+        return Ok(loop_.py().None().into_bound(loop_.py()).into());
+    }
+    if core.debug() {
+        debug::check(&loop_, call.callback, "call_soon", true)?;
+    }
+    let handle = new_handle(loop_, args, 1, call)?;
+    let entry = Entry::Handle(handle.clone_ref(loop_.py()));
+    core.ready.with(|ready| ready.push(entry))?;
+    Ok(handle)
+}
+
+#[inline]
+fn new_handle(
+    loop_: Loop<'_, '_>,
+    args: Args<'_, '_>,
+    skip: usize,
+    call: Call<'_, '_>,
+) -> PyResult<Obj> {
+    let callback = Callback::new(Obj::from_borrowed(call.callback), args, skip, call.context)?;
+    loop_.get().new_handle(&loop_, callback).map(Obj::from)
+}
+
+fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let core = loop_.get();
+    core.check_open()?;
+    let Some(call) = parse(&args, "call_soon_threadsafe", 0)? else {
+        return by_keyword(loop_, args, "call_soon_threadsafe", &["callback"]);
+    };
+    if core.debug() {
+        debug::check(&loop_, call.callback, "call_soon_threadsafe", false)?;
+    }
+    let handle = new_handle(loop_, args, 1, call)?;
+    core.send(handle.clone_ref(loop_.py()))?;
+    Ok(handle)
+}
+
+fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let Some(call) = parse(&args, "call_later", 1)? else {
+        return by_keyword(loop_, args, "call_later", &["delay", "callback"]);
+    };
+    let Some(delay) = args.get(0).filter(|delay| !delay.is_none()) else {
+        return Err(PyTypeError::new_err("delay must not be None"));
+    };
+    let delay: f64 = delay.extract()?;
+    let now_ns = clock::monotonic_ns();
+    let when = now_ns as f64 / 1e9 + delay;
+    let due_at_once = delay == 0.0;
+    schedule_timer(
+        loop_,
+        args,
+        call,
+        when,
+        due_at_once.then_some(now_ns as i64),
+    )
+}
+
+fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let Some(call) = parse(&args, "call_at", 1)? else {
+        return by_keyword(loop_, args, "call_at", &["when", "callback"]);
+    };
+    let Some(when) = args.get(0).filter(|when| !when.is_none()) else {
+        return Err(PyTypeError::new_err("when cannot be None"));
+    };
+    schedule_timer(loop_, args, call, when.extract()?, None)
+}
+
+fn schedule_timer(
+    loop_: Loop<'_, '_>,
+    args: Args<'_, '_>,
+    call: Call<'_, '_>,
+    when: f64,
+    due_ns: Option<i64>,
+) -> PyResult<Obj> {
+    let py = loop_.py();
+    let core = loop_.get();
+    core.check_open()?;
+    if core.debug() {
+        debug::check(&loop_, call.callback, "call_at", true)?;
+    }
+    let callback = Callback::new(Obj::from_borrowed(call.callback), args, 2, call.context)?;
+    let payload = TimerHandle::new(core.handle_payload(&loop_, callback)?, when);
+    let handle = Obj::from(TimerHandle::native().instantiate(py, payload)?);
+    let queued = handle.clone_ref(py);
+    core.timers.with(|timers| match due_ns {
+        Some(now_ns) => timers.push_due(now_ns, queued),
+        None => timers.push(timers::deadline_ns(when), queued),
+    })?;
+    Ok(handle)
+}
+
+fn time(_loop: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<f64> {
+    args.expect_positional("time", 0)?;
+    Ok(clock::monotonic_ns() as f64 / 1e9)
+}
+
+fn is_running(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_running", 0)?;
+    Ok(loop_.get().is_running())
+}
+
+fn is_closed(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_closed", 0)?;
+    Ok(loop_.get().is_closed())
+}
+
+fn get_debug(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("get_debug", 0)?;
+    Ok(loop_.get().debug())
+}
+
+fn create_future<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    static FUTURE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = loop_.py();
+    args.expect_positional("create_future", 0)?;
+    let class = FUTURE.import(py, "asyncio", "Future")?;
+    if loop_.get().is_running_here() && !loop_.get().debug() {
+        // Without `loop=` it asks for the running loop, which is cheaper than a keyword dictionary.
+        return class.call0();
+    }
+    let keywords = PyDict::new(py);
+    keywords.set_item(intern!(py, "loop"), loop_)?;
+    class.call((), Some(&keywords))
+}
+
+fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    static TASK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = loop_.py();
+    let core = loop_.get();
+    core.check_open()?;
+    let coroutine = args.get(0).filter(|_| args.len() == 1);
+    let plain = !core.has_task_factory() && !core.debug();
+    let (Some(coroutine), true) = (coroutine, plain) else {
+        return inherited_create_task(loop_, args);
+    };
+    let class = TASK.import(py, "asyncio", "Task")?;
+    if args.keyword_count() == 0 && core.is_running_here() {
+        let (class, coroutine) = (Obj::from(class.clone()), Obj::from_borrowed(coroutine));
+        return ffi::call_one(py, &class, &coroutine).map(|task| task.into_bound(py));
+    }
+    let keywords = PyDict::new(py);
+    for (name, value) in args.keywords() {
+        keywords.set_item(name, value)?;
+    }
+    keywords.set_item(intern!(py, "loop"), loop_)?;
+    class.call((coroutine,), Some(&keywords))
+}
+
+/// Task factories and debug mode: the standard library's own.
+fn inherited_create_task<'py>(
+    loop_: Loop<'_, 'py>,
+    args: Args<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = loop_.py();
+    let base = BASE.import(py, "asyncio.base_events", "BaseEventLoop")?;
+    let mut all = vec![loop_.to_owned().into_any()];
+    all.extend(args.skip(0).map(Borrowed::to_owned));
+    let keywords = PyDict::new(py);
+    for (name, value) in args.keywords() {
+        keywords.set_item(name, value)?;
+    }
+    base.call_method(
+        intern!(py, "create_task"),
+        PyTuple::new(py, all)?,
+        Some(&keywords),
+    )
+}
+
+fn add_reader<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    watchers::add(loop_, args, Direction::Read)
+}
+
+fn add_writer<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    watchers::add(loop_, args, Direction::Write)
+}
+
+fn remove_reader(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    watchers::remove(loop_, args, Direction::Read)
+}
+
+fn remove_writer(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    watchers::remove(loop_, args, Direction::Write)
+}

@@ -1,0 +1,189 @@
+//! Timers: a heap of deadlines, and a lane for those that are due at once.
+//!
+//! Deadlines are nanoseconds of the monotonic clock, rounded up, so that no callback runs early.
+//! Ties run in the order of scheduling. Cancelling only marks the handle; when more than half of more
+//! than [`limits::TIMERS_SWEEP_MIN`] are marked, they are swept out.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::ffi::{Obj, Visited, Visitor};
+use crate::limits;
+
+struct Timer {
+    deadline_ns: i64,
+    sequence: u64,
+    handle: Obj,
+}
+
+impl Timer {
+    fn order(&self) -> (i64, u64) {
+        (self.deadline_ns, self.sequence)
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Timer {}
+
+/// All timers of a loop.
+#[derive(Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<Timer>>,
+    /// Timers whose delay was zero: their deadlines never decrease, so no heap is needed.
+    lane: VecDeque<Timer>,
+    next_sequence: u64,
+    /// Marked handles in heap and lane.
+    cancelled_count: usize,
+}
+
+impl Timers {
+    /// Add a timer.
+    pub fn push(&mut self, deadline_ns: i64, handle: Obj) {
+        let timer = self.timer(deadline_ns, handle);
+        self.heap.push(Reverse(timer));
+    }
+
+    /// Add a timer that is due at `now_ns`.
+    pub fn push_due(&mut self, now_ns: i64, handle: Obj) {
+        if self
+            .lane
+            .back()
+            .is_some_and(|last| last.deadline_ns > now_ns)
+        {
+            self.push(now_ns, handle);
+            return;
+        }
+        let timer = self.timer(now_ns, handle);
+        self.lane.push_back(timer);
+    }
+
+    fn timer(&mut self, deadline_ns: i64, handle: Obj) -> Timer {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        Timer {
+            deadline_ns,
+            sequence,
+            handle,
+        }
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub fn next_deadline_ns(&self) -> Option<i64> {
+        let heap = self.heap.peek().map(|Reverse(timer)| timer.deadline_ns);
+        let lane = self.lane.front().map(|timer| timer.deadline_ns);
+        match (heap, lane) {
+            (Some(heap), Some(lane)) => Some(heap.min(lane)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The handle of the earliest timer.
+    pub fn peek(&self) -> Option<&Obj> {
+        if self.lane_is_next() {
+            self.lane.front().map(|timer| &timer.handle)
+        } else {
+            self.heap.peek().map(|Reverse(timer)| &timer.handle)
+        }
+    }
+
+    /// Take the earliest timer when it is due.
+    pub fn pop_due(&mut self, now_ns: i64) -> Option<Obj> {
+        if self.next_deadline_ns()? > now_ns {
+            None
+        } else {
+            self.pop()
+        }
+    }
+
+    /// Take the earliest timer.
+    pub fn pop(&mut self) -> Option<Obj> {
+        if self.lane_is_next() {
+            self.lane.pop_front().map(|timer| timer.handle)
+        } else {
+            self.heap.pop().map(|Reverse(timer)| timer.handle)
+        }
+    }
+
+    fn lane_is_next(&self) -> bool {
+        match (self.lane.front(), self.heap.peek()) {
+            (Some(lane), Some(Reverse(heap))) => lane < heap,
+            (lane, _) => lane.is_some(),
+        }
+    }
+
+    /// Count a handle that was cancelled while it was in here; true when a sweep is worth it.
+    pub fn count_cancelled(&mut self) -> bool {
+        self.cancelled_count += 1;
+        let total = self.heap.len() + self.lane.len();
+        total > limits::TIMERS_SWEEP_MIN && self.cancelled_count * 2 > total
+    }
+
+    /// Say that a cancelled handle was popped.
+    pub fn uncount_cancelled(&mut self) {
+        self.cancelled_count = self.cancelled_count.saturating_sub(1);
+    }
+
+    /// Take out every handle for which `is_cancelled`; they are dropped outside of the cell.
+    pub fn sweep(&mut self, is_cancelled: impl Fn(&Obj) -> bool) -> Vec<Obj> {
+        let mut swept = Vec::with_capacity(self.cancelled_count);
+        let (gone, kept) = std::mem::take(&mut self.heap)
+            .into_vec()
+            .into_iter()
+            .partition::<Vec<_>, _>(|Reverse(timer)| is_cancelled(&timer.handle));
+        swept.extend(gone.into_iter().map(|Reverse(timer)| timer.handle));
+        self.heap = kept.into();
+        let (gone, kept) = std::mem::take(&mut self.lane)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|timer| is_cancelled(&timer.handle));
+        swept.extend(gone.into_iter().map(|timer| timer.handle));
+        self.lane = kept;
+        self.cancelled_count = 0;
+        swept
+    }
+
+    /// Move everything out, to be dropped outside of the cell.
+    pub fn take(&mut self) -> Vec<Obj> {
+        self.sweep(|_| true)
+    }
+
+    /// Say whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty() && self.lane.is_empty()
+    }
+
+    /// Show the references to the collector.
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        for Reverse(timer) in &self.heap {
+            visitor.visit(&timer.handle)?;
+        }
+        for timer in &self.lane {
+            visitor.visit(&timer.handle)?;
+        }
+        Visited::Continue(())
+    }
+}
+
+/// The first nanosecond at which the clock reads `when_seconds` or later.
+pub fn deadline_ns(when_seconds: f64) -> i64 {
+    // The cast saturates: an infinite or absurd time never comes, and NaN is due at once.
+    (when_seconds * 1e9).ceil() as i64
+}

@@ -1,0 +1,258 @@
+//! One turn of the loop.
+//!
+//! ```text
+//! park ─▶ dispatch completions ─▶ due timers ─▶ inbox ─▶ ready: a few passes ─┐
+//!  ▲                                                                          │
+//!  └──────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! As in `BaseEventLoop._run_once`, a pass runs what was ready when it began. Unlike it, several passes
+//! may follow each other before the kernel is asked again, within the bounds of `limits.rs`, and never
+//! past a due timer, a message from another thread, a `stop()`, or a pass that submitted I/O.
+//!
+//! The interpreter lock is released only for a wait that may block. `KeyboardInterrupt` and
+//! `SystemExit` leave; what is still in the ready ring runs next time.
+
+use std::time::Duration;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::sys::clock;
+
+use super::callback::Callback;
+use super::core::LoopCore;
+use super::debug;
+use super::handle::{self, AsHandle, Handle, TimerHandle};
+use super::handlers;
+use super::ready::{Entry, Ready};
+use super::timers::Timers;
+use crate::ffi::{self, Obj, Payload, This};
+use crate::limits;
+
+impl LoopCore {
+    /// Run turns until `stop` or an exception that leaves the loop.
+    pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        self.engine.bind()?;
+        loop {
+            self.turn(loop_)?;
+            if self.is_stopping() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = loop_.py();
+        self.park(py)?;
+        for _ in 0..limits::EVENTS_PER_TURN {
+            let Some(event) = self.engine.next_event()? else {
+                break;
+            };
+            handlers::dispatch(self, loop_, event)?;
+        }
+        self.collect_timers(py)?;
+        self.collect_inbox()?;
+        self.run_ready(loop_)
+    }
+
+    fn park(&self, py: Python<'_>) -> PyResult<()> {
+        let idle = !self.is_stopping() && self.ready.with(|ready| ready.is_empty())?;
+        let timeout = if idle {
+            self.time_to_next_timer(py)?
+        } else {
+            Some(Duration::ZERO)
+        };
+        if timeout == Some(Duration::ZERO) {
+            return self.engine.look();
+        }
+        self.engine.wait(py, timeout)?;
+        // A signal may be what ended the wait.
+        ffi::check_signals(py)
+    }
+
+    /// How long the loop may sleep; cancelled timers in front are dropped.
+    fn time_to_next_timer(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
+        loop {
+            let cancelled = self.timers.with(|timers| {
+                let in_front = timers
+                    .peek()
+                    .is_some_and(|handle| is_cancelled_timer(py, handle));
+                if !in_front {
+                    return None;
+                }
+                timers.uncount_cancelled();
+                timers.pop()
+            })?;
+            let Some(handle) = cancelled else { break };
+            unschedule(py, &handle);
+        }
+        let Some(deadline_ns) = self.timers.with(|timers| timers.next_deadline_ns())? else {
+            return Ok(None);
+        };
+        let left_ns = deadline_ns
+            .saturating_sub(clock::monotonic_ns() as i64)
+            .max(0) as u64;
+        Ok(Some(
+            Duration::from_nanos(left_ns).min(Duration::from_secs(limits::WAIT_SECONDS_MAX)),
+        ))
+    }
+
+    /// Move due timers into the ready ring.
+    fn collect_timers(&self, py: Python<'_>) -> PyResult<()> {
+        if self.timers.with(|timers| timers.is_empty())? {
+            return Ok(());
+        }
+        let now_ns = clock::monotonic_ns() as i64;
+        while let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))? {
+            if is_cancelled_timer(py, &handle) {
+                self.timers.with(Timers::uncount_cancelled)?;
+                unschedule(py, &handle);
+                continue;
+            }
+            unschedule(py, &handle);
+            self.ready.with(|ready| ready.push(Entry::Handle(handle)))?;
+        }
+        Ok(())
+    }
+
+    /// Move the messages of other threads into the ready ring.
+    fn collect_inbox(&self) -> PyResult<()> {
+        let Some(inbox) = self.inbox.get().filter(|inbox| !inbox.is_empty()) else {
+            return Ok(());
+        };
+        let mut batch = self.inbox_batch.with(std::mem::take)?;
+        inbox.take(&mut batch);
+        self.ready.with(|ready| {
+            for handle in batch.drain(..) {
+                ready.push(Entry::Handle(handle));
+            }
+        })?;
+        Ok(self.inbox_batch.with(|kept| *kept = batch)?)
+    }
+
+    fn run_ready(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let mut callbacks = 0;
+        let mut deadline_ns = None;
+        for _ in 0..limits::READY_PASSES_MAX {
+            let count = self.ready.with(|ready| ready.len())?;
+            for _ in 0..count {
+                let Some(entry) = self.ready.with(Ready::pop)? else {
+                    break;
+                };
+                self.run_entry(loop_, entry)?;
+            }
+            ffi::check_signals(loop_.py())?;
+            callbacks += count;
+            if count == 0
+                || callbacks > limits::READY_CALLBACKS_MAX
+                || self.owes_a_turn(&mut deadline_ns)?
+            {
+                break;
+            }
+        }
+        Ok(self.ready.with(Ready::shrink)?)
+    }
+
+    /// Say whether something waits that only a new turn can do.
+    fn owes_a_turn(&self, deadline_ns: &mut Option<u64>) -> PyResult<bool> {
+        if self.is_stopping()
+            || self.engine.owes_io()?
+            || self.inbox.get().is_some_and(|inbox| !inbox.is_empty())
+        {
+            return Ok(true);
+        }
+        let now_ns = clock::monotonic_ns();
+        let deadline_ns = *deadline_ns.get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
+        let timer_ns = self.timers.with(|timers| timers.next_deadline_ns())?;
+        Ok(now_ns >= deadline_ns || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
+    }
+
+    #[inline]
+    fn run_entry(&self, loop_: &Bound<'_, LoopCore>, entry: Entry) -> PyResult<()> {
+        let py = loop_.py();
+        match entry {
+            Entry::Step {
+                callable,
+                argument,
+                context,
+            } => self.run_step(loop_, callable, argument, context),
+            Entry::Handle(object) => {
+                let object = object.into_bound(py);
+                if let Some(this) = Handle::native().get(&object) {
+                    self.run_handle(loop_, this)
+                } else if let Some(this) = TimerHandle::native().get(&object) {
+                    self.run_handle(loop_, this)
+                } else {
+                    run_foreign(&object)
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn run_handle<T: AsHandle>(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        this: This<'_, '_, T>,
+    ) -> PyResult<()> {
+        if this.as_handle().is_cancelled() {
+            return Ok(());
+        }
+        if self.debug() {
+            return debug::run_timed(loop_, &this.object(), || handle::run(this));
+        }
+        handle::run(this)
+    }
+
+    #[inline]
+    fn run_step(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        callable: Obj,
+        argument: Option<Obj>,
+        context: Obj,
+    ) -> PyResult<()> {
+        let py = loop_.py();
+        let result = ffi::context_enter(py, &context).and_then(|()| {
+            let result = match &argument {
+                Some(argument) => ffi::call_one(py, &callable, argument),
+                None => ffi::call_no_args(py, &callable),
+            };
+            ffi::context_exit(py, &context)?;
+            result
+        });
+        let Err(error) = result else { return Ok(()) };
+        // Only now a handle is worth making: the exception handler is shown one.
+        let callback = Callback::of_step(callable, argument, context);
+        let object = self.new_handle(loop_, callback)?;
+        match Handle::native().get(&object) {
+            Some(this) => super::exceptions::callback_failed(loop_, this.object(), &this, error),
+            None => Err(error),
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Run a handle of asyncio's own class, which `_add_callback` lets in.
+#[cold]
+fn run_foreign(handle: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = handle.py();
+    if !handle.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
+        handle.call_method0(intern!(py, "_run"))?;
+    }
+    Ok(())
+}
+
+fn is_cancelled_timer(py: Python<'_>, handle: &Obj) -> bool {
+    TimerHandle::native()
+        .get(handle.bind(py))
+        .is_some_and(|this| this.handle.is_cancelled())
+}
+
+fn unschedule(py: Python<'_>, handle: &Obj) {
+    if let Some(this) = TimerHandle::native().get(handle.bind(py)) {
+        this.unschedule();
+    }
+}

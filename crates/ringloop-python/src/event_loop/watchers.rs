@@ -1,0 +1,171 @@
+//! `add_reader` and `add_writer`: a level-triggered poll a direction.
+//!
+//! Owns: which descriptor is watched for what. Called by: the loop's `_add_reader` and its kin.
+//! The semantics, and the exceptions, are those of asyncio's selector loop.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ringloop::driver::{Completion, Key, Sink, Token};
+use ringloop::op;
+use ringloop::sys::file;
+use ringloop::sys::interest::Interest;
+
+use super::callback::Callback;
+use super::core::LoopCore;
+use super::handle::Handle;
+use super::handlers::Handler;
+use super::ready::Entry;
+use crate::error;
+use crate::ffi::{self, Args, Obj, Payload};
+
+/// What a descriptor is watched for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// `add_reader`.
+    Read,
+    /// `add_writer`.
+    Write,
+}
+
+/// The poll behind one watcher.
+#[derive(Clone, Copy)]
+struct Watch {
+    token: Token,
+    key: Key,
+}
+
+/// All watchers of a loop.
+#[derive(Default)]
+pub struct Watchers(HashMap<(RawFd, Direction), Watch>);
+
+/// Watch `args[0]`, a descriptor, and call `args[1]` with the rest; returns the handle.
+pub fn add<'py>(
+    loop_: Borrowed<'_, 'py, LoopCore>,
+    args: Args<'_, 'py>,
+    direction: Direction,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = loop_.py();
+    let core = loop_.get();
+    core.check_open()?;
+    let (Some(fd), Some(callback)) = (args.get(0), args.get(1)) else {
+        return Err(pyo3::exceptions::PyTypeError::new_err(
+            "a descriptor and a callback are needed",
+        ));
+    };
+    let fd = descriptor(fd)?;
+    let callback = Callback::new(
+        Obj::from_borrowed(callback),
+        args,
+        2,
+        ffi::context_copy_current(py)?,
+    )?;
+    let handle = core.new_handle(&loop_, callback)?;
+    let known = core
+        .watchers
+        .with(|watchers| watchers.0.get(&(fd, direction)).copied())?;
+    if let Some(watch) = known {
+        let handler = Handler::Watcher(handle.clone().into());
+        let old = core
+            .handlers
+            .with(|slab| slab.replace(watch.token, handler))?;
+        cancel(py, old)?;
+        return Ok(handle);
+    }
+    let interest = match direction {
+        Direction::Read => Interest::READ,
+        Direction::Write => Interest::WRITE,
+    };
+    // The kernel tells of a bad descriptor later; asyncio's callers expect it here.
+    file::poll_now(fd, interest).map_err(|error| error::from_io(&error))?;
+    let handler = Handler::Watcher(handle.clone().into());
+    let token = core.handlers.with(|slab| slab.register(handler))?;
+    let poll = op::Request::Poll(op::Poll {
+        fd,
+        interest,
+        level: true,
+    });
+    let key = core
+        .engine
+        .driver(|driver| driver.submit(poll, Sink::Handler(token)));
+    let key = match key {
+        Ok(key) => key,
+        Err(error) => {
+            drop(core.handlers.with(|slab| slab.remove(token))?);
+            return Err(error);
+        }
+    };
+    core.watchers
+        .with(|watchers| watchers.0.insert((fd, direction), Watch { token, key }))?;
+    Ok(handle)
+}
+
+/// Stop watching; says whether there was a watcher.
+pub fn remove(
+    loop_: Borrowed<'_, '_, LoopCore>,
+    args: Args<'_, '_>,
+    direction: Direction,
+) -> PyResult<bool> {
+    let core = loop_.get();
+    if core.is_closed() {
+        return Ok(false);
+    }
+    args.expect_positional("remove", 1)?;
+    let Some(fd) = args.get(0) else {
+        return Ok(false);
+    };
+    let fd = descriptor(fd)?;
+    let Some(watch) = core
+        .watchers
+        .with(|watchers| watchers.0.remove(&(fd, direction)))?
+    else {
+        return Ok(false);
+    };
+    core.engine.driver(|driver| driver.forget(watch.key))?;
+    let old = core.handlers.with(|slab| slab.remove(watch.token))?;
+    cancel(loop_.py(), old)?;
+    Ok(true)
+}
+
+/// A watched descriptor is ready, or the poll failed: either way the callback finds out.
+pub fn ready(
+    core: &LoopCore,
+    py: Python<'_>,
+    handle: Obj,
+    completion: &Completion,
+) -> PyResult<()> {
+    let cancelled = Handle::native()
+        .get(handle.bind(py))
+        .is_some_and(|this| this.is_cancelled());
+    if cancelled || completion.result == -libc::ECANCELED {
+        return Ok(());
+    }
+    Ok(core.ready.with(|ready| ready.push(Entry::Handle(handle)))?)
+}
+
+fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
+    if let Some(Handler::Watcher(handle)) = handler
+        && let Some(this) = Handle::native().get(handle.bind(py))
+    {
+        return this.cancel(this.object());
+    }
+    Ok(())
+}
+
+fn descriptor(object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
+    let fd = match object.extract::<RawFd>() {
+        Ok(fd) => fd,
+        Err(_) => object
+            .call_method0("fileno")
+            .and_then(|fd| fd.extract())
+            .map_err(|_| PyValueError::new_err(format!("Invalid file object: {}", *object)))?,
+    };
+    if fd < 0 {
+        return Err(PyValueError::new_err(format!(
+            "Invalid file descriptor: {fd}"
+        )));
+    }
+    Ok(fd)
+}

@@ -1,0 +1,185 @@
+"""Signals: numbers arrive through a socket pair that the loop watches.
+
+CPython's C handler writes each signal's number into the wake-up descriptor. There is one such
+descriptor a process, so a loop takes it over while it runs in the main thread (Ctrl-C must end a wait
+at once) and gives it back, except that a loop with handlers keeps it between its runs, as asyncio does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import inspect
+import logging
+import signal
+import socket
+import sys
+import threading
+import warnings
+from asyncio import events
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ringloop._loop import Loop
+
+logger = logging.getLogger("asyncio")
+
+_READ_BYTES = 4096
+
+
+class SignalState:
+    """The handlers of one loop, and its socket pair once there is a use for it."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, asyncio.Handle] = {}
+        self.reader: socket.socket | None = None
+        self.writer: socket.socket | None = None
+
+
+def _open(loop: Loop) -> int:
+    """Return the descriptor that CPython should write to; watch its other end."""
+    state = loop._signals
+    if state.writer is None:
+        state.reader, state.writer = socket.socketpair()
+        state.reader.setblocking(False)
+        state.writer.setblocking(False)
+        loop._add_reader(state.reader.fileno(), _read, loop)
+    return state.writer.fileno()
+
+
+def _read(loop: Loop) -> None:
+    reader = loop._signals.reader
+    while reader is not None:
+        try:
+            numbers = reader.recv(_READ_BYTES)
+        except InterruptedError:
+            continue
+        except BlockingIOError:
+            return
+        if not numbers:
+            return
+        for number in numbers:
+            _arrived(loop, number)
+
+
+def _arrived(loop: Loop, number: int) -> None:
+    handle = loop._signals.handlers.get(number)
+    if handle is None:
+        return  # one that Python handles, or that was removed a moment ago
+    if handle.cancelled():
+        remove(loop, number)
+    else:
+        loop._add_callback_signalsafe(handle)
+
+
+@contextlib.contextmanager
+def wake_up(loop: Loop) -> Iterator[None]:
+    """Let signals end the waits of `loop` while it runs in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        previous = signal.set_wakeup_fd(_open(loop), warn_on_full_buffer=False)
+    except ValueError:  # another interpreter's main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not loop._signals.handlers:
+            _give_back(previous)
+
+
+def _give_back(previous: int) -> None:
+    try:
+        signal.set_wakeup_fd(previous)
+    except (ValueError, OSError):  # its owner has closed it meanwhile
+        signal.set_wakeup_fd(-1)
+
+
+def add(loop: Loop, number: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    """Call `callback` in the loop when the signal arrives."""
+    if asyncio.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
+        raise TypeError("coroutines cannot be used with add_signal_handler()")
+    _check(number)
+    loop._check_closed()
+    state = loop._signals
+    try:
+        # Refuses any thread but the main one.
+        previous = signal.set_wakeup_fd(_open(loop), warn_on_full_buffer=False)
+    except (ValueError, OSError) as error:
+        raise RuntimeError(str(error)) from None
+    replaced = state.handlers.get(number)
+    state.handlers[number] = events.Handle(callback, args, loop, None)
+    try:
+        # Python writes the number only for signals that have a Python handler.
+        signal.signal(number, _ignore)
+        signal.siginterrupt(number, False)
+    except OSError as error:
+        if replaced is None:
+            del state.handlers[number]
+        else:
+            state.handlers[number] = replaced
+        if not state.handlers and not loop.is_running():
+            _give_back(previous)
+        if error.errno == errno.EINVAL:
+            raise RuntimeError(f"sig {number} cannot be caught") from None
+        raise
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing: the number has been written, and that is what counts."""
+
+
+def remove(loop: Loop, number: int) -> bool:
+    """Forget the handler and restore the signal's default; say whether there was one."""
+    _check(number)
+    handlers = loop._signals.handlers
+    if handlers.pop(number, None) is None:
+        return False
+    default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    try:
+        signal.signal(number, default)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise RuntimeError(f"sig {number} cannot be caught") from None
+        raise
+    if not handlers and not loop.is_running():
+        try:
+            signal.set_wakeup_fd(-1)
+        except (ValueError, OSError) as error:
+            logger.info("set_wakeup_fd(-1) failed: %s", error)
+    return True
+
+
+def _check(number: int) -> None:
+    if not isinstance(number, int):
+        raise TypeError(f"sig must be an int, not {number!r}")
+    if number not in signal.valid_signals():
+        raise ValueError(f"invalid signal number {number}")
+
+
+def close(loop: Loop) -> None:
+    """Remove all handlers and close the socket pair."""
+    state = loop._signals
+    if sys.is_finalizing():
+        if state.handlers:
+            warnings.warn(
+                f"Closing the loop {loop!r} on interpreter shutdown stage, "
+                "skipping signal handlers removal",
+                ResourceWarning,
+                source=loop,
+                stacklevel=2,
+            )
+            state.handlers.clear()
+    else:
+        for number in list(state.handlers):
+            remove(loop, number)
+    if state.reader is not None and state.writer is not None:
+        loop._remove_reader(state.reader.fileno())
+        state.reader.close()
+        state.writer.close()
+        state.reader = state.writer = None
