@@ -197,7 +197,7 @@ impl Epoll {
         timeout: Duration,
     ) -> io::Result<usize> {
         let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_sec: timeout.as_secs() as _,
             tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
         };
         // SAFETY: P1, P2; no signal mask is passed.

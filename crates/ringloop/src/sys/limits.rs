@@ -24,10 +24,12 @@ pub fn memlock_limit() -> u64 {
     soft_limit(libc::RLIMIT_MEMLOCK)
 }
 
+/// The type of `RLIMIT_*`, on which the C libraries disagree.
 #[cfg(target_env = "gnu")]
-type Resource = libc::__rlimit_resource_t;
+pub(super) type Resource = libc::__rlimit_resource_t;
+/// The type of `RLIMIT_*`, on which the C libraries disagree.
 #[cfg(not(target_env = "gnu"))]
-type Resource = libc::c_int;
+pub(super) type Resource = libc::c_int;
 
 fn soft_limit(resource: Resource) -> u64 {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();

@@ -122,7 +122,8 @@ pub fn send_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     // The kernel only reads through this pointer; std promises that an IoSlice has the form of an
     // iovec.
     message.msg_iov = buffers.as_ptr().cast_mut().cast();
-    message.msg_iovlen = buffers.len().min(libc::UIO_MAXIOV as usize);
+    // Its type is size_t in one C library and int in the other.
+    message.msg_iovlen = buffers.len().min(libc::UIO_MAXIOV as usize) as _;
     // SAFETY: S1.
     unsafe { sendmsg(fd, &raw const message, 0) }
 }

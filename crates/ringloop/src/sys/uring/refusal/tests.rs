@@ -1,10 +1,43 @@
 //! Refusals: the real ones that a test may provoke, and all others through the seam.
 
 use super::*;
+use crate::sys::limits::Resource;
 use crate::sys::testing::{alone, with_calls_denied};
 use crate::sys::uring::abi;
 use crate::sys::uring::kernel::OldKernel;
 use crate::sys::uring::ring::{Config, Ring};
+
+/// A resource limit of the process, lowered until the value is dropped.
+struct Lowered {
+    resource: Resource,
+    before: libc::rlimit,
+}
+
+impl Lowered {
+    fn new(resource: Resource, limit: u64) -> Self {
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: writes to a live local.
+        let read = unsafe { libc::getrlimit(resource, &raw mut before) };
+        let lowered = libc::rlimit {
+            rlim_cur: limit,
+            ..before
+        };
+        // SAFETY: reads a live local.
+        let set = unsafe { libc::setrlimit(resource, &raw const lowered) };
+        assert_eq!((read, set), (0, 0));
+        Self { resource, before }
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        // SAFETY: reads a live value.
+        unsafe { libc::setrlimit(self.resource, &raw const self.before) };
+    }
+}
 
 const CONFIG: Config = Config {
     entries: 8,
@@ -82,14 +115,9 @@ fn a_process_without_a_free_descriptor_is_told_so_for_real() {
         module_path!(),
         "a_process_without_a_free_descriptor_is_told_so_for_real",
         || {
-            let limit = libc::rlimit {
-                rlim_cur: 3,
-                rlim_max: 3,
-            };
-            // SAFETY: reads a live local; the process is this test's own.
-            let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-            assert_eq!(set, 0);
+            let lowered = Lowered::new(libc::RLIMIT_NOFILE, 3);
             let refusal = Ring::new(&CONFIG).unwrap_err();
+            drop(lowered);
             assert_eq!(refusal.cause, Cause::NoDescriptors { limit: 3 });
             assert_says(
                 &refusal,
@@ -113,13 +141,7 @@ fn a_process_without_room_for_the_queues_is_told_so_for_real() {
             let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
             let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
             let bytes = pages * 4096 + (1 << 20);
-            let limit = libc::rlimit {
-                rlim_cur: bytes,
-                rlim_max: bytes,
-            };
-            // SAFETY: reads a live local; the process is this test's own.
-            let set = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
-            assert_eq!(set, 0);
+            let _lowered = Lowered::new(libc::RLIMIT_AS, bytes);
             let refusal = Ring::new(&large).unwrap_err();
             assert!(matches!(refusal.cause, Cause::NoMemory { .. }), "{refusal}");
             Ring::new(&CONFIG).expect("a small ring fits");

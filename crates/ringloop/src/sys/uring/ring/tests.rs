@@ -17,7 +17,7 @@ const CONFIG: Config = Config {
 };
 
 fn disabled() -> Ring {
-    Ring::new(&CONFIG).unwrap()
+    Ring::new(&CONFIG).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
 fn enabled() -> Ring {
