@@ -3,6 +3,7 @@
 Owns: how figures look. Called by: `compare`. Never: leaves out a row, a loop or a failure.
 """
 
+import statistics
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -68,8 +69,15 @@ def place(cpu: object) -> str:
 
 def tables(report: Report) -> Iterator[list[str]]:
     """One table a group."""
-    for group, rows in groupby(report["rows"], key=lambda row: row["group"]):
-        yield table(group, list(rows), report)
+    for group, found in groupby(report["rows"], key=lambda row: row["group"]):
+        rows = list(found)
+        yield table(group, rows, report)
+        if any(detail(entry, "p99_us") for row in rows for entry in row["entries"].values()):
+            yield folded(
+                "CPU time of the server, µs an operation",
+                detail_table(rows, report, "server_cpu_us"),
+            )
+            yield folded("99th percentile of latency, µs", detail_table(rows, report, "p99_us"))
 
 
 def table(group: str, rows: Sequence[RowResult], report: Report) -> list[str]:
@@ -86,10 +94,37 @@ def table(group: str, rows: Sequence[RowResult], report: Report) -> list[str]:
     lines = [f"### {group}", "", line(header), line(["---", *["---:"] * (len(header) - 1)])]
     for row in rows:
         best = best_loop(row, loops)
-        cells = [cell(row["entries"].get(name), is_best=name == best) for name in [*floors, *loops]]
+        cells = [floor_cell(name, row["entries"].get(name)) for name in floors]
+        cells += [cell(row["entries"].get(name), is_best=name == best) for name in loops]
         compared = [share(row["entries"].get(name), key) for name, key, _ in ratios]
         lines.append(line([row["title"], *cells, row["best_peer"] or "none", *compared]))
     return [*lines, ""]
+
+
+def detail_table(rows: Sequence[RowResult], report: Report, key: str) -> list[str]:
+    """Write one table of what the load generator counted besides the rate; lower is better."""
+    floors = [name for name in report["floors"] if any(name in row["entries"] for row in rows)]
+    names = [*floors, *report["loops"]]
+    lines = [line(["", *names]), line(["---", *["---:"] * len(names)])]
+    for row in rows:
+        values = (detail(row["entries"].get(name), key) for name in names)
+        cells = ["" if value is None else f"{value:.1f}" for value in values]
+        lines.append(line([row["title"], *cells]))
+    return lines
+
+
+def folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Put a table behind a click."""
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>", ""]
+
+
+def detail(entry: Entry | None, key: str) -> float | None:
+    """Take the median of a counted value over the rounds."""
+    values = (
+        [one.get(key) for one in entry["details"]] if entry and entry["failure"] is None else []
+    )
+    figures = [value for value in values if isinstance(value, int | float)]
+    return statistics.median(figures) if figures else None
 
 
 def line(cells: Sequence[str]) -> str:
@@ -112,6 +147,12 @@ def cell(entry: Entry | None, *, is_best: bool) -> str:
         return f"fails: {reason[:FAILURE_LEN_MAX]}"
     text = rate_text(entry["rate"]) + ("†" if entry["client_bound"] else "")
     return f"**{text}**" if is_best else text
+
+
+def floor_cell(name: str, entry: Entry | None) -> str:
+    """Write a floor's rate and, for the others, its share of the C epoll server's."""
+    compared = "" if name == C_FLOOR else share(entry, "to_floor")
+    return cell(entry, is_best=False) + (f" ({compared})" if compared else "")
 
 
 def rate_text(rate: float) -> str:

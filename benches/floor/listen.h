@@ -1,11 +1,10 @@
-/* What both floor servers begin with: pin, listen on a free port of 127.0.0.1, print the port. */
+/* What the floor servers begin with: listen on a free port of 127.0.0.1 and print the port. */
 #ifndef FLOOR_LISTEN_H
 #define FLOOR_LISTEN_H
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -23,18 +22,8 @@ static inline void set_nodelay(int fd)
         perror("TCP_NODELAY");
 }
 
-static int listen_on_cpu(int argc, char **argv)
+static int listen_somewhere(void)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: %s CPU\n", argv[0]);
-        exit(2);
-    }
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET((size_t)atoi(argv[1]), &cpus);
-    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
-        fail("sched_setaffinity");
-
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0)
         fail("socket");

@@ -93,7 +93,7 @@ impl Tally {
         } else {
             0.0
         };
-        let server_busy = server_busy.map_or("null".into(), |busy| format!("{busy:.3}"));
+        let server_busy = server_busy.map_or("null".into(), |busy| format!("{busy:.5}"));
         let first_error = self.first_error.map_or("null".into(), |text| {
             format!("\"{}\"", text.escape_default())
         });

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 from support.loops import FACTORIES, new_loop, pin_to_cpu
 
@@ -37,7 +38,6 @@ def measure(serve: Serve, load: str = "echo") -> None:
 
 def run_server(serve: Serve, options: argparse.Namespace) -> None:
     """Serve until killed; the port is the first line printed."""
-    pin_to_cpu(options.cpu)
     loop = new_loop(options.loop)
     if options.gc == "off":
         gc.disable()
@@ -69,21 +69,23 @@ def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
         load = subprocess.run(command, capture_output=True, text=True, check=False)
         if load.returncode != 0:
             fail(server, load.stderr)
-        counted: dict[str, object] = json.loads(load.stdout)
+        counted: dict[str, Any] = json.loads(load.stdout)
         if counted["errors"]:
             fail(server, f"{counted['errors']} connections lost: {counted['first_error']}")
         if not counted["requests"]:
             fail(server, "no request was answered in the measured time")
+    if counted["server_busy"] is not None:
+        server_seconds = counted["server_busy"] * counted["seconds"]
+        counted["server_cpu_us"] = server_seconds / counted["requests"] * 1e6
     return {"loop": options.loop, "ops": counted["requests"], "gc": options.gc, **counted}
 
 
 @contextlib.contextmanager
 def running_server(options: argparse.Namespace) -> Iterator[subprocess.Popen[str]]:
-    """Start the server process; kill it in the end."""
-    if options.floor:
-        command = [options.floor, str(options.cpu or 0)]
-    else:
-        command = [sys.executable, *sys.argv, "--serve"]
+    """Start the server process; kill it in the end. It inherits the CPU of this one."""
+    pin_to_cpu(options.cpu)
+    itself = [sys.executable, *sys.argv, "--serve"]
+    command = [str(options.floor)] if options.floor else itself
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:

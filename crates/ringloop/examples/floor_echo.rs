@@ -1,0 +1,172 @@
+//! A TCP echo server on the engine itself: no futures, no tasks, no Python.
+//!
+//! It does what the Python loop's transport does with the same operations – multishot receive, a copy
+//! of the bytes, one send in flight a connection – so what separates the two is the price of Python.
+//! The benchmarks compare it with a C server on epoll (`benches/floor/epoll_echo.c`).
+//!
+//! It prints the port of 127.0.0.1 it listens on and serves until killed; `RINGLOOP_DRIVER` chooses the
+//! driver: `RINGLOOP_DRIVER=epoll cargo run --release --example floor_echo`.
+//!
+//! An embedder owns the loop: it submits requests with a token of its own and takes the completions
+//! one by one. A token here is a connection's place in a table, and which of its operations it was.
+
+use ringloop::buf::SendBuf;
+use ringloop::driver::{Completion, Event, Sink, Token};
+use ringloop::executor::{Engine, Options};
+use ringloop::op::{Accept, Close, RecvMulti, Request, Send};
+use ringloop::sys::socket;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Which operation of a connection completed; the low bits of a token.
+#[derive(Clone, Copy)]
+enum Part {
+    Accept = 0,
+    Receive = 1,
+    Send = 2,
+    Close = 3,
+}
+
+/// A connection is closed once both of its operations are over.
+struct Connection {
+    fd: RawFd,
+    is_receiving: bool,
+    is_sending: bool,
+    /// Bytes that came while a send was in flight.
+    queued: Vec<u8>,
+    /// The memory of the last send, to be used again.
+    spare: Vec<u8>,
+}
+
+struct Server {
+    engine: Engine,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+}
+
+fn main() -> io::Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    socket::listen(listener.as_raw_fd(), libc::SOMAXCONN)?;
+    socket::set_nonblocking(listener.as_raw_fd(), true)?;
+    let mut engine = Engine::new(Options::from_env()?)?;
+    engine.bind()?;
+    let mut server = Server {
+        engine,
+        connections: Vec::new(),
+        free: Vec::new(),
+    };
+    let fd = listener.as_raw_fd();
+    server.submit(Request::Accept(Accept { fd, multi: true }), 0, Part::Accept);
+    writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
+    loop {
+        server.engine.park(None)?;
+        while let Some(event) = server.engine.next_event() {
+            server.react(event)?;
+        }
+    }
+}
+
+impl Server {
+    fn submit(&mut self, request: Request, index: usize, part: Part) {
+        let token = Token((index as u64) << 2 | part as u64);
+        self.engine
+            .driver_mut()
+            .submit(request, Sink::Handler(token));
+    }
+
+    fn react(&mut self, event: Event) -> io::Result<()> {
+        let index = (event.token.0 >> 2) as usize;
+        match event.token.0 & 3 {
+            part if part == Part::Accept as u64 => self.accepted(&event.completion)?,
+            part if part == Part::Receive as u64 => self.received(index, event.completion),
+            part if part == Part::Send as u64 => self.sent(index, event.completion),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn accepted(&mut self, completion: &Completion) -> io::Result<()> {
+        let fd = completion.result()? as RawFd;
+        socket::set_nodelay(fd, true)?;
+        let connection = Connection {
+            fd,
+            is_receiving: true,
+            is_sending: false,
+            queued: Vec::new(),
+            spare: Vec::new(),
+        };
+        let index = self.free.pop().unwrap_or(self.connections.len());
+        if index == self.connections.len() {
+            self.connections.push(Some(connection));
+        } else {
+            self.connections[index] = Some(connection);
+        }
+        self.submit(Request::RecvMulti(RecvMulti { fd }), index, Part::Receive);
+        Ok(())
+    }
+
+    fn received(&mut self, index: usize, completion: Completion) {
+        let Some(connection) = &mut self.connections[index] else {
+            return;
+        };
+        connection.is_receiving = completion.more;
+        if let Some(id) = completion.buffer {
+            let driver = self.engine.driver_mut();
+            let bytes = driver.buffer(&id, completion.result.max(0) as usize);
+            connection.queued.extend_from_slice(bytes);
+            driver.recycle(id);
+        }
+        if completion.result <= 0 {
+            // The peer is gone: a send that still waits for it must end too. That it may be gone
+            // already is fine.
+            drop(socket::shutdown(connection.fd, Shutdown::Both));
+            connection.queued.clear();
+        }
+        self.go_on(index);
+    }
+
+    fn sent(&mut self, index: usize, completion: Completion) {
+        let Some(connection) = &mut self.connections[index] else {
+            return;
+        };
+        connection.is_sending = false;
+        let count = completion.result.max(0) as usize;
+        if let Some(Request::Send(Send { fd, mut buf })) = completion.request {
+            buf.advance(count);
+            if count > 0 && !buf.is_empty() {
+                connection.is_sending = true;
+                self.submit(Request::Send(Send { fd, buf }), index, Part::Send);
+                return;
+            }
+            connection.spare = buf.into_vec().unwrap_or_default();
+        }
+        self.go_on(index);
+    }
+
+    /// Send what is queued; close what is over.
+    fn go_on(&mut self, index: usize) {
+        let Some(connection) = &mut self.connections[index] else {
+            return;
+        };
+        if connection.is_sending {
+            return;
+        }
+        if !connection.queued.is_empty() {
+            let mut spare = std::mem::take(&mut connection.spare);
+            spare.clear();
+            let buf = SendBuf::from(std::mem::replace(&mut connection.queued, spare));
+            connection.is_sending = true;
+            let send = Send {
+                fd: connection.fd,
+                buf,
+            };
+            self.submit(Request::Send(send), index, Part::Send);
+        } else if !connection.is_receiving {
+            let fd = connection.fd;
+            self.connections[index] = None;
+            self.free.push(index);
+            self.submit(Request::Close(Close { fd }), index, Part::Close);
+        }
+    }
+}
