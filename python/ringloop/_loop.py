@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from asyncio import base_events, selector_events
 from typing import TYPE_CHECKING, Any
 
-from ringloop import _forever, _missing, _native, _signals
+from ringloop import _forever, _listen, _missing, _native, _signals, _tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._open(driver, type(self) is Loop)
         super().__init__()
         self._signals = _signals.SignalState()
-        self._transports: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._listeners: dict[int, Any] = {}
 
     def run_forever(self) -> None:
         """Run until `stop()` is called."""
@@ -67,8 +66,35 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         """Forget the signal's handler; say whether there was one."""
         return _signals.remove(self, sig)
 
+    def _make_socket_transport(
+        self,
+        sock: Any,
+        protocol: Any,
+        waiter: Any = None,
+        *,
+        extra: Any = None,
+        server: Any = None,
+        context: Any = None,
+    ) -> Any:
+        del context
+        return _native.make_socket_transport(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(self, rawsock: Any, protocol: Any, sslcontext: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("call_connection_made", None)
+        kwargs.pop("context", None)
+        return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
+
+    def _start_serving(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("context", None)
+        _listen.start_serving(self, *args, **kwargs)
+
+    def _stop_serving(self, sock: Any) -> None:
+        _listen.stop_serving(self, sock)
+
+    def _ensure_fd_no_transport(self, fd: Any) -> None:
+        _listen.ensure_no_transport(self, fd)
+
     # The standard library's own, on our `_add_writer`.
-    _ensure_fd_no_transport = selector_events.BaseSelectorEventLoop._ensure_fd_no_transport
     sock_connect = selector_events.BaseSelectorEventLoop.sock_connect
     _sock_connect = selector_events.BaseSelectorEventLoop._sock_connect
     _sock_connect_cb = selector_events.BaseSelectorEventLoop._sock_connect_cb

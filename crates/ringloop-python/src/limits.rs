@@ -23,3 +23,42 @@ pub const WAIT_SECONDS_MAX: u64 = 24 * 3600;
 
 /// Entries of the ready ring whose memory is kept when a burst is over (24 bytes each).
 pub const READY_KEPT: usize = 16 * 1024;
+
+/// Bytes in a transport's queue above which its protocol is told to pause (asyncio's default).
+pub const WRITE_HIGH_WATER: usize = 64 * 1024;
+
+/// Bytes in the queue from which a transport tries send(2) at once instead of at the end of the turn:
+/// the data is still in the cache, and the peer need not wait.
+pub const WRITE_AT_ONCE: usize = 16 * 1024;
+
+/// Bytes up to which several queued buffers are copied into one: cheaper than a vectored send.
+pub const WRITE_JOIN_MAX: usize = 32 * 1024;
+
+/// Buffers one vectored send(2) of a transport carries.
+pub const WRITE_VECTOR_MAX: usize = 64;
+
+/// Writes after a connection was lost that go unnoticed; asyncio's
+/// `LOG_THRESHOLD_FOR_CONNLOST_WRITES`.
+pub const LOST_WRITES_BEFORE_WARNING: u32 = 5;
+
+/// Bytes that a receive asks for while messages are small; up to here they are received on the stack
+/// and copied into an exact object.
+pub const READ_CHUNK_MIN: usize = 16 * 1024;
+
+/// Bytes that the first receive of bulk data asks for.
+pub const READ_CHUNK_BULK: usize = 64 * 1024;
+
+/// Bytes that a receive asks for at most: as asyncio's `max_size`.
+pub const READ_CHUNK_MAX: usize = 256 * 1024;
+
+/// Full receives in a row of one connection before others get their turn.
+pub const READS_PER_EVENT: usize = 4;
+
+/// Full pool buffers in a row that make a connection a bulk one.
+pub const FULL_READS_TO_BULK: u8 = 2;
+
+/// Small receives in a row after which a bulk connection is interactive again.
+pub const SMALL_READS_TO_INTERACTIVE: u8 = 8;
+
+/// Seconds before a listener that found no descriptor tries again: asyncio's `ACCEPT_RETRY_DELAY`.
+pub const ACCEPT_RETRY_SECONDS: u32 = 1;

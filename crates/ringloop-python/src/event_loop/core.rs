@@ -3,7 +3,8 @@
 //! State lies in [`Confined`] cells and atomics; no cell is open across a call into Python, so every
 //! callback may come back in at any point.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -11,6 +12,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
+use ringloop::driver::Token;
 use ringloop::executor::Inbox;
 
 use super::callback::Callback;
@@ -31,6 +33,10 @@ pub struct LoopCore {
     pub(crate) handlers: Confined<Handlers>,
     pub(super) ready: Confined<Ready>,
     pub(super) timers: Confined<Timers>,
+    /// Transports that were written to in this turn.
+    pub(super) unflushed: Confined<Vec<Obj>>,
+    /// Which descriptors belong to transports.
+    pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
     pub(super) inbox: OnceLock<Inbox<Obj>>,
     /// Memory of the inbox's last batch, for the next.
@@ -182,6 +188,7 @@ impl LoopCore {
         drop(self.ready.with(Ready::take)?);
         drop(self.timers.with(Timers::take)?);
         drop(self.handlers.with(Handlers::take)?);
+        drop(self.unflushed.with(std::mem::take)?);
         drop(self.watchers.with(std::mem::take)?);
         drop(self.task_factory.with(Option::take)?);
         if let Some(inbox) = self.inbox.get() {
@@ -225,6 +232,8 @@ impl LoopCore {
             handlers: Confined::new(Handlers::default()),
             ready: Confined::new(Ready::default()),
             timers: Confined::new(Timers::default()),
+            unflushed: Confined::new(Vec::new()),
+            transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
             inbox: OnceLock::new(),
             inbox_batch: Confined::new(VecDeque::new()),
@@ -267,12 +276,20 @@ impl LoopCore {
     }
 
     /// Let go of queues, watchers and engine; the loop is marked closed first.
-    fn _close(&self) -> PyResult<()> {
+    fn _close(&self, py: Python<'_>) -> PyResult<()> {
         self.closed.store(true, Relaxed);
-        self.clear()?;
+        let handlers = self.handlers.with(Handlers::take)?;
         // Attached: buffers of unfinished operations may belong to Python objects.
         drop(self.engine.close()?);
-        Ok(())
+        Self::abandon(py, handlers);
+        self.clear()
+    }
+
+    /// The transport that reads and writes `fd`, or None.
+    fn _transport_of(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<Py<PyAny>>> {
+        Ok(self
+            .transport_of(py, fd)?
+            .map(|transport| transport.into_bound(py).unbind()))
     }
 
     /// Ask the running loop to end after its current pass.

@@ -89,6 +89,11 @@ impl EngineCell {
         self.with(|engine| body(engine.driver_mut()))
     }
 
+    /// Which driver is in use.
+    pub fn kind(&self) -> PyResult<Kind> {
+        self.with(|engine| engine.kind())
+    }
+
     /// Say whether the kernel should be asked before more callbacks run: operations were submitted
     /// since it last was, or completions are known to wait.
     #[inline]

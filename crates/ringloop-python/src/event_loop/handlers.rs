@@ -13,24 +13,46 @@ use ringloop::driver::{Event, Token};
 
 use super::core::LoopCore;
 use super::watchers;
-use crate::ffi::{Obj, Visited, Visitor};
+use crate::ffi::{Obj, Payload, Visited, Visitor};
+use crate::transport::{self, Listener, Stream};
+
+/// Generations are 24 bits wide: the top byte of a token is the owner's.
+const GENERATION_MASK: u32 = (1 << 24) - 1;
+const ROLE_SHIFT: u32 = 56;
+
+/// The token of a handler's operation, with a number that says which one it is.
+pub fn with_role(token: Token, role: u8) -> Token {
+    Token(token.0 | u64::from(role) << ROLE_SHIFT)
+}
+
+/// The number given to [`with_role`].
+#[inline]
+pub fn role(token: Token) -> u8 {
+    (token.0 >> ROLE_SHIFT) as u8
+}
 
 /// What a completion is for. Transports add their kinds here and in [`dispatch`].
 pub enum Handler {
     /// `add_reader` and `add_writer`: the native `Handle` to put into the ready ring.
     Watcher(Obj),
+    /// A stream transport.
+    Stream(Obj),
+    /// A listening socket.
+    Listener(Obj),
 }
 
 impl Handler {
     fn object(&self) -> &Obj {
         match self {
-            Self::Watcher(object) => object,
+            Self::Watcher(object) | Self::Stream(object) | Self::Listener(object) => object,
         }
     }
 
     fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Watcher(object) => Self::Watcher(object.clone_ref(py)),
+            Self::Stream(object) => Self::Stream(object.clone_ref(py)),
+            Self::Listener(object) => Self::Listener(object.clone_ref(py)),
         }
     }
 }
@@ -45,6 +67,14 @@ pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> P
         .with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
     match handler {
         Some(Handler::Watcher(handle)) => watchers::ready(core, py, handle, &event.completion),
+        Some(Handler::Stream(object)) => match Stream::native().get(object.bind(py)) {
+            Some(this) => transport::completed(this, event),
+            None => Ok(()),
+        },
+        Some(Handler::Listener(object)) => match Listener::native().get(object.bind(py)) {
+            Some(this) => transport::accept_completed(this, event),
+            None => Ok(()),
+        },
         None => Ok(()),
     }
 }
@@ -80,7 +110,8 @@ impl Handlers {
     #[inline]
     pub fn get(&self, token: Token) -> Option<&Handler> {
         let slot = self.slots.get(token.0 as u32 as usize)?;
-        (slot.generation == (token.0 >> 32) as u32).then_some(slot.handler.as_ref())?
+        (slot.generation == (token.0 >> 32) as u32 & GENERATION_MASK)
+            .then_some(slot.handler.as_ref())?
     }
 
     /// Put another handler into the same slot; the old one is dropped outside of the cell.
@@ -94,7 +125,7 @@ impl Handlers {
         self.get(token)?;
         let index = token.0 as u32;
         let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
         self.free.push(index);
         slot.handler.take()
     }

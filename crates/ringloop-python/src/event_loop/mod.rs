@@ -21,7 +21,8 @@ mod debug;
 mod engine;
 mod exceptions;
 mod handle;
-mod handlers;
+pub(crate) mod handlers;
+mod host;
 mod ready;
 mod schedule;
 mod timers;
@@ -29,6 +30,7 @@ mod turn;
 mod watchers;
 
 pub use core::LoopCore;
+pub use handlers::Handler;
 
 use pyo3::prelude::*;
 

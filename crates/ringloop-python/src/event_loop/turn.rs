@@ -32,16 +32,19 @@ impl LoopCore {
     /// Run turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.engine.bind()?;
-        loop {
-            self.turn(loop_)?;
-            if self.is_stopping() {
-                return Ok(());
+        let ended = loop {
+            let turned = self.turn(loop_);
+            if turned.is_err() || self.is_stopping() {
+                break turned;
             }
-        }
+        };
+        // What the last pass wrote must not wait for the next run.
+        ended.and(self.flush(loop_.py())).and(self.engine.look())
     }
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
+        self.flush(py)?;
         self.park(py)?;
         for _ in 0..limits::EVENTS_PER_TURN {
             let Some(event) = self.engine.next_event()? else {
@@ -155,6 +158,7 @@ impl LoopCore {
     /// Say whether something waits that only a new turn can do.
     fn owes_a_turn(&self, deadline_ns: &mut Option<u64>) -> PyResult<bool> {
         if self.is_stopping()
+            || self.has_unflushed()?
             || self.engine.owes_io()?
             || self.inbox.get().is_some_and(|inbox| !inbox.is_empty())
         {

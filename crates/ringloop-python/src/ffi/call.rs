@@ -7,7 +7,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use super::object::Obj;
 
@@ -43,6 +43,32 @@ pub fn call<const N: usize>(
     let result = unsafe {
         ffi::PyObject_Vectorcall(
             callable.as_ptr(),
+            first,
+            N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        )
+    };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, result) }
+}
+
+/// Call the method `name` of the first argument with the others.
+#[inline]
+pub fn call_method<const N: usize>(
+    py: Python<'_>,
+    name: &Bound<'_, PyString>,
+    arguments: &[&Obj; N],
+) -> PyResult<Obj> {
+    const { assert!(N >= 1 && N <= CALL_ARGUMENTS_MAX) };
+    let mut array = [std::ptr::null_mut(); CALL_ARGUMENTS_MAX + 1];
+    for (place, argument) in array[1..].iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+    let first = array[1..].as_ptr();
+    // SAFETY: invariants 1 and 2; the receiver is the first argument.
+    let result = unsafe {
+        ffi::PyObject_VectorcallMethod(
+            name.as_ptr(),
             first,
             N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
             std::ptr::null_mut(),

@@ -38,6 +38,7 @@
 //! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
 //! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
 
+mod bytes;
 mod call;
 mod confined;
 mod lifecycle;
@@ -46,9 +47,13 @@ mod native_type;
 mod object;
 mod task_step;
 
+pub use bytes::{
+    bytes_from, bytes_len, copy_bytes, fill, lend_bytes, not_bytes_like, own_descriptor,
+    receive_bytes, receive_into, snapshot,
+};
 pub use call::{
-    call, call_no_args, call_one, call_tuple, check_signals, context_copy_current, context_enter,
-    context_exit, thread_id,
+    call, call_method, call_no_args, call_one, call_tuple, check_signals, context_copy_current,
+    context_enter, context_exit, thread_id,
 };
 pub use confined::{Busy, Confined};
 pub use method::{Args, Class, Method, Property, Return, Target, install_methods};

@@ -1,0 +1,108 @@
+//! What the loop does for transports.
+//!
+//! Owns: the list of transports that were written to in this turn. Called by: `transport`, and the
+//! turn (`flush`). Never does: I/O of its own.
+
+use std::os::fd::RawFd;
+
+use pyo3::prelude::*;
+use ringloop::driver::Token;
+
+use super::core::LoopCore;
+use super::handlers::Handler;
+use super::ready::Entry;
+use crate::ffi::{Obj, Payload};
+use crate::transport::{self, Stream};
+
+impl LoopCore {
+    /// `call_soon` for a callback whose handle nobody keeps.
+    pub(crate) fn call_soon_step(
+        &self,
+        callable: Obj,
+        argument: Option<Obj>,
+        context: Obj,
+    ) -> PyResult<()> {
+        self.check_open()?;
+        Ok(self.ready.with(|ready| {
+            ready.push(Entry::Step {
+                callable,
+                argument,
+                context,
+            });
+        })?)
+    }
+
+    /// Keep a transport alive and name it for completions.
+    pub(crate) fn add_stream(&self, transport: Obj, fd: RawFd) -> PyResult<Token> {
+        self.check_open()?;
+        let token = self
+            .handlers
+            .with(|slab| slab.register(Handler::Stream(transport)))?;
+        self.transport_fds.with(|fds| fds.insert(fd, token))?;
+        Ok(token)
+    }
+
+    /// The transport that owns a descriptor.
+    pub(super) fn transport_of(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<Obj>> {
+        let Some(token) = self.transport_fds.with(|fds| fds.get(&fd).copied())? else {
+            return Ok(None);
+        };
+        Ok(self.handlers.with(|slab| match slab.get(token) {
+            Some(Handler::Stream(transport)) => Some(transport.clone_ref(py)),
+            _ => None,
+        })?)
+    }
+
+    /// Let go of a handler whose operations are over and whose descriptor is about to be closed.
+    pub(crate) fn release_handler(&self, token: Token, fd: RawFd) -> PyResult<()> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        self.engine.driver(|driver| driver.release(fd))?;
+        self.transport_fds.with(|fds| fds.remove(&fd))?;
+        drop(self.handlers.with(|slab| slab.remove(token))?);
+        Ok(())
+    }
+
+    /// Flush a transport at the end of this turn.
+    #[inline]
+    pub(crate) fn flush_later(&self, transport: Obj) -> PyResult<()> {
+        Ok(self.unflushed.with(|unflushed| unflushed.push(transport))?)
+    }
+
+    /// Whether any transport waits for [`LoopCore::flush`].
+    #[inline]
+    pub(super) fn has_unflushed(&self) -> PyResult<bool> {
+        Ok(self.unflushed.with(|unflushed| !unflushed.is_empty())?)
+    }
+
+    /// Hand everything that was written in this turn to the kernel.
+    pub(super) fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let mut batch = self.unflushed.with(std::mem::take)?;
+        let mut first_error = Ok(());
+        for transport in batch.drain(..) {
+            if let Some(this) = Stream::native().get(transport.bind(py)) {
+                let flushed = transport::flush(this);
+                first_error = first_error.and(flushed);
+            }
+        }
+        // The memory serves the next turn, unless a callback has written meanwhile.
+        self.unflushed.with(|unflushed| {
+            if unflushed.is_empty() {
+                *unflushed = batch;
+            }
+        })?;
+        first_error
+    }
+
+    /// The engine is gone: tell the transports, which may have sockets to close.
+    pub(super) fn abandon(py: Python<'_>, handlers: Vec<Handler>) {
+        for handler in handlers {
+            if let Handler::Stream(transport) = handler
+                && let Some(this) = Stream::native().get(transport.bind(py))
+            {
+                transport::abandoned(this);
+            }
+        }
+    }
+}

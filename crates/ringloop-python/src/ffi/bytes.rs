@@ -1,0 +1,188 @@
+//! Bytes between the kernel and Python without a copy that the kernel did not make.
+//!
+//! Owns: `bytes` objects that are still being filled, `bytes` lent to the engine, writable views.
+//! Called by: the transports. Never does: keep a view across a call into Python.
+//!
+//! Invariants:
+//! 1. A fresh `bytes` object is written only before anybody else can see it.
+//! 2. An exact `bytes` object never changes, so its memory may be lent out while a reference is held;
+//!    everything else is copied.
+//! 3. A writable view is released before anything else runs; the exporter keeps the memory until then.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ringloop::buf::SendBuf;
+use ringloop::sys::socket;
+
+use super::object::Obj;
+
+unsafe extern "C" {
+    /// Documented in the C API ("Bytes Objects"); `PyO3` does not declare it.
+    fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, new_len: isize) -> std::ffi::c_int;
+}
+
+/// Receive into a new `bytes` of at most `size` bytes; the inner error is the socket's.
+pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
+    // SAFETY: with null it allocates `size` bytes and leaves them unwritten.
+    let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as isize) };
+    if object.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: invariant 1: the object is ours alone, and its payload is `size` bytes.
+    let memory = unsafe { ffi::PyBytes_AsString(object) };
+    // SAFETY: invariant 1: the memory is writable for `size` bytes and needs no contents.
+    let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), size) };
+    let received = socket::recv(fd, memory, 0);
+    let mut object = object;
+    let count = match &received {
+        Ok(count) => *count,
+        Err(_) => 0,
+    };
+    if count != size {
+        // SAFETY: invariant 1: a single reference, which the call replaces or releases.
+        if unsafe { _PyBytes_Resize(&raw mut object, count as isize) } < 0 {
+            return Err(PyErr::fetch(py));
+        }
+    }
+    // SAFETY: the reference is ours to give.
+    let bytes = unsafe { Obj::from_owned_ptr(py, object) }?;
+    Ok(received.map(|_| bytes))
+}
+
+/// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a
+/// cell open.
+#[inline]
+pub fn copy_bytes(py: Python<'_>, bytes: &[u8]) -> Obj {
+    Obj::from(PyBytes::new(py, bytes))
+}
+
+unsafe fn release_reference(owner: *mut ()) {
+    // SAFETY: `lend_bytes` took this reference for the buffer; the engine drops it attached.
+    unsafe { ffi::Py_DECREF(owner.cast()) }
+}
+
+/// Lend an exact `bytes` object to the engine, from `skip` on; `None` for any other type.
+#[inline]
+pub fn lend_bytes(object: Borrowed<'_, '_, PyAny>, skip: usize) -> Option<SendBuf> {
+    let exact = object.cast_exact::<PyBytes>().ok()?;
+    let bytes = exact.as_bytes();
+    let owner = object.as_ptr();
+    // SAFETY: alive; the new reference belongs to the buffer.
+    unsafe { ffi::Py_INCREF(owner) };
+    // SAFETY: invariant 2, with the reference just taken.
+    let mut buf =
+        unsafe { SendBuf::from_raw(bytes.as_ptr(), bytes.len(), owner.cast(), release_reference) };
+    buf.advance(skip);
+    Some(buf)
+}
+
+/// A view of an object's memory.
+struct View(ffi::Py_buffer);
+
+impl View {
+    fn open(object: Borrowed<'_, '_, PyAny>, flags: i32) -> PyResult<Self> {
+        let mut view = MaybeUninit::<ffi::Py_buffer>::zeroed();
+        // SAFETY: the object is alive; the call fills the view or sets an exception.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } < 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        // SAFETY: filled by the successful call.
+        Ok(Self(unsafe { view.assume_init() }))
+    }
+
+    fn len(&self) -> usize {
+        self.0.len as usize
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.0.len == 0 {
+            return &[];
+        }
+        // SAFETY: invariant 3: `PyBUF_SIMPLE` views are contiguous, `len` bytes.
+        unsafe { std::slice::from_raw_parts(self.0.buf.cast(), self.len()) }
+    }
+
+    fn memory(&mut self) -> &mut [MaybeUninit<u8>] {
+        if self.0.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: invariant 3: opened writable, contiguous, `len` bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf.cast(), self.len()) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the view was filled by `PyObject_GetBuffer` and is released once.
+        unsafe { ffi::PyBuffer_Release(&raw mut self.0) }
+    }
+}
+
+/// The bytes of any object that has some; `None` where it is no bytes-like object.
+pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
+    // SAFETY: the object is alive.
+    if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+        return None;
+    }
+    Some(View::open(object, ffi::PyBUF_SIMPLE).map(|view| view.bytes().to_vec()))
+}
+
+/// Fill the start of a writable object from `bytes`; returns how many fitted.
+pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
+    let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
+    let memory = view.memory();
+    let count = bytes.len().min(memory.len());
+    for (place, byte) in memory[..count].iter_mut().zip(bytes) {
+        place.write(*byte);
+    }
+    Ok(count)
+}
+
+/// Receive straight into a writable object; `Ok(Err(_))` is the socket's error. An empty object is
+/// answered with `InvalidInput`, which recv(2) never gives.
+pub fn receive_into(object: Borrowed<'_, '_, PyAny>, fd: RawFd) -> PyResult<io::Result<usize>> {
+    let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
+    if view.len() == 0 {
+        return Ok(Err(io::ErrorKind::InvalidInput.into()));
+    }
+    Ok(socket::recv(fd, view.memory(), 0))
+}
+
+/// How many bytes a `bytes` object has.
+#[inline]
+pub fn bytes_len(bytes: &Obj) -> usize {
+    // SAFETY: the callers made it a `bytes` object, and it is alive.
+    unsafe { ffi::PyBytes_Size(bytes.as_ptr()) }.max(0) as usize
+}
+
+/// The content of a `bytes` object from `start` on.
+pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] {
+    let content = bytes
+        .bind(py)
+        .cast::<PyBytes>()
+        .map_or(&[][..], |bytes| bytes.as_bytes());
+    content.get(start..).unwrap_or_default()
+}
+
+/// Take over a descriptor that a completed accept yielded.
+pub fn own_descriptor(fd: RawFd) -> OwnedFd {
+    // SAFETY: accept's result is a fresh descriptor, and its completion is delivered once.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Refuse what is not bytes-like, in asyncio's words.
+pub fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
+    let name = object
+        .get_type()
+        .name()
+        .map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!(
+        "data argument must be a bytes-like object, not '{name}'"
+    ))
+}

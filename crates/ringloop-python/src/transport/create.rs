@@ -1,0 +1,166 @@
+//! How a connection begins: from a connected socket to `connection_made`.
+//!
+//! Called by: the loop's `_make_socket_transport` (client side, TLS) and [`super::listener`].
+//! Never does: connect or accept.
+//!
+//! Source: `_SelectorTransport.__init__` and `_SelectorSocketTransport.__init__`.
+
+use std::cell::Cell;
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+use ringloop::driver::Token;
+use ringloop::sys::socket;
+
+use super::flow::Flow;
+use super::lifecycle::Lifecycle;
+use super::read::ReadSide;
+use super::write::WriteSide;
+use super::{Stream, Stream_};
+use crate::event_loop::LoopCore;
+use crate::ffi::{self, Obj, ObjCell, Payload};
+
+/// What a transport is made of.
+pub struct Parts<'a, 'py> {
+    /// The loop.
+    pub loop_: &'a Bound<'py, LoopCore>,
+    /// A connected, non-blocking `socket.socket`.
+    pub socket: &'a Bound<'py, PyAny>,
+    /// The protocol.
+    pub protocol: &'a Bound<'py, PyAny>,
+    /// A future to resolve once `connection_made` has run.
+    pub waiter: Option<&'a Bound<'py, PyAny>>,
+    /// What `get_extra_info` knows besides socket and names.
+    pub extra: Option<&'a Bound<'py, PyDict>>,
+    /// The server that accepted it.
+    pub server: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// Make a transport and schedule `connection_made`, the first read and the waiter, in this order.
+pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = parts.loop_.py();
+    let fd: RawFd = parts
+        .socket
+        .call_method0(intern!(py, "fileno"))?
+        .extract()?;
+    let core = parts.loop_.get();
+    let kind = core.engine.kind()?;
+    let stream = Stream {
+        loop_: ObjCell::new(Some(parts.loop_.clone().into_any().into())),
+        fd,
+        token: Cell::new(Token(0)),
+        kind,
+        socket: ObjCell::new(Some(parts.socket.clone().into())),
+        protocol: ObjCell::new(None),
+        server: ObjCell::new(parts.server.map(|server| server.clone().into())),
+        context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
+        lifecycle: Lifecycle::new(),
+        read: ReadSide::new(kind),
+        write: WriteSide::new(),
+        flow: Flow::new(),
+    };
+    let transport = Stream::native().instantiate(py, stream)?;
+    transport.setattr(intern!(py, "_extra"), extra(parts, fd)?)?;
+    let Some(this) = Stream::native().get(&transport) else {
+        return Err(pyo3::exceptions::PySystemError::new_err(
+            "a new transport has another type",
+        ));
+    };
+    set_protocol(this, parts.protocol)?;
+    // Nagle's algorithm only delays what the loop has gathered already; not every family has it.
+    drop(socket::set_nodelay(fd, true));
+    if let Some(server) = parts.server {
+        attach(server, &transport)?;
+    }
+    this.token
+        .set(core.add_stream(transport.clone().into(), fd)?);
+    schedule(parts, this)?;
+    Ok(transport)
+}
+
+fn schedule(parts: &Parts<'_, '_>, this: Stream_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let core = parts.loop_.get();
+    let transport = this.object();
+    let made = parts.protocol.getattr(intern!(py, "connection_made"))?;
+    let context = ffi::context_copy_current(py)?;
+    core.call_soon_step(made.into(), Some(Obj::from_borrowed(transport)), context)?;
+    let start = transport.getattr(intern!(py, "_start_reading"))?;
+    core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?)?;
+    if let Some(waiter) = parts.waiter {
+        static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let set_result =
+            SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
+        parts
+            .loop_
+            .call_method1(intern!(py, "call_soon"), (set_result, waiter, py.None()))?;
+    }
+    Ok(())
+}
+
+/// The `_extra` dictionary: socket, names, and what the caller knows.
+fn extra<'py>(parts: &Parts<'_, 'py>, fd: RawFd) -> PyResult<Bound<'py, PyDict>> {
+    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = parts.loop_.py();
+    let extra = match parts.extra {
+        Some(known) => known.copy()?,
+        None => PyDict::new(py),
+    };
+    let wrapper = TRANSPORT_SOCKET.import(py, "asyncio.trsock", "TransportSocket")?;
+    extra.set_item(intern!(py, "socket"), wrapper.call1((parts.socket,))?)?;
+    let sockname = intern!(py, "sockname");
+    match parts.socket.call_method0(intern!(py, "getsockname")) {
+        Ok(name) => extra.set_item(sockname, name)?,
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyOSError>(py) => {
+            extra.set_item(sockname, py.None())?;
+        }
+        Err(error) => return Err(error),
+    }
+    let peername = intern!(py, "peername");
+    if !extra.contains(peername)? {
+        let name = match socket::peer_addr(fd) {
+            Ok(_) => parts.socket.call_method0(intern!(py, "getpeername")).ok(),
+            Err(_) => None,
+        };
+        extra.set_item(peername, name)?;
+    }
+    Ok(extra)
+}
+
+/// Take a protocol, and find out how it wants its bytes.
+pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = this.py();
+    let buffered = BUFFERED.import(py, "asyncio.protocols", "BufferedProtocol")?;
+    this.read.set_buffered(protocol.is_instance(buffered)?);
+    this.lifecycle.protocol_connected.set(true);
+    drop(this.protocol.replace(Some(protocol.clone().into())));
+    Ok(())
+}
+
+/// `Server._attach` learnt to take the transport together with `close_clients`.
+fn attach(server: &Bound<'_, PyAny>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = server.py();
+    let attach = intern!(py, "_attach");
+    if server_takes_transport(server)? {
+        server.call_method1(attach, (transport,))?;
+    } else {
+        server.call_method0(attach)?;
+    }
+    Ok(())
+}
+
+/// Whether this CPython's server keeps its transports (3.12.1 and later patch releases differ, so the
+/// class is asked, once).
+pub(super) fn server_takes_transport(server: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    if let Some(answer) = ANSWER.get() {
+        return Ok(*answer);
+    }
+    let answer = server.hasattr(intern!(server.py(), "close_clients"))?;
+    Ok(*ANSWER.get_or_init(|| answer))
+}

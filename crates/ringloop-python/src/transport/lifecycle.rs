@@ -1,0 +1,232 @@
+//! How a connection ends: close, abort, a fatal error, or being forgotten.
+//!
+//! ```text
+//!   Open ──close()──▶ Closing ──all sent──▶ Losing ──connection_lost──▶ Lost ──no operation──▶ fd closed
+//!     └──abort(), fatal error, nothing to send──▲
+//! ```
+//! `connection_lost` is scheduled as soon as the transport is done, as asyncio does. The descriptor
+//! is closed once the last operation on it has completed: closed earlier, the kernel would neither
+//! complete a pending receive nor send FIN.
+//!
+//! Called by: every part of the transport. Never does: touch the queues of `read` and `write`.
+
+use std::cell::Cell;
+
+use pyo3::exceptions::{PyOSError, PyResourceWarning};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use super::{Stream_, leaves_the_loop, read, write};
+use crate::ffi::{self, Obj};
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Bytes may go both ways.
+    Open,
+    /// Closed by the user; what was written is still being sent.
+    Closing,
+    /// `connection_lost` is scheduled.
+    Losing,
+    /// `connection_lost` was called.
+    Lost,
+}
+
+/// The state, and what asyncio counts beside it.
+pub(super) struct Lifecycle {
+    state: Cell<State>,
+    /// `connection_made` was called or scheduled for this protocol.
+    pub protocol_connected: Cell<bool>,
+    /// Writes after the connection was lost: the fifth and later ones are logged.
+    pub lost_writes: Cell<u32>,
+}
+
+impl Lifecycle {
+    pub fn new() -> Self {
+        Self {
+            state: Cell::new(State::Open),
+            protocol_connected: Cell::new(false),
+            lost_writes: Cell::new(0),
+        }
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.state.get() != State::Open
+    }
+
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state.get(), State::Losing | State::Lost)
+    }
+
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+}
+
+/// Close once everything written is sent.
+pub(super) fn close(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.lifecycle.is_closing() {
+        return Ok(());
+    }
+    this.lifecycle.state.set(State::Closing);
+    read::stop(this)?;
+    if this.write.is_empty() {
+        lose(this, None)
+    } else {
+        Ok(())
+    }
+}
+
+/// Close now; what was not sent is dropped.
+pub(super) fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+    if this.lifecycle.is_lost() {
+        return Ok(());
+    }
+    if this.lifecycle.state.get() == State::Open {
+        this.lifecycle.state.set(State::Closing);
+        read::stop(this)?;
+    }
+    write::discard(this)?;
+    lose(this, error)
+}
+
+/// Report an error that ends the connection, and end it.
+pub(super) fn fatal_error(this: Stream_<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
+    let py = this.py();
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let is_os_error = error.is_instance_of::<PyOSError>(py);
+    let exception = error.into_value(py);
+    let core = this.core(py)?;
+    if is_os_error {
+        if core.get().debug() {
+            let logger = py.import("asyncio.log")?.getattr("logger")?;
+            let keywords = PyDict::new(py);
+            keywords.set_item("exc_info", exception.bind(py))?;
+            logger.call_method("debug", ("%r: %s", this.object(), message), Some(&keywords))?;
+        }
+    } else {
+        let context = PyDict::new(py);
+        context.set_item("message", message)?;
+        context.set_item("exception", exception.bind(py))?;
+        context.set_item("transport", this.object())?;
+        context.set_item("protocol", this.protocol.get_or_none(py))?;
+        core.call_method1(intern!(py, "call_exception_handler"), (context,))?;
+    }
+    force_close(this, Some(exception.into_bound(py).into_any().into()))
+}
+
+/// Everything is sent, or dropped: schedule `connection_lost`.
+pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+    let py = this.py();
+    if this.lifecycle.is_lost() {
+        return Ok(());
+    }
+    this.lifecycle.state.set(State::Losing);
+    this.lifecycle
+        .lost_writes
+        .set(this.lifecycle.lost_writes.get() + 1);
+    let callback: Obj = this
+        .object()
+        .getattr(intern!(py, "_call_connection_lost"))?
+        .into();
+    let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
+    let context = ffi::context_copy_current(py)?;
+    this.core(py)?
+        .get()
+        .call_soon_step(callback, Some(error), context)
+}
+
+/// `_call_connection_lost`: tell the protocol, then let go of everything.
+pub(super) fn connection_lost(this: Stream_<'_, '_>, error: &Obj) -> PyResult<()> {
+    let py = this.py();
+    this.lifecycle.state.set(State::Lost);
+    let told = match this.protocol.take() {
+        Some(protocol) if this.lifecycle.protocol_connected.get() => {
+            ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
+        }
+        _ => Ok(()),
+    };
+    drop(this.context.take());
+    let closed = close_socket_if_idle(this);
+    let detached = match this.server.take() {
+        Some(server) => detach(this, &server),
+        None => Ok(()),
+    };
+    told.and(closed).and(detached)
+}
+
+/// `Server._detach` learnt to take the transport in 3.12.1 / 3.13 with `close_clients`.
+fn detach(this: Stream_<'_, '_>, server: &Obj) -> PyResult<()> {
+    let py = this.py();
+    let server = server.bind(py);
+    if super::create::server_takes_transport(server)? {
+        server.call_method1(intern!(py, "_detach"), (this.object(),))?;
+    } else {
+        server.call_method0(intern!(py, "_detach"))?;
+    }
+    Ok(())
+}
+
+/// Close the descriptor once the connection is lost and the kernel is done with it.
+pub(super) fn close_socket_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.lifecycle.state.get() != State::Lost || this.in_flight() {
+        return Ok(());
+    }
+    let py = this.py();
+    this.core(py)?
+        .get()
+        .release_handler(this.token.get(), this.fd)?;
+    if let Some(socket) = this.socket.take() {
+        socket.bind(py).call_method0(intern!(py, "close"))?;
+    }
+    Ok(())
+}
+
+/// The loop was closed under the transport.
+pub(super) fn abandoned(this: Stream_<'_, '_>) {
+    this.read.forget();
+    this.write.forget();
+    if this.lifecycle.state.get() == State::Lost
+        && let Some(socket) = this.socket.take()
+    {
+        let closed = socket
+            .bind(this.py())
+            .call_method0(intern!(this.py(), "close"));
+        if let Err(error) = closed {
+            error.write_unraisable(this.py(), None);
+        }
+    }
+}
+
+/// `__del__`: nobody holds the transport, and it was never closed.
+pub(super) fn finalize(this: Stream_<'_, '_>) {
+    let py = this.py();
+    let Some(socket) = this.socket.take() else {
+        return;
+    };
+    let warned = warn_unclosed(this);
+    let closed = socket.bind(py).call_method0(intern!(py, "close")).map(drop);
+    let detached = match this.server.take() {
+        Some(server) => detach(this, &server),
+        None => Ok(()),
+    };
+    for result in [warned, closed, detached] {
+        if let Err(error) = result {
+            error.write_unraisable(py, Some(&this.object()));
+        }
+    }
+}
+
+fn warn_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let text = PyString::new(py, &format!("unclosed transport {}", this.object().repr()?));
+    let keywords = PyDict::new(py);
+    keywords.set_item("source", this.object())?;
+    let category = py.get_type::<PyResourceWarning>();
+    py.import("warnings")?
+        .call_method("warn", (text, category), Some(&keywords))?;
+    Ok(())
+}

@@ -1,0 +1,498 @@
+//! The transport's Python methods: `asyncio.Transport`, and what the standard library reads beside it.
+//!
+//! Called by: user code. Never does: more than check arguments and hand over to a part.
+
+// Every member has one signature, also where it cannot fail.
+#![allow(clippy::unnecessary_wraps)]
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::{Stream, Stream_, create, flow, lifecycle, read, write};
+use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
+use crate::limits;
+
+/// List the members.
+pub(super) fn define(type_: &mut Definition<Stream>) {
+    define_writing(type_);
+    define_reading(type_);
+    define_rest(type_);
+    define_properties(type_);
+    type_.repr(repr_slot!(Stream, repr));
+}
+
+fn define_writing(type_: &mut Definition<Stream>) {
+    type_.method(method!(
+        Stream,
+        c"write",
+        write_,
+        c"write(data)\n--\n\nSend data; returns at once."
+    ));
+    type_.method(method!(
+        Stream,
+        c"writelines",
+        writelines,
+        c"writelines(list_of_data)\n--\n\nSend several pieces of data."
+    ));
+    type_.method(method!(
+        Stream,
+        c"write_eof",
+        write_eof,
+        c"write_eof()\n--\n\nClose the writing side once everything is sent."
+    ));
+    type_.method(method!(
+        Stream,
+        c"can_write_eof",
+        can_write_eof,
+        c"can_write_eof()\n--\n\nSay that write_eof() works."
+    ));
+    type_.method(method!(
+        Stream,
+        c"get_write_buffer_size",
+        get_write_buffer_size,
+        c"get_write_buffer_size()\n--\n\nReturn how many bytes wait to be sent."
+    ));
+    type_.method(method!(
+        Stream,
+        c"get_write_buffer_limits",
+        get_write_buffer_limits,
+        c"get_write_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
+    ));
+    type_.method(method!(
+        Stream,
+        c"set_write_buffer_limits",
+        set_write_buffer_limits,
+        c"set_write_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
+    ));
+}
+
+fn define_reading(type_: &mut Definition<Stream>) {
+    type_.method(method!(
+        Stream,
+        c"pause_reading",
+        pause_reading,
+        c"pause_reading()\n--\n\nDeliver nothing until resume_reading()."
+    ));
+    type_.method(method!(
+        Stream,
+        c"resume_reading",
+        resume_reading,
+        c"resume_reading()\n--\n\nDeliver again."
+    ));
+    type_.method(method!(
+        Stream,
+        c"is_reading",
+        is_reading,
+        c"is_reading()\n--\n\nSay whether bytes are delivered."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_start_reading",
+        start_reading,
+        c"_start_reading()\n--\n\nBegin to read, after connection_made."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_deliver_held",
+        deliver_held,
+        c"_deliver_held()\n--\n\nDeliver what came during a pause."
+    ));
+}
+
+fn define_rest(type_: &mut Definition<Stream>) {
+    type_.method(method!(
+        Stream,
+        c"close",
+        close,
+        c"close()\n--\n\nClose once everything is sent."
+    ));
+    type_.method(method!(
+        Stream,
+        c"abort",
+        abort,
+        c"abort()\n--\n\nClose now; unsent bytes are lost."
+    ));
+    type_.method(method!(
+        Stream,
+        c"is_closing",
+        is_closing,
+        c"is_closing()\n--\n\nSay whether it is closing or closed."
+    ));
+    type_.method(method!(
+        Stream,
+        c"set_protocol",
+        set_protocol,
+        c"set_protocol(protocol)\n--\n\nHand the connection to another protocol."
+    ));
+    type_.method(method!(
+        Stream,
+        c"get_protocol",
+        get_protocol,
+        c"get_protocol()\n--\n\nReturn the current protocol."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_force_close",
+        force_close,
+        c"_force_close(exc)\n--\n\nClose now, with this exception for connection_lost()."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_fatal_error",
+        fatal_error,
+        c"_fatal_error(exc, message='Fatal error on transport')\n--\n\nReport an error and close."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_call_connection_lost",
+        call_connection_lost,
+        c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
+    ));
+}
+
+fn define_properties(type_: &mut Definition<Stream>) {
+    type_.property(property!(Stream, c"_loop", loop_, c"The loop."));
+    type_.property(property!(
+        Stream,
+        c"_sock",
+        socket,
+        c"The socket; None once closed."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_sock_fd",
+        socket_fd,
+        c"The socket's descriptor."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_protocol",
+        protocol,
+        c"The protocol; None once lost."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_server",
+        server,
+        c"The server that accepted it, or None."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_closing",
+        closing,
+        c"Whether it is closing or closed."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_paused",
+        paused,
+        c"Whether reading is paused."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_eof",
+        eof,
+        c"Whether write_eof() was called."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_conn_lost",
+        conn_lost,
+        c"Writes since the connection was lost."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_protocol_paused",
+        protocol_paused,
+        c"Whether the protocol was told to stop writing."
+    ));
+    type_.property(property!(
+        Stream,
+        c"_start_tls_compatible",
+        start_tls_compatible,
+        c"loop.start_tls() accepts it."
+    ));
+}
+
+fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("write", 1)?;
+    let Some(data) = args.get(0) else {
+        return Ok(());
+    };
+    let buf = write::take_over(data)?;
+    if this.write.eof.get() {
+        return Err(PyRuntimeError::new_err(
+            "Cannot call write() after write_eof()",
+        ));
+    }
+    if buf.is_empty() || dropped(this)? {
+        return Ok(());
+    }
+    write::enqueue(this, std::iter::once(buf))
+}
+
+fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("writelines", 1)?;
+    let Some(list) = args.get(0) else {
+        return Ok(());
+    };
+    let mut bufs = Vec::new();
+    for data in list.try_iter()? {
+        bufs.push(write::take_over(data?.as_borrowed())?);
+    }
+    if this.write.eof.get() {
+        return Err(PyRuntimeError::new_err(
+            "Cannot call writelines() after write_eof()",
+        ));
+    }
+    bufs.retain(|buf| !buf.is_empty());
+    if bufs.is_empty() || dropped(this)? {
+        return Ok(());
+    }
+    write::enqueue(this, bufs.into_iter())
+}
+
+/// After the end, writes go nowhere; asyncio logs the fifth and later ones.
+fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
+    let lost = this.lifecycle.lost_writes.get();
+    if lost == 0 {
+        return Ok(false);
+    }
+    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
+        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
+        logger.call_method1(
+            intern!(this.py(), "warning"),
+            ("socket.send() raised exception.",),
+        )?;
+    }
+    this.lifecycle.lost_writes.set(lost + 1);
+    Ok(true)
+}
+
+fn write_eof(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("write_eof", 0)?;
+    write::write_eof(this)
+}
+
+fn can_write_eof(_this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("can_write_eof", 0)?;
+    Ok(true)
+}
+
+fn get_write_buffer_size(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
+    args.expect_positional("get_write_buffer_size", 0)?;
+    Ok(this.write.size() as u64)
+}
+
+fn get_write_buffer_limits<'py>(
+    this: Stream_<'_, 'py>,
+    args: Args<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    args.expect_positional("get_write_buffer_limits", 0)?;
+    Ok(this.flow.limits().into_pyobject(this.py())?.into_any())
+}
+
+fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    let mut values = [args.get(0), args.get(1)];
+    for (name, value) in args.keywords() {
+        match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
+            "high" => values[0] = Some(value),
+            "low" => values[1] = Some(value),
+            other => {
+                return Err(PyTypeError::new_err(format!(
+                    "set_write_buffer_limits() got an unexpected keyword argument '{other}'"
+                )));
+            }
+        }
+    }
+    let mut marks = [None, None];
+    for (mark, value) in marks.iter_mut().zip(values) {
+        let Some(value) = value.filter(|value| !value.is_none()) else {
+            continue;
+        };
+        let value: i64 = value.extract()?;
+        *mark = Some(usize::try_from(value).map_err(|_| {
+            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
+        })?);
+    }
+    this.flow.set_limits(marks[0], marks[1])?;
+    flow::maybe_pause(this, this.write.size())
+}
+
+fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("pause_reading", 0)?;
+    if read::pause(this) {
+        log_debug(this, "%r pauses reading")
+    } else {
+        Ok(())
+    }
+}
+
+fn resume_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("resume_reading", 0)?;
+    if !this.lifecycle.is_closing() && read::resume(this)? {
+        return log_debug(this, "%r resumes reading");
+    }
+    Ok(())
+}
+
+fn log_debug(this: Stream_<'_, '_>, text: &str) -> PyResult<()> {
+    let py = this.py();
+    if this.core(py)?.get().debug() {
+        let logger = py.import("asyncio.log")?.getattr("logger")?;
+        logger.call_method1(intern!(py, "debug"), (text, this.object()))?;
+    }
+    Ok(())
+}
+
+fn is_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_reading", 0)?;
+    Ok(!this.lifecycle.is_closing() && !this.read.is_paused())
+}
+
+fn start_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_start_reading", 0)?;
+    read::start(this)
+}
+
+fn deliver_held(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_deliver_held", 0)?;
+    read::deliver_held(this)
+}
+
+fn close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("close", 0)?;
+    lifecycle::close(this)
+}
+
+fn abort(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("abort", 0)?;
+    lifecycle::force_close(this, None)
+}
+
+fn is_closing(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_closing", 0)?;
+    closing(this)
+}
+
+fn set_protocol(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("set_protocol", 1)?;
+    match args.get(0) {
+        Some(protocol) => create::set_protocol(this, &protocol),
+        None => Ok(()),
+    }
+}
+
+fn get_protocol<'py>(this: Stream_<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    args.expect_positional("get_protocol", 0)?;
+    protocol(this)
+}
+
+fn force_close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_force_close", 1)?;
+    let error = args.get(0).filter(|error| !error.is_none());
+    lifecycle::force_close(this, error.map(Obj::from_borrowed))
+}
+
+fn fatal_error(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    let Some(error) = args.get(0) else {
+        return Err(PyTypeError::new_err(
+            "_fatal_error() misses the argument 'exc'",
+        ));
+    };
+    let mut message = args.get(1);
+    for (name, value) in args.keywords() {
+        if name.eq("message")? {
+            message = Some(value);
+        }
+    }
+    let message = match message {
+        Some(message) => message.extract::<String>()?,
+        None => "Fatal error on transport".to_owned(),
+    };
+    lifecycle::fatal_error(this, PyErr::from_value(error.to_owned()), &message)
+}
+
+fn call_connection_lost(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_call_connection_lost", 1)?;
+    match args.get(0) {
+        Some(error) => lifecycle::connection_lost(this, &Obj::from_borrowed(error)),
+        None => Ok(()),
+    }
+}
+
+fn loop_<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.loop_.get_or_none(this.py()))
+}
+
+fn socket<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.socket.get_or_none(this.py()))
+}
+
+fn socket_fd<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.fd.into_pyobject(this.py())?.into_any())
+}
+
+fn protocol<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.protocol.get_or_none(this.py()))
+}
+
+fn server<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.server.get_or_none(this.py()))
+}
+
+fn closing(this: Stream_<'_, '_>) -> PyResult<bool> {
+    Ok(this.lifecycle.is_closing())
+}
+
+fn paused(this: Stream_<'_, '_>) -> PyResult<bool> {
+    Ok(this.read.is_paused())
+}
+
+fn eof(this: Stream_<'_, '_>) -> PyResult<bool> {
+    Ok(this.write.eof.get())
+}
+
+fn conn_lost(this: Stream_<'_, '_>) -> PyResult<u64> {
+    Ok(u64::from(this.lifecycle.lost_writes.get()))
+}
+
+fn protocol_paused(this: Stream_<'_, '_>) -> PyResult<bool> {
+    Ok(this.flow.is_paused())
+}
+
+fn start_tls_compatible(_this: Stream_<'_, '_>) -> PyResult<bool> {
+    Ok(true)
+}
+
+/// As asyncio writes it, with our class's name.
+fn repr<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let closed = !this.socket.is_some();
+    let state = match (closed, this.lifecycle.is_closing()) {
+        (true, _) => " closed",
+        (false, true) => " closing",
+        (false, false) => "",
+    };
+    let traffic = if closed || this.lifecycle.is_lost() {
+        String::new()
+    } else {
+        let read = if this.read.is_polling() {
+            "polling"
+        } else {
+            "idle"
+        };
+        let write = if this.write.is_empty() {
+            "idle"
+        } else {
+            "polling"
+        };
+        format!(
+            " read={read} write=<{write}, bufsize={}>",
+            this.write.size()
+        )
+    };
+    let name = this.object().get_type().name()?;
+    let text = format!("<{name}{state} fd={}{traffic}>", this.fd);
+    Ok(text.into_pyobject(this.py())?.into_any())
+}

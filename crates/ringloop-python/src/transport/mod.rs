@@ -1,0 +1,217 @@
+//! The stream transport: a connected socket and its protocol.
+//!
+//! Owns: the state of one connection, in four parts that know only their own fields: [`read`],
+//! [`write`], [`flow`] and [`lifecycle`]. Called by: the turn (completions, flush), user code
+//! ([`methods`]), servers ([`listener`]). Never does: wait; every operation is the engine's.
+//!
+//! Byte path in: `event_loop::dispatch` → [`read`] → `protocol.data_received`.
+//! Byte path out: `transport.write` → [`write`] → one send a turn, submitted by the enter that waits.
+//!
+//! The behaviour is `asyncio.selector_events._SelectorSocketTransport`'s, to the letter.
+
+mod create;
+mod flow;
+mod lifecycle;
+mod listener;
+mod methods;
+mod read;
+mod write;
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use pyo3::prelude::*;
+use ringloop::driver::{Driver, Event, Kind, Sink, Token};
+
+use crate::event_loop::{LoopCore, handlers};
+use crate::ffi::{Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+
+pub use create::create;
+pub use listener::{Listener, completed as accept_completed, new_listener};
+
+/// One connection.
+pub struct Stream {
+    /// The loop; cleared only by the collector and after the connection is lost.
+    loop_: ObjCell,
+    fd: RawFd,
+    /// Its place among the loop's handlers, which keep the transport alive while operations are in
+    /// flight or bytes may still come.
+    token: Cell<Token>,
+    /// Which driver the loop has; it never changes.
+    kind: Kind,
+    /// The `socket.socket`; gone once it is closed.
+    socket: ObjCell,
+    protocol: ObjCell,
+    server: ObjCell,
+    /// What protocol callbacks run in: a copy made when the connection was.
+    context: ObjCell,
+    lifecycle: lifecycle::Lifecycle,
+    read: read::ReadSide,
+    write: write::WriteSide,
+    flow: flow::Flow,
+}
+
+/// What an operation of a stream was for; it travels in the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Bytes, or the news that there are some.
+    Read,
+    /// A send ended.
+    Write,
+    /// The socket takes bytes again.
+    Writable,
+}
+
+/// The receiver of the functions of this module.
+type Stream_<'a, 'py> = This<'a, 'py, Stream>;
+
+impl Payload for Stream {
+    const NAME: &'static CStr = c"ringloop._native.SocketTransport";
+    const DOC: &'static CStr = c"A stream transport; see asyncio.Transport.";
+    const DICT: bool = true;
+    const FINALIZER: bool = true;
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<Stream> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        methods::define(type_);
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.loop_.visit(visitor)?;
+        self.socket.visit(visitor)?;
+        self.protocol.visit(visitor)?;
+        self.server.visit(visitor)?;
+        self.context.visit(visitor)
+    }
+
+    fn clear(&self) {
+        // The loop and the socket stay: the finaliser has run, and a cleared transport that is still
+        // reachable answers like a closed one.
+        drop((
+            self.protocol.take(),
+            self.server.take(),
+            self.context.take(),
+        ));
+    }
+
+    fn finalize(this: Stream_<'_, '_>) {
+        lifecycle::finalize(this);
+    }
+}
+
+/// One completion of a stream's operation.
+#[inline]
+pub fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+    match handlers::role(event.token) {
+        role if role == Role::Read as u8 => read::completed(this, event),
+        role if role == Role::Write as u8 => write::completed(this, event),
+        _ => write::writable(this, event),
+    }
+}
+
+/// Send what the callbacks of this turn have written.
+pub fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
+    write::flush(this)
+}
+
+/// The loop is closed and its driver gone: no completion will come.
+pub fn abandoned(this: Stream_<'_, '_>) {
+    lifecycle::abandoned(this);
+}
+
+impl Stream {
+    /// Open the loop's driver for a moment.
+    fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
+        self.core(py)?.get().engine.driver(body)
+    }
+
+    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
+        let loop_ = self.loop_.get_or_none(py);
+        Ok(loop_.cast_into::<LoopCore>()?)
+    }
+
+    fn sink(&self, role: Role) -> Sink {
+        Sink::Handler(handlers::with_role(self.token.get(), role as u8))
+    }
+
+    /// Whether any operation of this stream has yet to complete.
+    fn in_flight(&self) -> bool {
+        self.read.armed() || self.write.armed()
+    }
+}
+
+/// Call a method of the protocol in the connection's context. `None`: it is gone.
+fn call_protocol(
+    this: Stream_<'_, '_>,
+    method: &Bound<'_, pyo3::types::PyString>,
+    argument: Option<&Obj>,
+) -> PyResult<Option<Obj>> {
+    let py = this.py();
+    let (Some(protocol), Some(context)) = (this.protocol.get(py), this.context.get(py)) else {
+        return Ok(None);
+    };
+    crate::ffi::context_enter(py, &context)?;
+    let result = match argument {
+        Some(argument) => crate::ffi::call_method(py, method, &[&protocol, argument]),
+        None => crate::ffi::call_method(py, method, &[&protocol]),
+    };
+    crate::ffi::context_exit(py, &context)?;
+    result.map(Some)
+}
+
+/// Whether an exception must leave the loop instead of ending a connection.
+fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<pyo3::exceptions::PySystemExit>(py)
+        || error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py)
+}
+
+/// Make the types.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let base = py.import("asyncio.transports")?.getattr("Transport")?;
+    let stream = Stream::native().create(py, base.cast()?)?;
+    let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
+    module.add("SocketTransport", stream)?;
+    module.add("Listener", listener)?;
+    module.add_function(wrap_pyfunction!(make_socket_transport, module)?)?;
+    module.add_function(wrap_pyfunction!(make_listener, module)?)
+}
+
+/// Make a transport of a connected socket; `connection_made` is scheduled.
+#[pyfunction]
+#[pyo3(signature = (loop_, sock, protocol, waiter, extra, server))]
+fn make_socket_transport<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    sock: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
+    waiter: Option<&Bound<'py, PyAny>>,
+    extra: Option<&Bound<'py, pyo3::types::PyDict>>,
+    server: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    create(&create::Parts {
+        loop_,
+        socket: sock,
+        protocol,
+        waiter,
+        extra,
+        server,
+    })
+}
+
+/// Make a listener; it accepts after `start()`. With `accepted`, sockets go there instead of to a
+/// protocol of the factory.
+#[pyfunction]
+fn make_listener<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    sock: &Bound<'py, PyAny>,
+    factory: &Bound<'py, PyAny>,
+    server: &Bound<'py, PyAny>,
+    accepted: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    new_listener(loop_, sock, factory, server, accepted)
+}

@@ -1,0 +1,513 @@
+//! The reading side: from a completion to `data_received`.
+//!
+//! Owns: which receive is in flight, and bytes that came while reading was paused.
+//! Called by: the turn (`completed`), `methods` (pause, resume), `lifecycle` (stop).
+//! Never does: decide what an error means for the connection (`lifecycle`).
+//!
+//! Byte path: `event_loop::dispatch` → here → `protocol.data_received` / `get_buffer`.
+//!
+//! Two ways to read, and when:
+//! * *Interactive* (ring only, the start): one multishot receive into the loop's shared pool. The
+//!   bytes are copied out and the buffer given back at once. An idle connection owns nothing.
+//! * *Ready*: the engine says that the socket is readable and we call recv(2), straight into the
+//!   object that the protocol gets, while it is hot in the cache. Always on the readiness driver; on the
+//!   ring for as long as reads fill their buffers.
+//!
+//! Pausing lets the operation in flight run on until it brings something: what it brings is held, and
+//! only then is it cancelled. A reader that pauses and resumes costs nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::driver::{Event, Key, Kind};
+use ringloop::op::{Poll, RecvMulti, Request};
+use ringloop::sys::interest::Interest;
+
+use super::{Role, Stream_, call_protocol, leaves_the_loop, lifecycle};
+use crate::error;
+use crate::ffi::{self, Obj};
+use crate::limits;
+
+/// How the next receive is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Interactive,
+    Ready,
+}
+
+/// What the engine is doing for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    Nothing,
+    Reading(Key),
+    /// Asked to stop; its last completion has yet to come.
+    Stopping(Key),
+}
+
+/// What the user wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// `connection_made` has not run yet.
+    NotStarted,
+    Read,
+    Pause,
+    /// After the end of the stream, or closed: for good.
+    Stop,
+}
+
+/// The state of the reading side.
+pub(super) struct ReadSide {
+    mode: Cell<Mode>,
+    armed: Cell<Armed>,
+    wish: Cell<Wish>,
+    buffered: Cell<bool>,
+    /// Bytes that came while paused, and whether the end of the stream came after them.
+    held: RefCell<VecDeque<Obj>>,
+    held_end: Cell<bool>,
+    delivery_scheduled: Cell<bool>,
+    /// How many bytes the next recv(2) asks for.
+    chunk_len: Cell<usize>,
+    /// Receives in a row that say the mode should change.
+    streak: Cell<u8>,
+}
+
+impl ReadSide {
+    pub fn new(kind: Kind) -> Self {
+        let mode = match kind {
+            Kind::Uring => Mode::Interactive,
+            Kind::Epoll => Mode::Ready,
+        };
+        Self {
+            mode: Cell::new(mode),
+            armed: Cell::new(Armed::Nothing),
+            wish: Cell::new(Wish::NotStarted),
+            buffered: Cell::new(false),
+            held: RefCell::new(VecDeque::new()),
+            held_end: Cell::new(false),
+            delivery_scheduled: Cell::new(false),
+            chunk_len: Cell::new(limits::READ_CHUNK_MIN),
+            streak: Cell::new(0),
+        }
+    }
+
+    pub fn armed(&self) -> bool {
+        self.armed.get() != Armed::Nothing
+    }
+
+    pub fn forget(&self) {
+        self.armed.set(Armed::Nothing);
+    }
+
+    pub fn set_buffered(&self, buffered: bool) {
+        self.buffered.set(buffered);
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.wish.get() == Wish::Pause
+    }
+
+    /// In asyncio's repr: whether the selector would have the descriptor.
+    pub fn is_polling(&self) -> bool {
+        self.wish.get() == Wish::Read
+    }
+}
+
+/// Begin to read; scheduled right after `connection_made`.
+pub(super) fn start(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() != Wish::NotStarted {
+        return Ok(());
+    }
+    this.read.wish.set(Wish::Read);
+    arm(this)
+}
+
+/// Stop for good.
+pub(super) fn stop(this: Stream_<'_, '_>) -> PyResult<()> {
+    this.read.wish.set(Wish::Stop);
+    this.read.held_end.set(false);
+    drop(this.read.held.take());
+    disarm(this)
+}
+
+/// `pause_reading`; `false` where it makes no difference.
+pub(super) fn pause(this: Stream_<'_, '_>) -> bool {
+    match this.read.wish.get() {
+        Wish::Read | Wish::NotStarted => {
+            this.read.wish.set(Wish::Pause);
+            true
+        }
+        Wish::Pause | Wish::Stop => false,
+    }
+}
+
+/// `resume_reading`; `false` where it makes no difference.
+pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
+    if this.read.wish.get() != Wish::Pause {
+        return Ok(false);
+    }
+    this.read.wish.set(Wish::Read);
+    if holds(this) {
+        schedule_delivery(this)?;
+    } else {
+        arm(this)?;
+    }
+    Ok(true)
+}
+
+fn holds(this: Stream_<'_, '_>) -> bool {
+    this.read.held_end.get() || !this.read.held.borrow().is_empty()
+}
+
+/// Have the engine read, unless it does or is not wanted to.
+fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() != Wish::Read || this.read.armed() || this.lifecycle.is_closing() {
+        return Ok(());
+    }
+    let request = match this.read.mode.get() {
+        Mode::Interactive => Request::RecvMulti(RecvMulti { fd: this.fd }),
+        Mode::Ready => Request::Poll(Poll {
+            fd: this.fd,
+            interest: Interest::READ,
+            level: true,
+        }),
+    };
+    let sink = this.sink(Role::Read);
+    let key = this.driver(this.py(), |driver| driver.submit(request, sink))?;
+    this.read.armed.set(Armed::Reading(key));
+    Ok(())
+}
+
+fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
+    if let Armed::Reading(key) = this.read.armed.get() {
+        this.driver(this.py(), |driver| driver.cancel(key))?;
+        this.read.armed.set(Armed::Stopping(key));
+    }
+    Ok(())
+}
+
+/// One completion of the read operation.
+pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+    let completion = event.completion;
+    if !completion.more {
+        this.read.armed.set(Armed::Nothing);
+    }
+    let handled = match (this.read.mode.get(), completion.buffer) {
+        (_, Some(id)) => {
+            let len = completion.result.max(0) as usize;
+            let wanted = this.read.wish.get() != Wish::Stop;
+            let py = this.py();
+            let bytes = this.driver(py, |driver| {
+                let bytes = wanted.then(|| ffi::copy_bytes(py, driver.buffer(&id, len)));
+                driver.recycle(id);
+                bytes
+            })?;
+            match bytes {
+                Some(bytes) => received(this, bytes, len),
+                None => Ok(()),
+            }
+        }
+        (Mode::Ready, None) if completion.result > 0 => ready(this),
+        (_, None) if completion.result == 0 => ended(this),
+        (_, None) if completion.result == -libc::ECANCELED => Ok(()),
+        (_, None) => failed(this, &io::Error::from_raw_os_error(-completion.result)),
+    };
+    if !completion.more {
+        // A change of mode, or a pause that was taken back.
+        let again = if holds(this) { Ok(()) } else { arm(this) };
+        let closed = lifecycle::close_socket_if_idle(this);
+        return handled.and(again).and(closed);
+    }
+    handled
+}
+
+/// Bytes from the pool.
+fn received(this: Stream_<'_, '_>, bytes: Obj, len: usize) -> PyResult<()> {
+    let full = len == ringloop::limits::POOL_BUFFER_BYTES as usize;
+    let streak = if full { this.read.streak.get() + 1 } else { 0 };
+    this.read.streak.set(streak);
+    if streak >= limits::FULL_READS_TO_BULK && this.read.mode.get() == Mode::Interactive {
+        this.read.streak.set(0);
+        this.read.mode.set(Mode::Ready);
+        this.read.chunk_len.set(limits::READ_CHUNK_BULK);
+        disarm(this)?;
+    }
+    deliver(this, bytes)
+}
+
+/// The socket is readable: receive once, or a few times while whole buffers come.
+fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
+    for _ in 0..limits::READS_PER_EVENT {
+        if this.read.wish.get() != Wish::Read {
+            // Nothing was read, so nothing has to be held; the kernel keeps it.
+            return disarm(this);
+        }
+        let asked = this.read.chunk_len.get();
+        let received = if this.read.buffered.get() {
+            receive_into_protocol(this)?
+        } else {
+            match ffi::receive_bytes(this.py(), this.fd, asked)? {
+                Ok(bytes) => {
+                    let len = ffi::bytes_len(&bytes);
+                    if len > 0 {
+                        deliver(this, bytes)?;
+                    }
+                    Some(Ok(len))
+                }
+                Err(error) => Some(Err(error)),
+            }
+        };
+        match received {
+            // The protocol failed, and the connection with it.
+            None => return Ok(()),
+            Some(Ok(0)) => {
+                disarm(this)?;
+                return ended(this);
+            }
+            Some(Ok(len)) => {
+                adapt(this, asked, len)?;
+                if len < asked || !this.read.armed() {
+                    return Ok(());
+                }
+            }
+            Some(Err(error)) => {
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) {
+                    return Ok(());
+                }
+                return failed(this, &error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ask for more after a full read, for less after small ones; on the ring, go back to the pool.
+fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
+    if len == asked {
+        this.read.streak.set(0);
+        this.read
+            .chunk_len
+            .set((asked * 2).min(limits::READ_CHUNK_MAX));
+        return Ok(());
+    }
+    if len > limits::READ_CHUNK_MIN {
+        this.read.streak.set(0);
+        return Ok(());
+    }
+    let streak = this.read.streak.get().saturating_add(1);
+    this.read.streak.set(streak);
+    if streak < limits::SMALL_READS_TO_INTERACTIVE {
+        return Ok(());
+    }
+    this.read.streak.set(0);
+    this.read.chunk_len.set(limits::READ_CHUNK_MIN);
+    if this.kind == Kind::Uring && this.read.mode.get() == Mode::Ready {
+        this.read.mode.set(Mode::Interactive);
+        disarm(this)?;
+    }
+    Ok(())
+}
+
+/// Give bytes to the protocol, or hold them.
+fn deliver(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
+    match this.read.wish.get() {
+        Wish::Stop => return Ok(()),
+        Wish::Read if !holds(this) => {}
+        Wish::Read | Wish::Pause | Wish::NotStarted => {
+            this.read.held.borrow_mut().push_back(bytes);
+            return if this.read.wish.get() == Wish::Read {
+                Ok(())
+            } else {
+                disarm(this)
+            };
+        }
+    }
+    if this.read.buffered.get() {
+        return deliver_into_protocol(this, bytes);
+    }
+    match call_protocol(this, intern!(this.py(), "data_received"), Some(&bytes)) {
+        Ok(_) => Ok(()),
+        Err(error) => lifecycle::fatal_error(
+            this,
+            error,
+            "Fatal error: protocol.data_received() call failed.",
+        ),
+    }
+}
+
+/// Copy bytes into the buffers of a `BufferedProtocol`, as many as it takes.
+fn deliver_into_protocol(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
+    let py = this.py();
+    let mut done = 0;
+    let len = ffi::bytes_len(&bytes);
+    while done < len {
+        if this.read.wish.get() != Wish::Read || !this.read.buffered.get() {
+            // Paused, closed or given to another protocol in the middle of it.
+            let rest = ffi::copy_bytes(py, ffi::bytes_from(py, &bytes, done));
+            if this.read.wish.get() == Wish::Read {
+                return deliver(this, rest);
+            }
+            if this.read.wish.get() == Wish::Pause {
+                this.read.held.borrow_mut().push_front(rest);
+                return disarm(this);
+            }
+            return Ok(());
+        }
+        let Some(buffer) = get_buffer(this)? else {
+            return Ok(());
+        };
+        let filled = ffi::fill(
+            buffer.bind(py).as_borrowed(),
+            ffi::bytes_from(py, &bytes, done),
+        );
+        drop(buffer);
+        let count = match filled {
+            Ok(0) => return empty_buffer(this),
+            Ok(count) => count,
+            Err(error) => return get_buffer_failed(this, error),
+        };
+        done += count;
+        buffer_updated(this, count)?;
+    }
+    Ok(())
+}
+
+/// Receive straight into a `BufferedProtocol`'s buffer; `None`: the connection has ended.
+fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io::Result<usize>>> {
+    let Some(buffer) = get_buffer(this)? else {
+        return Ok(None);
+    };
+    let received = ffi::receive_into(buffer.bind(this.py()).as_borrowed(), this.fd);
+    drop(buffer);
+    match received {
+        Err(error) => get_buffer_failed(this, error).map(|()| None),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
+            empty_buffer(this).map(|()| None)
+        }
+        Ok(Ok(count)) if count > 0 => {
+            buffer_updated(this, count)?;
+            Ok(Some(Ok(count)))
+        }
+        Ok(result) => Ok(Some(result)),
+    }
+}
+
+fn get_buffer(this: Stream_<'_, '_>) -> PyResult<Option<Obj>> {
+    // As asyncio: no hint.
+    let hint: Obj = (-1_i32).into_pyobject(this.py())?.into();
+    match call_protocol(this, intern!(this.py(), "get_buffer"), Some(&hint)) {
+        Ok(buffer) => Ok(buffer),
+        Err(error) => get_buffer_failed(this, error).map(|()| None),
+    }
+}
+
+fn get_buffer_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
+    lifecycle::fatal_error(
+        this,
+        error,
+        "Fatal error: protocol.get_buffer() call failed.",
+    )
+}
+
+fn empty_buffer(this: Stream_<'_, '_>) -> PyResult<()> {
+    let error = PyRuntimeError::new_err("get_buffer() returned an empty buffer");
+    get_buffer_failed(this, error)
+}
+
+fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
+    let argument: Obj = count.into_pyobject(this.py())?.into();
+    match call_protocol(this, intern!(this.py(), "buffer_updated"), Some(&argument)) {
+        Ok(_) => Ok(()),
+        Err(error) => lifecycle::fatal_error(
+            this,
+            error,
+            "Fatal error: protocol.buffer_updated() call failed.",
+        ),
+    }
+}
+
+/// The peer has sent its last byte.
+fn ended(this: Stream_<'_, '_>) -> PyResult<()> {
+    match this.read.wish.get() {
+        Wish::Stop => return Ok(()),
+        Wish::Read if !holds(this) => {}
+        Wish::Read | Wish::Pause | Wish::NotStarted => {
+            this.read.held_end.set(true);
+            return Ok(());
+        }
+    }
+    this.read.wish.set(Wish::Stop);
+    let py = this.py();
+    let keep_open = match call_protocol(this, intern!(py, "eof_received"), None) {
+        Ok(answer) => answer.is_some_and(|answer| answer.bind(py).is_truthy().unwrap_or(false)),
+        Err(error) => {
+            return lifecycle::fatal_error(
+                this,
+                error,
+                "Fatal error: protocol.eof_received() call failed.",
+            );
+        }
+    };
+    if keep_open {
+        Ok(())
+    } else {
+        lifecycle::close(this)
+    }
+}
+
+fn failed(this: Stream_<'_, '_>, error: &io::Error) -> PyResult<()> {
+    if this.read.wish.get() == Wish::Stop {
+        return Ok(());
+    }
+    lifecycle::fatal_error(
+        this,
+        error::from_io(error),
+        "Fatal read error on socket transport",
+    )
+}
+
+/// Deliver in the next pass, as asyncio's next iteration would.
+fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.delivery_scheduled.replace(true) {
+        return Ok(());
+    }
+    let py = this.py();
+    let callback: Obj = this.object().getattr(intern!(py, "_deliver_held"))?.into();
+    let context = ffi::context_copy_current(py)?;
+    this.core(py)?.get().call_soon_step(callback, None, context)
+}
+
+/// Deliver what came during a pause, then read on.
+pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
+    this.read.delivery_scheduled.set(false);
+    while this.read.wish.get() == Wish::Read {
+        let next = this.read.held.borrow_mut().pop_front();
+        match next {
+            Some(bytes) => deliver_one(this, bytes)?,
+            None if this.read.held_end.replace(false) => return ended(this),
+            None => return arm(this),
+        }
+    }
+    Ok(())
+}
+
+/// As `deliver`, for bytes that were held and are the oldest.
+fn deliver_one(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
+    let rest = this.read.held.take();
+    let end = this.read.held_end.replace(false);
+    let result = deliver(this, bytes);
+    // What came after it goes behind what a pause in the middle may have put back.
+    this.read.held.borrow_mut().extend(rest);
+    this.read.held_end.set(end || this.read.held_end.get());
+    if let Err(error) = result {
+        debug_assert!(leaves_the_loop(this.py(), &error));
+        return Err(error);
+    }
+    Ok(())
+}

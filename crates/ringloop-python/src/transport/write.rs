@@ -1,0 +1,366 @@
+//! The writing side: from `transport.write` to one send a turn.
+//!
+//! Owns: the queue of what is to be sent, and the send in flight: at most one a stream, because the
+//! kernel keeps no order between two.
+//! Called by: `methods` (write), the turn (flush, completions), `lifecycle` (discard).
+//! Never does: decide what an error means for the connection.
+//!
+//! Byte path: `transport.write` → the queue → [`flush`] at the end of the turn → send.
+//!
+//! * Small writes of one turn are gathered and sent as one operation, on the ring submitted by the
+//!   same enter that waits.
+//! * A large write, or many small ones, tries send(2) at once, while the data is hot in the cache.
+//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::buf::SendBuf;
+use ringloop::driver::{Event, Key, Kind};
+use ringloop::op::{Poll, Request, Send, SendMsg};
+use ringloop::sys::interest::Interest;
+use ringloop::sys::socket;
+
+use super::{Role, Stream_, flow, lifecycle};
+use crate::error;
+use crate::ffi::{self, Obj};
+use crate::limits;
+
+/// What the engine is doing for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    Nothing,
+    /// A send, with what it sends.
+    Sending(Key),
+    /// Waiting for room in the socket's buffer.
+    Waiting(Key),
+}
+
+/// The state of the writing side.
+pub(super) struct WriteSide {
+    queue: RefCell<VecDeque<SendBuf>>,
+    /// Bytes in the queue and in the send in flight.
+    queued_bytes: Cell<usize>,
+    /// Bytes of the send in flight.
+    sending_bytes: Cell<usize>,
+    armed: Cell<Armed>,
+    /// On the loop's list of streams to flush.
+    dirty: Cell<bool>,
+    /// `write_eof` was called.
+    pub eof: Cell<bool>,
+    /// The result of a send in flight is of no interest any more.
+    discarded: Cell<bool>,
+}
+
+impl WriteSide {
+    pub fn new() -> Self {
+        Self {
+            queue: RefCell::new(VecDeque::new()),
+            queued_bytes: Cell::new(0),
+            sending_bytes: Cell::new(0),
+            armed: Cell::new(Armed::Nothing),
+            dirty: Cell::new(false),
+            eof: Cell::new(false),
+            discarded: Cell::new(false),
+        }
+    }
+
+    pub fn armed(&self) -> bool {
+        self.armed.get() != Armed::Nothing
+    }
+
+    pub fn forget(&self) {
+        self.armed.set(Armed::Nothing);
+        self.queue.take();
+        self.queued_bytes.set(0);
+    }
+
+    pub fn size(&self) -> usize {
+        self.queued_bytes.get()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queued_bytes.get() == 0
+    }
+}
+
+/// Take one buffer of the user's over; `None` where it is not bytes-like.
+pub(super) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
+    if let Some(buf) = ffi::lend_bytes(data, 0) {
+        return Ok(buf);
+    }
+    match ffi::snapshot(data) {
+        Some(copied) => Ok(copied?.into()),
+        None => Err(ffi::not_bytes_like(data)),
+    }
+}
+
+/// Queue buffers, and send them now or at the end of the turn.
+pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
+    let mut added = 0;
+    {
+        let mut queue = this.write.queue.borrow_mut();
+        for buf in bufs {
+            added += buf.len();
+            queue.push_back(buf);
+        }
+    }
+    this.write.queued_bytes.set(this.write.size() + added);
+    if this.write.armed() {
+        return flow::maybe_pause(this, this.write.size());
+    }
+    if this.write.size() >= limits::WRITE_AT_ONCE {
+        send_now(this)?;
+        return flow::maybe_pause(this, this.write.size());
+    }
+    mark_dirty(this)
+}
+
+fn mark_dirty(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.write.dirty.replace(true) {
+        return Ok(());
+    }
+    this.core(this.py())?
+        .get()
+        .flush_later(Obj::from_borrowed(this.object()))
+}
+
+/// End of the turn: hand what was gathered to the kernel.
+pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
+    this.write.dirty.set(false);
+    if this.write.armed() || this.write.is_empty() {
+        return Ok(());
+    }
+    match this.kind {
+        Kind::Uring => submit(this),
+        Kind::Epoll => {
+            send_now(this)?;
+            flow::maybe_pause(this, this.write.size())
+        }
+    }
+}
+
+/// One send operation with everything that is queued.
+fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
+    let request = {
+        let mut queue = this.write.queue.borrow_mut();
+        let total: usize = queue.iter().map(SendBuf::len).sum();
+        match queue.len() {
+            0 => return Ok(()),
+            1 => queue
+                .pop_front()
+                .map(|buf| Request::Send(Send { fd: this.fd, buf })),
+            _ if total <= limits::WRITE_JOIN_MAX => {
+                let mut joined = Vec::with_capacity(total);
+                queue
+                    .drain(..)
+                    .for_each(|buf| joined.extend_from_slice(buf.as_slice()));
+                Some(Request::Send(Send {
+                    fd: this.fd,
+                    buf: joined.into(),
+                }))
+            }
+            count => {
+                let count = count.min(ringloop::limits::SEND_VECTOR_MAX);
+                let bufs: Vec<SendBuf> = queue.drain(..count).collect();
+                Some(Request::SendMsg(SendMsg::new(this.fd, bufs)))
+            }
+        }
+    };
+    let Some(request) = request else {
+        return Ok(());
+    };
+    let queued: usize = this.write.queue.borrow().iter().map(SendBuf::len).sum();
+    this.write.sending_bytes.set(this.write.size() - queued);
+    let sink = this.sink(Role::Write);
+    let key = this.driver(this.py(), |driver| driver.submit(request, sink))?;
+    this.write.armed.set(Armed::Sending(key));
+    Ok(())
+}
+
+/// Try send(2) until everything is gone or the socket is full; then have the engine take over.
+fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
+    loop {
+        let sent = {
+            let queue = this.write.queue.borrow();
+            match queue.len() {
+                0 => return Ok(()),
+                1 => socket::send(this.fd, queue[0].as_slice(), 0),
+                _ => {
+                    let slices: Vec<IoSlice<'_>> = queue
+                        .iter()
+                        .take(limits::WRITE_VECTOR_MAX)
+                        .map(|buf| IoSlice::new(buf.as_slice()))
+                        .collect();
+                    socket::send_vectored(this.fd, &slices)
+                }
+            }
+        };
+        match sent {
+            Ok(count) => advance(this, count),
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => {
+                    return match this.kind {
+                        Kind::Uring => submit(this),
+                        Kind::Epoll => wait_writable(this),
+                    };
+                }
+                _ => return failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
+            },
+        }
+    }
+}
+
+fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
+    let poll = Poll {
+        fd: this.fd,
+        interest: Interest::WRITE,
+        level: true,
+    };
+    let sink = this.sink(Role::Writable);
+    let key = this.driver(this.py(), |driver| driver.submit(Request::Poll(poll), sink))?;
+    this.write.armed.set(Armed::Waiting(key));
+    Ok(())
+}
+
+/// Drop `count` sent bytes from the front of the queue.
+fn advance(this: Stream_<'_, '_>, mut count: usize) {
+    this.write
+        .queued_bytes
+        .set(this.write.size().saturating_sub(count));
+    let mut queue = this.write.queue.borrow_mut();
+    while let Some(front) = queue.front_mut() {
+        let len = front.len();
+        if count < len {
+            front.advance(count);
+            return;
+        }
+        count -= len;
+        queue.pop_front();
+    }
+}
+
+/// A send operation has ended.
+pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+    this.write.armed.set(Armed::Nothing);
+    let result = event.completion.result;
+    if this.write.discarded.get() {
+        drop(event);
+        return lifecycle::close_socket_if_idle(this);
+    }
+    if result < 0 {
+        drop(event);
+        return failed(this, -result);
+    }
+    let sending = this.write.sending_bytes.replace(0);
+    if (result as usize) < sending {
+        put_back(this, event);
+    } else {
+        this.write
+            .queued_bytes
+            .set(this.write.size().saturating_sub(sending));
+    }
+    progressed(this)
+}
+
+/// A short send: what is left goes to the front of the queue again.
+fn put_back(this: Stream_<'_, '_>, event: Event) {
+    let sent = event.completion.result.max(0) as usize;
+    let bufs = match event.completion.request {
+        Some(Request::Send(single)) => vec![single.buf],
+        Some(Request::SendMsg(several)) => several.into_bufs(),
+        _ => Vec::new(),
+    };
+    {
+        let mut queue = this.write.queue.borrow_mut();
+        for buf in bufs.into_iter().rev() {
+            queue.push_front(buf);
+        }
+    }
+    advance(this, sent);
+}
+
+/// The socket takes bytes again.
+pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+    if !event.completion.more {
+        this.write.armed.set(Armed::Nothing);
+    }
+    if this.write.discarded.get() {
+        return lifecycle::close_socket_if_idle(this);
+    }
+    if let Armed::Waiting(key) = this.write.armed.get() {
+        this.driver(this.py(), |driver| driver.forget(key))?;
+        this.write.armed.set(Armed::Nothing);
+    }
+    send_now(this)?;
+    progressed(this)
+}
+
+/// After bytes have gone out: resume the protocol, go on, or finish what waited for an empty queue.
+fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.write.discarded.get() {
+        return Ok(());
+    }
+    // The protocol may write more here.
+    flow::maybe_resume(this, this.write.size())?;
+    if !this.write.is_empty() {
+        return if this.write.armed() {
+            Ok(())
+        } else {
+            flush(this)
+        };
+    }
+    match this.lifecycle.state() {
+        lifecycle::State::Closing => lifecycle::lose(this, None),
+        lifecycle::State::Open if this.write.eof.get() => shut_down(this),
+        _ => Ok(()),
+    }
+}
+
+/// Nothing more will be written: tell the peer once everything is sent.
+pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.lifecycle.is_closing() || this.write.eof.replace(true) {
+        return Ok(());
+    }
+    if this.write.is_empty() {
+        shut_down(this)
+    } else {
+        Ok(())
+    }
+}
+
+fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    if let Some(socket) = this.socket.get(py) {
+        socket
+            .bind(py)
+            .call_method1(intern!(py, "shutdown"), (libc::SHUT_WR,))?;
+    }
+    Ok(())
+}
+
+/// Drop what was not sent, for an abort.
+pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
+    this.write.discarded.set(true);
+    let queue = this.write.queue.take();
+    drop(queue);
+    this.write.queued_bytes.set(0);
+    match this.write.armed.get() {
+        Armed::Sending(key) | Armed::Waiting(key) => {
+            this.driver(this.py(), |driver| driver.cancel(key))
+        }
+        Armed::Nothing => Ok(()),
+    }
+}
+
+fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
+    lifecycle::fatal_error(
+        this,
+        error::from_errno(errno),
+        "Fatal write error on socket transport",
+    )
+}

@@ -1,0 +1,114 @@
+"""Servers: from a bound socket to the native listener; the rest is `asyncio.base_events.Server`."""
+
+from __future__ import annotations
+
+from asyncio import constants
+from typing import TYPE_CHECKING, Any
+
+from ringloop import _native
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from ringloop._loop import Loop
+
+
+def start_serving(
+    loop: Loop,
+    protocol_factory: Callable[[], Any],
+    sock: socket.socket,
+    sslcontext: Any = None,
+    server: Any = None,
+    backlog: int = 100,  # listen() was called with it; the kernel keeps it
+    ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
+    ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+) -> None:
+    """Accept connections on `sock` until `stop_serving`; `BaseEventLoop._start_serving` in asyncio."""
+    del backlog
+    accepted = None
+    if sslcontext is not None:
+
+        def accepted(connection: socket.socket) -> None:
+            loop.create_task(
+                _accept_tls(
+                    loop,
+                    protocol_factory,
+                    connection,
+                    sslcontext,
+                    server,
+                    ssl_handshake_timeout,
+                    ssl_shutdown_timeout,
+                )
+            )
+
+    listener = _native.make_listener(loop, sock, protocol_factory, server, accepted)
+    loop._listeners[sock.fileno()] = listener
+    listener.start()
+
+
+def stop_serving(loop: Loop, sock: socket.socket) -> None:
+    """Accept no more on `sock`, and close it."""
+    listener = loop._listeners.pop(sock.fileno(), None)
+    if listener is not None:
+        listener.stop()
+    sock.close()
+
+
+def ensure_no_transport(loop: Loop, fd: Any) -> None:
+    """Refuse a descriptor that a transport reads and writes."""
+    fileno = fd
+    if not isinstance(fileno, int):
+        try:
+            fileno = int(fileno.fileno())
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"Invalid file object: {fd!r}") from None
+    transport = loop._transport_of(fileno)
+    if transport is not None and not transport.is_closing():
+        raise RuntimeError(f"File descriptor {fd!r} is used by transport {transport!r}")
+
+
+async def _accept_tls(
+    loop: Loop,
+    protocol_factory: Callable[[], Any],
+    connection: socket.socket,
+    sslcontext: Any,
+    server: Any,
+    ssl_handshake_timeout: float | None,
+    ssl_shutdown_timeout: float | None,
+) -> None:
+    protocol = None
+    transport = None
+    try:
+        protocol = protocol_factory()
+        waiter = loop.create_future()
+        transport = loop._make_ssl_transport(
+            connection,
+            protocol,
+            sslcontext,
+            waiter=waiter,
+            server_side=True,
+            server=server,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout,
+        )
+        try:
+            await waiter
+        except BaseException:
+            transport.close()
+            raise
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
+        if transport is None:
+            connection.close()
+        if loop.get_debug():
+            context = {
+                "message": "Error on transport creation for incoming connection",
+                "exception": exc,
+            }
+            if protocol is not None:
+                context["protocol"] = protocol
+            if transport is not None:
+                context["transport"] = transport
+            loop.call_exception_handler(context)
