@@ -1,7 +1,9 @@
 //! A TCP echo server on the engine itself: no futures, no tasks, no Python.
 //!
-//! It does what the Python loop's transport does with the same operations – multishot receive, a copy
-//! of the bytes, one send in flight a connection – so what separates the two is the price of Python.
+//! It does what a transport of the Python loop does with the same operations, so what separates the two
+//! is the price of Python: one send in flight a connection; short messages by multishot receive, copied
+//! out of the pool; after two full pool buffers running, receives into memory of the connection's own,
+//! which is then sent as it is.
 //! The benchmarks compare it with a C server on epoll (`benches/floor/epoll_echo.c`).
 //!
 //! It prints the port of 127.0.0.1 it listens on and serves until killed; `RINGLOOP_DRIVER` chooses the
@@ -11,13 +13,19 @@
 //! one by one. A token here is a connection's place in a table, and which of its operations it was.
 
 use ringloop::buf::SendBuf;
-use ringloop::driver::{Completion, Event, Sink, Token};
+use ringloop::driver::{Completion, Event, Key, Sink, Token};
 use ringloop::executor::{Engine, Options};
-use ringloop::op::{Accept, Close, RecvMulti, Request, Send};
+use ringloop::limits::POOL_BUFFER_BYTES;
+use ringloop::op::{Accept, Close, Recv, RecvMulti, Request, Send};
 use ringloop::sys::socket;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
+
+/// Full pool buffers running that make a connection a bulk one.
+const FULL_BUFFERS_MAX: u32 = 2;
+/// What a bulk connection receives at once.
+const BULK_BYTES: usize = 256 * 1024;
 
 /// Which operation of a connection completed; the low bits of a token.
 #[derive(Clone, Copy)]
@@ -28,11 +36,23 @@ enum Part {
     Close = 3,
 }
 
-/// A connection is closed once both of its operations are over.
+/// How a connection receives.
+#[derive(PartialEq)]
+enum State {
+    /// By a multishot receive; so many full pool buffers came last.
+    Interactive { full_buffers: u32 },
+    /// Into memory of its own, once the multishot receive is cancelled.
+    Bulk,
+    /// No more: the stream has ended or failed.
+    Ended,
+}
+
+/// A connection is closed once its stream has ended and both of its operations are over.
 struct Connection {
     fd: RawFd,
     is_receiving: bool,
     is_sending: bool,
+    state: State,
     /// Bytes that came while a send was in flight.
     queued: Vec<u8>,
     /// The memory of the last send, to be used again.
@@ -79,7 +99,9 @@ impl Server {
         let index = (event.token.0 >> 2) as usize;
         match event.token.0 & 3 {
             part if part == Part::Accept as u64 => self.accepted(&event.completion)?,
-            part if part == Part::Receive as u64 => self.received(index, event.completion),
+            part if part == Part::Receive as u64 => {
+                self.received(index, event.key, event.completion);
+            }
             part if part == Part::Send as u64 => self.sent(index, event.completion),
             _ => {}
         }
@@ -93,6 +115,7 @@ impl Server {
             fd,
             is_receiving: true,
             is_sending: false,
+            state: State::Interactive { full_buffers: 0 },
             queued: Vec::new(),
             spare: Vec::new(),
         };
@@ -106,7 +129,7 @@ impl Server {
         Ok(())
     }
 
-    fn received(&mut self, index: usize, completion: Completion) {
+    fn received(&mut self, index: usize, key: Key, completion: Completion) {
         let Some(connection) = &mut self.connections[index] else {
             return;
         };
@@ -115,9 +138,22 @@ impl Server {
             let driver = self.engine.driver_mut();
             let bytes = driver.buffer(&id, completion.result.max(0) as usize);
             connection.queued.extend_from_slice(bytes);
+            let is_full = bytes.len() == POOL_BUFFER_BYTES as usize;
             driver.recycle(id);
-        }
-        if completion.result <= 0 {
+            if let State::Interactive { full_buffers } = &mut connection.state {
+                *full_buffers = if is_full { *full_buffers + 1 } else { 0 };
+                if *full_buffers == FULL_BUFFERS_MAX {
+                    connection.state = State::Bulk;
+                    driver.cancel(key);
+                }
+            }
+        } else if completion.result > 0 {
+            // A bulk receive: nothing was queued when it was asked for.
+            if let Some(Request::Recv(recv)) = completion.request {
+                connection.queued = recv.buf.into_vec();
+            }
+        } else if completion.result != -libc::ECANCELED {
+            connection.state = State::Ended;
             // The peer is gone: a send that still waits for it must end too. That it may be gone
             // already is fine.
             drop(socket::shutdown(connection.fd, Shutdown::Both));
@@ -144,11 +180,12 @@ impl Server {
         self.go_on(index);
     }
 
-    /// Send what is queued; close what is over.
+    /// Send what is queued, receive more, or close what is over.
     fn go_on(&mut self, index: usize) {
         let Some(connection) = &mut self.connections[index] else {
             return;
         };
+        let fd = connection.fd;
         if connection.is_sending {
             return;
         }
@@ -157,16 +194,20 @@ impl Server {
             spare.clear();
             let buf = SendBuf::from(std::mem::replace(&mut connection.queued, spare));
             connection.is_sending = true;
-            let send = Send {
-                fd: connection.fd,
-                buf,
-            };
-            self.submit(Request::Send(send), index, Part::Send);
-        } else if !connection.is_receiving {
-            let fd = connection.fd;
+            self.submit(Request::Send(Send { fd, buf }), index, Part::Send);
+        } else if connection.is_receiving {
+            // Its completion goes on.
+        } else if connection.state == State::Ended {
             self.connections[index] = None;
             self.free.push(index);
             self.submit(Request::Close(Close { fd }), index, Part::Close);
+        } else {
+            connection.is_receiving = true;
+            let mut memory = std::mem::take(&mut connection.spare);
+            memory.clear();
+            memory.reserve(BULK_BYTES);
+            let buf = memory.into();
+            self.submit(Request::Recv(Recv { fd, buf }), index, Part::Receive);
         }
     }
 }
