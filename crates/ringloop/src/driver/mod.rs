@@ -23,7 +23,6 @@ mod uring;
 use crate::error::Error;
 use crate::op::Request;
 use crate::sys::event::EventFd;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -162,13 +161,12 @@ impl Driver {
         each!(self, driver => driver.forget(key));
     }
 
-    /// Promise that `fd`, whose operations are all over, is about to be closed by other means than
-    /// an operation. Costs a system call on the readiness driver where `fd` was waited for.
+    /// Say that `fd`, whose operations are all over or cancelled, is about to be closed by other
+    /// means than an operation. Without it the driver may take the next descriptor of that number
+    /// for this one. Costs a system call where `fd` was waited for (readiness), or where an entry
+    /// that names it has not reached the kernel yet (ring).
     pub fn release(&mut self, fd: RawFd) {
-        match self {
-            Self::Uring(_) => {}
-            Self::Readiness(driver) => driver.release(fd),
-        }
+        each!(self, driver => driver.release(fd));
     }
 
     /// Submit what is queued and wait for at least one completion, until `timeout` has passed
@@ -205,18 +203,5 @@ impl Driver {
     /// Operations whose last completion has not been taken.
     pub fn in_flight(&self) -> usize {
         each!(self, driver => driver.in_flight())
-    }
-}
-
-/// Give back what had arrived for a future that was dropped.
-fn recycle_all(arrived: VecDeque<Completion>, mut recycle: impl FnMut(BufferId)) {
-    use crate::op::Operation;
-    for mut completion in arrived {
-        if let Some(id) = completion.buffer {
-            recycle(id);
-        }
-        if let Some(request) = &mut completion.request {
-            request.discard(completion.result);
-        }
     }
 }

@@ -9,12 +9,13 @@
 //!
 //! # Invariants
 //! 1. `Watch::registered` is what the kernel has; it changes only after the system call succeeded.
-//! 2. A key stands in a descriptor's queue exactly while its phase is `Armed` and it needs that
-//!    descriptor.
+//! 2. A key stands in a descriptor's queue exactly while its phase is `Armed`, it needs that
+//!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
+//! 3. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
 use super::pool::Pool;
 use super::table::{Delivery, Phase, Table};
-use super::{BufferId, Event, Key, Sink, recycle_all};
+use super::{BufferId, Event, Key, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::clock;
@@ -30,6 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WAKE_DATA: u64 = u64::MAX;
+
+/// Deadlines of cancelled time-outs that are tolerated; past it, and past half of all, they are
+/// cleared.
+const DEAD_DEADLINES_MAX: usize = 100;
 
 /// One descriptor.
 #[derive(Debug)]
@@ -61,6 +66,7 @@ pub struct ReadinessDriver {
     /// Results that are known already.
     finished: VecDeque<(Key, i32)>,
     deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    dead_deadlines_count: usize,
     starved: Vec<Key>,
     /// Results that multishot operations may still have before the next wait.
     burst_left: u32,
@@ -82,6 +88,7 @@ impl ReadinessDriver {
             runnable: VecDeque::new(),
             finished: VecDeque::new(),
             deadlines: BinaryHeap::new(),
+            dead_deadlines_count: 0,
             starved: Vec::new(),
             burst_left: 0,
             _wake: wake,
@@ -109,15 +116,34 @@ impl ReadinessDriver {
     pub(super) fn recycle(&mut self, id: BufferId) {
         self.pool.put(id);
         for key in std::mem::take(&mut self.starved) {
+            if !self.is_armed(key) {
+                continue;
+            }
             if let Some(Need::Ready(fd, interest)) = self.need(key) {
                 self.park(key, fd, interest);
             }
         }
     }
 
+    fn is_armed(&mut self, key: Key) -> bool {
+        let slot = self.table.slot(key);
+        slot.is_some_and(|slot| slot.phase == Phase::Armed)
+    }
+
+    /// The operation is over with this result, which `next_event` delivers.
+    fn settle(&mut self, key: Key, result: i32) {
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Settled;
+            self.finished.push_back((key, result));
+        }
+    }
+
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
         let shape = request.shape();
         let need = request.need();
+        if let Request::Close(close) = &request {
+            self.release(close.fd);
+        }
         let key = self.table.insert(request, sink);
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Armed;
@@ -125,21 +151,25 @@ impl ReadinessDriver {
         match need {
             Need::Nothing => self.try_now(key),
             Need::Cancel(target) => {
-                let found = self.table.slot(target).is_some_and(|slot| !slot.cancelled);
+                let found = self.is_armed(target);
                 self.cancel(target);
-                self.finished
-                    .push_back((key, if found { 0 } else { -libc::ENOENT }));
+                self.settle(key, if found { 0 } else { -libc::ENOENT });
             }
             Need::Clock(deadline_ns) => {
                 self.deadlines
                     .push(Reverse((deadline_ns, key.index, key.generation)));
             }
-            // Not tried at once: a poll is level-triggered anyway, and a multishot operation
-            // would have to be tried until it blocks.
-            Need::Ready(fd, interest) if shape != Shape::Once => self.park(key, fd, interest),
+            Need::Ready(fd, interest) if shape != Shape::Once => {
+                self.park(key, fd, interest);
+                // Not tried here, where more than one result has no place; but tried: what is wrong
+                // with the descriptor may not show as readiness. A poll is level-triggered anyway.
+                if shape != Shape::Level {
+                    self.runnable.push_back((key, interest));
+                }
+            }
             Need::Ready(fd, interest) => match self.attempt(key) {
                 None => self.park(key, fd, interest),
-                Some(result) => self.finished.push_back((key, result)),
+                Some(result) => self.settle(key, result),
             },
         }
         key
@@ -149,21 +179,22 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if slot.cancelled || slot.phase == Phase::Done {
+        if slot.phase != Phase::Armed {
             return;
         }
-        if self.finished.iter().any(|(known, _)| *known == key) {
-            return;
+        if let Some(Need::Clock(_)) = slot.request().map(Operation::need) {
+            self.dead_deadlines_count += 1;
         }
-        slot.cancelled = true;
         self.unpark(key);
-        self.finished.push_back((key, -libc::ECANCELED));
+        self.settle(key, -libc::ECANCELED);
+        self.clear_dead_deadlines();
     }
 
     pub(super) fn forget(&mut self, key: Key) {
         self.cancel(key);
-        let arrived = self.table.orphan(key);
-        recycle_all(arrived, |id| self.pool.put(id));
+        for id in self.table.orphan(key) {
+            self.recycle(id);
+        }
     }
 
     /// Drop what the kernel knows of a descriptor that is about to be closed.
@@ -184,7 +215,12 @@ impl ReadinessDriver {
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = if self.finished.is_empty() && self.runnable.is_empty() {
+        if !self.runnable.is_empty() {
+            // Asked again, the kernel would report the same descriptors again.
+            self.expire();
+            return Ok(());
+        }
+        let timeout = if self.finished.is_empty() {
             self.until_deadline(timeout)
         } else {
             Some(Duration::ZERO)
@@ -221,7 +257,7 @@ impl ReadinessDriver {
     /// Try an operation whose descriptor is ready.
     fn run(&mut self, key: Key, interest: Interest) -> Option<Event> {
         let slot = self.table.slot(key)?;
-        if slot.phase != Phase::Armed || slot.cancelled {
+        if slot.phase != Phase::Armed {
             return None;
         }
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
@@ -297,7 +333,7 @@ impl ReadinessDriver {
 
     fn try_now(&mut self, key: Key) {
         if let Some(result) = self.attempt(key) {
-            self.finished.push_back((key, result));
+            self.settle(key, result);
         }
     }
 
@@ -318,9 +354,19 @@ impl ReadinessDriver {
     /// Put an operation in its descriptor's queue, and register what the kernel does not know yet.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
         let Ok(index) = usize::try_from(fd) else {
-            self.finished.push_back((key, -libc::EBADF));
+            self.settle(key, -libc::EBADF);
             return;
         };
+        let watch = self.watches.get(index).and_then(Option::as_ref);
+        let known = watch.map_or(Interest::NONE, |watch| watch.registered);
+        let wanted = known | interest;
+        if wanted != known
+            && let Err(error) = register(&self.epoll, fd, known, wanted)
+        {
+            self.settle(key, negated(&error));
+            return;
+        }
+        // Only now: a number that is no descriptor must not size the table.
         if self.watches.len() <= index {
             self.watches.resize_with(index + 1, || None);
         }
@@ -328,17 +374,8 @@ impl ReadinessDriver {
             registered: Interest::NONE,
             waiting: Vec::new(),
         });
-        watch.waiting.push((key, interest));
-        if watch.registered.contains(interest) {
-            return;
-        }
-        let wanted = watch.registered | interest;
-        if let Err(error) = register(&self.epoll, fd, watch.registered, wanted) {
-            watch.waiting.pop();
-            self.finished.push_back((key, negated(&error)));
-            return;
-        }
         watch.registered = wanted;
+        watch.waiting.push((key, interest));
     }
 
     /// Take an operation out of its descriptor's queue; a level poll takes its registration along.
@@ -413,10 +450,36 @@ impl ReadinessDriver {
             }
             self.deadlines.pop();
             let key = Key { index, generation };
-            if self.table.slot(key).is_some_and(|slot| !slot.cancelled) {
-                self.finished.push_back((key, 0));
+            if self.is_armed(key) {
+                self.settle(key, 0);
+            } else {
+                self.dead_deadlines_count -= 1;
             }
         }
+    }
+
+    fn clear_dead_deadlines(&mut self) {
+        let dead_count = self.dead_deadlines_count;
+        if dead_count <= DEAD_DEADLINES_MAX || dead_count <= self.deadlines.len() / 2 {
+            return;
+        }
+        let table = &mut self.table;
+        self.deadlines.retain(|Reverse((_, index, generation))| {
+            let (index, generation) = (*index, *generation);
+            let slot = table.slot(Key { index, generation });
+            slot.is_some_and(|slot| slot.phase == Phase::Armed)
+        });
+        self.dead_deadlines_count = 0;
+    }
+}
+
+impl Drop for ReadinessDriver {
+    /// What has arrived and was not taken is closed and given back.
+    fn drop(&mut self) {
+        for key in self.table.keys() {
+            self.forget(key);
+        }
+        while self.next_event().is_some() {}
     }
 }
 

@@ -5,11 +5,14 @@
 //! Never does: a system call.
 //!
 //! ```text
-//!            insert                    last completion, handler or nobody
-//!   Free ───────────▶ Queued ─▶ Armed ──────────────────────────────────▶ Free
-//!                       ▲         │ ▲                                      ▲
-//!                       │         ▼ │ re-armed                             │ taken by its future
-//!                       └──────  Resting            Armed ─▶ Done ─────────┘
+//!         insert            last completion, handler or nobody
+//!   Free ────────▶ Queued ─▶ Armed ───────────────────────────────────▶ Free
+//!                    │        │ ▲ │                                      ▲ ▲
+//!                    │        ▼ │ └───────────────▶ Done ────────────────┘ │
+//!                    │      Resting       future    ▲     taken            │
+//!                    │        │                     │                      │
+//!                    └────────┴─────▶ Settled ──────┴──────────────────────┘
+//!            cancelled, or known without the kernel       delivered
 //! ```
 //!
 //! # Invariants
@@ -39,6 +42,9 @@ pub(super) enum Phase {
     Armed,
     /// Between two completions of a multishot operation: it is not armed, and will be.
     Resting,
+    /// Its last result is known to the driver, and waits for its turn to be delivered: there is
+    /// nothing left to cancel.
+    Settled,
     /// Complete; the result waits for its future.
     Done,
 }
@@ -230,29 +236,29 @@ impl Table {
         Poll::Pending
     }
 
-    /// Nobody wants the results any more. Returns what had already arrived, for the driver to give
-    /// back; the slot lives on until the last completion unless it is `Done`.
-    pub fn orphan(&mut self, key: Key) -> VecDeque<Completion> {
+    /// Nobody wants the results any more: what had arrived is closed, and its pool buffers are
+    /// returned for the driver to give back. The slot lives on until the last completion unless it
+    /// is `Done`.
+    pub fn orphan(&mut self, key: Key) -> Vec<BufferId> {
         let Some(slot) = self.slot(key) else {
-            return VecDeque::new();
+            return Vec::new();
         };
         slot.receiver = Receiver::Nobody;
-        let arrived = std::mem::take(&mut slot.results);
-        for completion in &arrived {
-            match &completion.request {
-                // The last completion took the request with it.
-                Some(_) => {}
-                None => {
-                    if let Some(request) = &mut slot.request {
-                        request.discard(completion.result);
-                    }
-                }
+        let mut arrived = std::mem::take(&mut slot.results);
+        // The last completion has taken the request with it.
+        let mut taken = arrived.back_mut().and_then(|last| last.request.take());
+        if let Some(request) = taken.as_mut().or(slot.request.as_mut()) {
+            for completion in &arrived {
+                request.discard(completion.result);
             }
         }
         if slot.phase == Phase::Done {
             self.free(key);
         }
         arrived
+            .into_iter()
+            .filter_map(|completion| completion.buffer)
+            .collect()
     }
 
     /// Every operation that is not free, for a driver that closes.
@@ -282,6 +288,7 @@ impl Table {
         slot.receiver = Receiver::Nobody;
         slot.next_free = head;
         let request = slot.request.take();
+        slot.results.clear();
         self.free_head = key.index;
         self.live_count -= 1;
         // Dropped last: releasing a buffer may run foreign code.

@@ -9,13 +9,15 @@
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
 //! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
 //!    the operation again (multishot) or ends it (single).
-//! 3. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
+//! 3. An entry that names a descriptor reaches the kernel before that descriptor is released: until
+//!    then it names a number, which the next file may get.
+//! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
-use super::table::{Delivery, Phase, Table};
-use super::{BufferId, Event, Key, POOL_GROUP, Sink, recycle_all};
+use super::table::{Delivery, Phase, Slot, Table};
+use super::{BufferId, Event, Key, POOL_GROUP, Sink};
 use crate::limits;
-use crate::op::{Operation, Request, Shape};
+use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
@@ -24,7 +26,7 @@ use crate::sys::uring::{BufferRing, Cause, Config, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,24 +35,33 @@ const KIND_OP: u64 = 0;
 const KIND_CANCEL: u64 = 1;
 const KIND_WAKE: u64 = 2;
 
+/// How long to wait at most while the kernel lacks the memory to take what is queued.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// How long a closing driver waits at a time for operations to end.
+const DRAIN_STEP: Duration = Duration::from_millis(10);
+
 /// The ring, and everything in flight on it.
 #[derive(Debug)]
 pub struct UringDriver {
     ring: Ring,
     table: Table,
-    /// Dropped by hand: leaked where the kernel may still write to it (invariant 3).
+    /// Dropped by hand: leaked where the kernel may still write to it (invariant 4).
     pool: ManuallyDrop<BufferRing>,
     wake: Arc<EventFd>,
     wake_armed: bool,
     bound: bool,
-    /// Operations (and cancels of them) that found the submission queue full, in order.
+    /// Operations (and cancels of them) that found the submission queue full, or that came before
+    /// the ring was bound, in order.
     backlog: VecDeque<Entry>,
+    /// The descriptors that entries on the submission queue name (invariant 3).
+    unsubmitted: Vec<RawFd>,
     /// Level polls whose completion was handed out: armed again at the next wait.
     resting: Vec<Key>,
     /// Multishot receives that ended for want of a buffer.
     starved: Vec<Key>,
-    /// Buffers that came back since the last wait.
-    returned_count: usize,
+    /// Pool buffers that hold received bytes.
+    claimed_count: usize,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
@@ -87,9 +98,10 @@ impl UringDriver {
             wake_armed: false,
             bound: false,
             backlog: VecDeque::new(),
+            unsubmitted: Vec::new(),
             resting: Vec::new(),
             starved: Vec::new(),
-            returned_count: 0,
+            claimed_count: 0,
             synthetic: VecDeque::new(),
         })
     }
@@ -116,12 +128,12 @@ impl UringDriver {
 
     pub(super) fn recycle(&mut self, id: BufferId) {
         self.pool.recycle(id.0);
-        self.returned_count += 1;
+        self.claimed_count -= 1;
     }
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
         let key = self.table.insert(request, sink);
-        if self.backlog.is_empty() && self.arm(key) {
+        if self.bound && self.backlog.is_empty() && self.arm(key) {
             return key;
         }
         self.backlog.push_back(Entry::Operation(key));
@@ -129,31 +141,69 @@ impl UringDriver {
     }
 
     pub(super) fn cancel(&mut self, key: Key) {
+        if self.cancel_unarmed(key) {
+            return;
+        }
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if slot.cancelled {
+        if slot.phase != Phase::Armed || slot.cancelled {
             return;
         }
         slot.cancelled = true;
-        match slot.phase {
-            Phase::Queued | Phase::Resting => {
-                // The kernel does not know it: it is over here and now.
-                self.synthetic.push_back((key, -libc::ECANCELED));
+        if !self.backlog.is_empty() || !self.push_cancel(key) {
+            self.backlog.push_back(Entry::Cancel(key));
+        }
+    }
+
+    /// Cancel an operation that the kernel does not know: it is over here and now.
+    fn cancel_unarmed(&mut self, key: Key) -> bool {
+        match self.table.slot(key) {
+            Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Resting) => {
+                self.settle(key, -libc::ECANCELED);
+                true
             }
-            Phase::Armed => {
-                if !self.backlog.is_empty() || !self.push_cancel(key) {
-                    self.backlog.push_back(Entry::Cancel(key));
-                }
-            }
-            Phase::Free | Phase::Done => {}
+            _ => false,
+        }
+    }
+
+    /// End an operation with a result that is not the kernel's.
+    fn settle(&mut self, key: Key, result: i32) {
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Settled;
+            self.synthetic.push_back((key, result));
         }
     }
 
     pub(super) fn forget(&mut self, key: Key) {
         self.cancel(key);
-        let arrived = self.table.orphan(key);
-        recycle_all(arrived, |id| self.pool.recycle(id.0));
+        for id in self.table.orphan(key) {
+            self.recycle(id);
+        }
+    }
+
+    /// Invariant 3. Only what was cancelled may still name `fd`, and its cancel follows it.
+    pub(super) fn release(&mut self, fd: RawFd) {
+        if self.unsubmitted.contains(&fd) {
+            // What fails here fails again, and is reported, at the next wait.
+            drop(self.hand_over());
+        }
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        let submitted = self.ring.submit();
+        self.forget_submitted();
+        submitted
+    }
+
+    fn forget_submitted(&mut self) {
+        if self.ring.pending() == 0 {
+            self.unsubmitted.clear();
+        }
+    }
+
+    fn has_free_buffer(&self) -> bool {
+        self.claimed_count < usize::from(limits::POOL_BUFFERS)
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -163,7 +213,7 @@ impl UringDriver {
             || !self.synthetic.is_empty()
             || !self.resting.is_empty()
             || !self.backlog.is_empty()
-            || (!self.starved.is_empty() && self.returned_count > 0)
+            || (!self.starved.is_empty() && self.has_free_buffer())
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -173,9 +223,20 @@ impl UringDriver {
             if self.ring.pending() == 0 && !self.ring.needs_enter() {
                 return Ok(());
             }
-            return self.ring.enter(0, Some(Duration::ZERO));
+            return self.enter(0, Some(Duration::ZERO));
         }
-        self.ring.enter(1, timeout)
+        if self.wake_armed && self.backlog.is_empty() {
+            return self.enter(1, timeout);
+        }
+        // Something could not be queued, and may be what would end the wait.
+        let timeout = timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER));
+        self.enter(1, Some(timeout))
+    }
+
+    fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
+        let entered = self.ring.enter(want, timeout);
+        self.forget_submitted();
+        entered
     }
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -204,7 +265,16 @@ impl UringDriver {
     fn completed(&mut self, cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
         // SAFETY: popped from this ring just now; only receives that name the group get a buffer.
-        let buffer = unsafe { self.pool.claim(&cqe) }.map(BufferId);
+        let mut buffer = unsafe { self.pool.claim(&cqe) }.map(BufferId);
+        if buffer.is_some() {
+            self.claimed_count += 1;
+        }
+        if cqe.res <= 0
+            && let Some(id) = buffer.take()
+        {
+            // Nothing is in it.
+            self.recycle(id);
+        }
         let armed = cqe.flags & abi::CQE_F_MORE != 0;
         let Some(slot) = self.table.slot(key) else {
             if let Some(id) = buffer {
@@ -224,7 +294,10 @@ impl UringDriver {
                 Shape::MultiBuffer => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
             };
         if !goes_on {
-            return self.deliver(key, cqe.res, false, buffer);
+            // Out of buffers is a pause, not an end; what ended it is the cancel.
+            let paused = shape == Shape::MultiBuffer && cqe.res == -libc::ENOBUFS;
+            let result = if paused { -libc::ECANCELED } else { cqe.res };
+            return self.deliver(key, result, false, buffer);
         }
         slot.phase = Phase::Resting;
         match shape {
@@ -265,11 +338,12 @@ impl UringDriver {
             self.rearm(self.resting[index]);
         }
         self.resting.clear();
-        if self.returned_count > 0 {
+        // Asked of the pool, not of what came back since the last wait: a receive may report that it
+        // ran out after the buffers were returned.
+        if self.has_free_buffer() {
             for key in std::mem::take(&mut self.starved) {
                 self.rearm(key);
             }
-            self.returned_count = 0;
         }
         while let Some(entry) = self.backlog.front() {
             let done = match *entry {
@@ -285,7 +359,7 @@ impl UringDriver {
 
     fn rearm(&mut self, key: Key) {
         match self.table.slot(key) {
-            Some(slot) if slot.phase == Phase::Resting && !slot.cancelled => {}
+            Some(slot) if slot.phase == Phase::Resting => {}
             _ => return,
         }
         if !self.backlog.is_empty() || !self.arm(key) {
@@ -299,16 +373,50 @@ impl UringDriver {
         let Some(slot) = self.table.slot(key) else {
             return true;
         };
-        if slot.cancelled {
+        if !matches!(slot.phase, Phase::Queued | Phase::Resting) {
             return true;
         }
-        let mut sqe = Sqe::default();
         let Some(request) = slot.request_mut() else {
             return true;
         };
+        let need = request.need();
+        if let Need::Cancel(target) = need {
+            return self.arm_cancel(key, target);
+        }
+        let mut sqe = Sqe::default();
         request.prepare(&mut sqe);
-        sqe.user_data = key.user_data();
-        if !self.push(sqe) {
+        if !self.push_operation(key, sqe) {
+            return false;
+        }
+        if let Need::Ready(fd, _) = need {
+            self.unsubmitted.push(fd);
+        }
+        true
+    }
+
+    /// Cancel as an operation. A target that the kernel does not know is cancelled here; one that it
+    /// does know is not armed again.
+    fn arm_cancel(&mut self, key: Key, target: Key) -> bool {
+        if self.cancel_unarmed(target) {
+            self.settle(key, 0);
+            return true;
+        }
+        let mut sqe = Sqe::default();
+        if let Some(request) = self.table.slot(key).and_then(Slot::request_mut) {
+            request.prepare(&mut sqe);
+        }
+        if !self.push_operation(key, sqe) {
+            return false;
+        }
+        if let Some(slot) = self.table.slot(target) {
+            slot.cancelled = true;
+        }
+        true
+    }
+
+    fn push_operation(&mut self, key: Key, sqe: Sqe) -> bool {
+        let user_data = key.user_data();
+        if !self.push(Sqe { user_data, ..sqe }) {
             return false;
         }
         if let Some(slot) = self.table.slot(key) {
@@ -348,7 +456,7 @@ impl UringDriver {
         let Err(sqe) = (unsafe { self.ring.push(sqe) }) else {
             return true;
         };
-        if !self.bound || self.ring.submit().is_err() {
+        if !self.bound || self.hand_over().is_err() {
             return false;
         }
         // SAFETY: as above.
@@ -362,15 +470,21 @@ impl Drop for UringDriver {
             self.forget(key);
         }
         let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
-        while self.bound && self.table.len() > 0 && clock::monotonic_ns() < deadline_ns {
-            if self.wait(Some(Duration::from_millis(10))).is_err() {
+        loop {
+            while self.next_event().is_some() {}
+            let late = clock::monotonic_ns() >= deadline_ns;
+            if self.table.len() == 0 || late || self.wait(Some(DRAIN_STEP)).is_err() {
                 break;
             }
-            while self.next_event().is_some() {}
         }
-        // What was queued on a ring that never ran is with nobody.
-        if self.bound && self.table.len() > 0 {
-            // Invariant 3: the kernel may still write to these buffers.
+        let left_count = self.table.len();
+        if left_count > 0 {
+            // Invariant 4: the kernel may still write to these buffers.
+            eprintln!(
+                "ringloop: {left_count} operations did not end within {} ms of their cancel, or the \
+                 driver was dropped on another thread than its own; their buffers are leaked",
+                limits::DRAIN_TIMEOUT_MS
+            );
             self.table.leak();
             return;
         }

@@ -54,7 +54,11 @@ impl Kind for Accept {
     type Output = io::Result<OwnedFd>;
 
     fn into_request(self) -> Request {
-        Request::Accept(self)
+        // A future takes one completion; connections past it would be closed.
+        Request::Accept(Self {
+            multi: false,
+            ..self
+        })
     }
 
     fn output(outcome: Outcome) -> Self::Output {

@@ -8,7 +8,8 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Readiness of one descriptor; the result is a poll(2) mask.
+/// Readiness of one descriptor; the result is a poll(2) mask of the directions asked for, in which
+/// an error or a hang-up counts as both.
 #[derive(Debug)]
 pub struct Poll {
     /// The descriptor; it stays open until the operation's last completion.
@@ -41,6 +42,14 @@ impl Operation for Poll {
         }
     }
 
+    /// The ring answers with every bit of poll(2); what was asked for is what is answered.
+    fn finish(&mut self, result: i32) -> i32 {
+        match u32::try_from(result) {
+            Ok(mask) => (Interest::from_poll_mask(mask) & self.interest).poll_mask() as i32,
+            Err(_) => result,
+        }
+    }
+
     fn shape(&self) -> Shape {
         if self.level {
             Shape::Level
@@ -54,7 +63,11 @@ impl Kind for Poll {
     type Output = io::Result<Interest>;
 
     fn into_request(self) -> Request {
-        Request::Poll(self)
+        // A future takes one completion.
+        Request::Poll(Self {
+            level: false,
+            ..self
+        })
     }
 
     fn output(outcome: Outcome) -> Self::Output {

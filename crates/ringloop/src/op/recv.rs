@@ -29,7 +29,7 @@ impl Operation for Recv {
         sqe.opcode = abi::OP_RECV;
         sqe.fd = self.fd;
         sqe.addr = ptr as u64;
-        sqe.len = capacity as u32;
+        sqe.len = capacity.min(i32::MAX as usize) as u32;
     }
 
     fn need(&self) -> Need {

@@ -24,7 +24,7 @@ impl Operation for Send {
         sqe.opcode = abi::OP_SEND;
         sqe.fd = self.fd;
         sqe.addr = bytes.as_ptr() as u64;
-        sqe.len = bytes.len().min(u32::MAX as usize) as u32;
+        sqe.len = bytes.len().min(i32::MAX as usize) as u32;
         // MSG_WAITALL lets the kernel finish a short send itself instead of coming back for it.
         sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
     }

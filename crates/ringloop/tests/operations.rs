@@ -1,0 +1,864 @@
+//! Every operation as an embedder meets it, with the same results asserted on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::driver::{Completion, Event};
+use ringloop::limits;
+use ringloop::op::{
+    Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMulti, Request, Send,
+    SendMsg, Timeout, Write,
+};
+use ringloop::sys::address::SockAddr;
+use ringloop::sys::interest::Interest;
+use ringloop::sys::{clock, file, socket};
+use std::io::{Seek, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+use support::{Bed, connect_to, listener, on_both, read_exact, reset, tcp_pair, write_all};
+
+const IN: i32 = libc::POLLIN as i32;
+const OUT: i32 = libc::POLLOUT as i32;
+
+fn recv_of(completion: Completion) -> (i32, Vec<u8>) {
+    let Some(Request::Recv(recv)) = completion.request else {
+        panic!("{completion:?}");
+    };
+    (completion.result, recv.buf.into_vec())
+}
+
+fn recv(fd: RawFd, capacity: usize) -> Request {
+    let buf = RecvBuf::with_capacity(capacity);
+    Request::Recv(Recv { fd, buf })
+}
+
+fn send(fd: RawFd, bytes: &[u8]) -> Request {
+    let buf = SendBuf::from(bytes.to_vec());
+    Request::Send(Send { fd, buf })
+}
+
+fn poll(fd: RawFd, interest: Interest, level: bool) -> Request {
+    Request::Poll(Poll {
+        fd,
+        interest,
+        level,
+    })
+}
+
+/// Take over an accepted descriptor.
+fn owned(completion: &Completion) -> TcpStream {
+    assert!(completion.result >= 0, "{completion:?}");
+    // SAFETY: the completion of an accept is the only holder of its descriptor.
+    unsafe { TcpStream::from_raw_fd(completion.result) }
+}
+
+fn flags(fd: RawFd) -> (bool, bool) {
+    // SAFETY: no pointer is passed.
+    let status = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // SAFETY: no pointer is passed.
+    let descriptor = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    (
+        status & libc::O_NONBLOCK != 0,
+        descriptor & libc::FD_CLOEXEC != 0,
+    )
+}
+
+#[test]
+fn nop_completes_with_0_and_gives_the_request_back() {
+    on_both(|bed| {
+        let completion = bed.run(Request::Nop(Nop));
+        assert_eq!(completion.result, 0);
+        assert!(matches!(completion.request, Some(Request::Nop(Nop))));
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn key_and_token_of_an_event_are_those_of_its_submission() {
+    on_both(|bed| {
+        let submitted: Vec<_> = (0..5).map(|_| bed.submit(Request::Nop(Nop))).collect();
+        bed.drain();
+        let events: Vec<_> = bed
+            .take_all()
+            .iter()
+            .map(|Event { key, token, .. }| (*key, *token))
+            .collect();
+        assert_eq!(events, submitted);
+    });
+}
+
+#[test]
+fn poll_once_completes_once_when_the_descriptor_is_ready() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let (_, token) = bed.submit(poll(ours.as_raw_fd(), Interest::READ, false));
+        bed.expect_none(token);
+        write_all(&mut peer, b"x");
+        let completion = bed.expect(token);
+        assert_eq!((completion.result, completion.more), (IN, false));
+        bed.expect_none(token);
+        assert_eq!(bed.in_flight(), 0);
+        // Ready before it was asked, and in the other direction.
+        let both = bed.run(poll(ours.as_raw_fd(), Interest::BOTH, false));
+        assert_eq!(both.result, IN | OUT);
+        let write = bed.run(poll(ours.as_raw_fd(), Interest::WRITE, false));
+        assert_eq!(write.result, OUT);
+    });
+}
+
+#[test]
+fn poll_answers_only_in_the_directions_it_was_asked_for() {
+    on_both(|bed| {
+        let (ours, peer) = tcp_pair();
+        reset(peer);
+        // A reset is an error and a hang-up to the kernel; to whoever reads it is "read now".
+        let read = bed.run(poll(ours.as_raw_fd(), Interest::READ, false));
+        assert_eq!(read.result, IN);
+        let (_, token) = bed.submit(poll(ours.as_raw_fd(), Interest::WRITE, true));
+        assert_eq!(bed.expect(token).result, OUT);
+    });
+}
+
+#[test]
+fn level_poll_completes_for_as_long_as_the_descriptor_is_ready() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let (key, token) = bed.submit(poll(ours.as_raw_fd(), Interest::READ, true));
+        bed.expect_none(token);
+        write_all(&mut peer, b"x");
+        for _ in 0..5 {
+            let completion = bed.expect(token);
+            assert_eq!((completion.result, completion.more), (IN, true));
+            assert!(completion.request.is_none());
+        }
+        assert_eq!(bed.recv(ours.as_raw_fd(), 8), (1, b"x".to_vec()));
+        // At most one that was on its way.
+        bed.settle();
+        bed.take_all();
+        bed.expect_none(token);
+        write_all(&mut peer, b"y");
+        assert_eq!(bed.expect(token).result, IN);
+        bed.cancel(key);
+        let last = loop {
+            let completion = bed.expect(token);
+            if !completion.more {
+                break completion;
+            }
+        };
+        assert!(matches!(last.request, Some(Request::Poll(_))));
+        assert_eq!(bed.in_flight(), 0);
+        bed.expect_none(token);
+    });
+}
+
+#[test]
+fn level_polls_of_both_directions_do_not_disturb_each_other() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (read_key, read) = bed.submit(poll(fd, Interest::READ, true));
+        let (write_key, write) = bed.submit(poll(fd, Interest::WRITE, true));
+        assert_eq!(bed.expect(write).result, OUT);
+        bed.cancel(write_key);
+        while bed.expect(write).more {}
+        bed.expect_none(write);
+        bed.expect_none(read);
+        write_all(&mut peer, b"x");
+        assert_eq!(bed.expect(read).result, IN);
+        bed.cancel(read_key);
+        while bed.expect(read).more {}
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn accept_yields_a_nonblocking_descriptor_that_exec_closes() {
+    on_both(|bed| {
+        let listener = listener();
+        let accept = |multi| {
+            Request::Accept(Accept {
+                fd: listener.as_raw_fd(),
+                multi,
+            })
+        };
+        let (_, token) = bed.submit(accept(false));
+        bed.expect_none(token);
+        let client = connect_to(&listener);
+        let completion = bed.expect(token);
+        assert!(!completion.more);
+        assert!(matches!(completion.request, Some(Request::Accept(_))));
+        let server = owned(&completion);
+        assert_eq!(flags(server.as_raw_fd()), (true, true));
+        assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn multi_accept_yields_every_connection_until_it_is_cancelled() {
+    on_both(|bed| {
+        let listener = listener();
+        let (key, token) = bed.submit(Request::Accept(Accept {
+            fd: listener.as_raw_fd(),
+            multi: true,
+        }));
+        let clients: Vec<_> = (0..100).map(|_| connect_to(&listener)).collect();
+        let mut ports = Vec::new();
+        for _ in &clients {
+            let completion = bed.expect(token);
+            assert!(completion.more && completion.request.is_none());
+            let server = owned(&completion);
+            assert_eq!(flags(server.as_raw_fd()), (true, true));
+            ports.push(server.peer_addr().unwrap());
+        }
+        let connected: Vec<_> = clients.iter().map(|c| c.local_addr().unwrap()).collect();
+        assert_eq!(ports, connected);
+        bed.expect_none(token);
+        bed.cancel(key);
+        let last = bed.expect(token);
+        assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
+        assert!(matches!(last.request, Some(Request::Accept(_))));
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn accept_on_what_does_not_listen_keeps_its_errno() {
+    on_both(|bed| {
+        let (ours, _peer) = tcp_pair();
+        for multi in [false, true] {
+            let fd = ours.as_raw_fd();
+            let completion = bed.run(Request::Accept(Accept { fd, multi }));
+            assert_eq!(completion.result, -libc::EINVAL);
+        }
+    });
+}
+
+#[test]
+fn connect_completes_with_0_or_the_errno() {
+    on_both(|bed| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let new = || socket::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let first = new();
+        let request = Request::Connect(Connect::new(first.as_raw_fd(), SockAddr::from(addr)));
+        let completion = bed.run(request);
+        assert_eq!(completion.result, 0);
+        assert!(matches!(completion.request, Some(Request::Connect(_))));
+        let (server, _) = listener.accept().unwrap();
+        let first = TcpStream::from(first);
+        assert_eq!(
+            server.peer_addr().unwrap(),
+            first.local_addr().unwrap(),
+            "connected to the listener"
+        );
+        drop(listener);
+        let second = new();
+        let refused = Request::Connect(Connect::new(second.as_raw_fd(), SockAddr::from(addr)));
+        assert_eq!(bed.run(refused).result, -libc::ECONNREFUSED);
+    });
+}
+
+#[test]
+fn recv_takes_what_is_there_and_then_the_end() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        write_all(&mut peer, b"hello");
+        assert_eq!(bed.recv(fd, 3), (3, b"hel".to_vec()));
+        assert_eq!(bed.recv(fd, 64), (2, b"lo".to_vec()));
+        let (_, token) = bed.submit(recv(fd, 64));
+        bed.expect_none(token);
+        write_all(&mut peer, b"later");
+        assert_eq!(recv_of(bed.expect(token)), (5, b"later".to_vec()));
+        peer.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(bed.recv(fd, 64), (0, vec![]));
+        assert_eq!(bed.recv(fd, 64), (0, vec![]));
+    });
+}
+
+#[test]
+fn recv_after_a_reset_is_econnreset() {
+    on_both(|bed| {
+        let (ours, peer) = tcp_pair();
+        let (_, token) = bed.submit(recv(ours.as_raw_fd(), 64));
+        bed.expect_none(token);
+        reset(peer);
+        assert_eq!(recv_of(bed.expect(token)), (-libc::ECONNRESET, vec![]));
+    });
+}
+
+/// The kernel's length is 32 bits wide; a buffer may be larger.
+#[test]
+fn recv_into_more_than_4_gib_receives() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        write_all(&mut peer, b"hello");
+        let (count, bytes) = bed.recv(ours.as_raw_fd(), 1 << 32);
+        assert_eq!((count, &bytes[..]), (5, &b"hello"[..]));
+    });
+}
+
+#[test]
+fn recv_multi_delivers_the_stream_in_order_then_its_end() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let to_send = sent.clone();
+        let writer = std::thread::spawn(move || {
+            write_all(&mut peer, &to_send);
+            peer.shutdown(Shutdown::Write).unwrap();
+            peer
+        });
+        let mut received = Vec::new();
+        loop {
+            let mut completion = bed.expect(token);
+            if completion.result == 0 {
+                assert!(!completion.more && completion.buffer.is_none());
+                assert!(matches!(completion.request, Some(Request::RecvMulti(_))));
+                break;
+            }
+            assert!(completion.result > 0 && completion.more, "{completion:?}");
+            assert!(completion.request.is_none());
+            assert!(completion.result <= limits::POOL_BUFFER_BYTES as i32);
+            received.extend(bed.take_bytes(&mut completion));
+        }
+        assert!(received == sent, "{} of {}", received.len(), sent.len());
+        assert_eq!(bed.in_flight(), 0);
+        drop(writer.join().unwrap());
+    });
+}
+
+#[test]
+fn recv_multi_ends_with_the_errno_of_a_reset() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        write_all(&mut peer, b"hello");
+        let mut first = bed.expect(token);
+        assert_eq!(bed.take_bytes(&mut first), b"hello");
+        reset(peer);
+        let last = bed.expect(token);
+        assert_eq!((last.result, last.more), (-libc::ECONNRESET, false));
+        assert!(last.buffer.is_none());
+    });
+}
+
+#[test]
+fn send_counts_what_went_out_and_gives_the_buffer_back() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let completion = bed.run(send(ours.as_raw_fd(), b"hello"));
+        assert_eq!(completion.result, 5);
+        let Some(Request::Send(sent)) = completion.request else {
+            panic!("{:?}", completion.request);
+        };
+        assert_eq!(sent.buf.as_slice(), b"hello");
+        assert_eq!(read_exact(&mut peer, 5), b"hello");
+    });
+}
+
+#[test]
+fn large_sends_one_after_the_other_arrive_whole() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let data: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 253) as u8).collect();
+        let count = data.len();
+        let reader = std::thread::spawn(move || read_exact(&mut peer, count));
+        let mut buf = SendBuf::from(data.clone());
+        while !buf.is_empty() {
+            let fd = ours.as_raw_fd();
+            let completion = bed.run(Request::Send(Send { fd, buf }));
+            assert!(completion.result > 0, "{completion:?}");
+            let Some(Request::Send(sent)) = completion.request else {
+                panic!("no request");
+            };
+            buf = sent.buf;
+            buf.advance(completion.result as usize);
+        }
+        assert!(reader.join().unwrap() == data);
+    });
+}
+
+#[test]
+fn send_to_a_closed_peer_is_epipe_and_no_signal() {
+    on_both(|bed| {
+        let (ours, peer) = tcp_pair();
+        reset(peer);
+        assert_eq!(
+            bed.recv(ours.as_raw_fd(), 1).0,
+            -libc::ECONNRESET,
+            "the reset has arrived"
+        );
+        assert_eq!(bed.run(send(ours.as_raw_fd(), b"x")).result, -libc::EPIPE);
+    });
+}
+
+#[test]
+fn sendmsg_gathers_in_order_and_gives_every_buffer_back() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let mut second = SendBuf::from(b"__two ".to_vec());
+        second.advance(2);
+        let bufs = vec![b"one ".to_vec().into(), second, b"three".to_vec().into()];
+        let completion = bed.run(Request::SendMsg(SendMsg::new(ours.as_raw_fd(), bufs)));
+        assert_eq!(completion.result, 13);
+        assert_eq!(read_exact(&mut peer, 13), b"one two three");
+        let Some(Request::SendMsg(sent)) = completion.request else {
+            panic!("no request");
+        };
+        let bufs: Vec<_> = sent.into_bufs();
+        assert_eq!(bufs.len(), 3);
+        assert_eq!(bufs[1].as_slice(), b"two ");
+        // More buffers than one call takes: the rest stays unsent.
+        let many = (0..limits::SEND_VECTOR_MAX + 10)
+            .map(|n| vec![n as u8].into())
+            .collect();
+        let completion = bed.run(Request::SendMsg(SendMsg::new(ours.as_raw_fd(), many)));
+        assert_eq!(completion.result, limits::SEND_VECTOR_MAX as i32);
+    });
+}
+
+#[test]
+fn recvmsg_tells_where_a_datagram_came_from_and_cuts_a_long_one() {
+    on_both(|bed| {
+        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let receive = || {
+            let buf = RecvBuf::with_capacity(4);
+            Request::RecvMsg(RecvMsg::new(ours.as_raw_fd(), buf))
+        };
+        let (_, token) = bed.submit(receive());
+        bed.expect_none(token);
+        for bytes in [&b"abc"[..], b"abcdef"] {
+            peer.send_to(bytes, ours.local_addr().unwrap()).unwrap();
+        }
+        let first = bed.expect(token);
+        let second = bed.run(receive());
+        for (completion, bytes) in [(first, b"abc".to_vec()), (second, b"abcd".to_vec())] {
+            assert_eq!(completion.result, bytes.len() as i32);
+            let Some(Request::RecvMsg(received)) = completion.request else {
+                panic!("no request");
+            };
+            let (buf, source) = received.into_parts();
+            assert_eq!(buf.into_vec(), bytes);
+            assert_eq!(source.to_std(), Some(peer.local_addr().unwrap()));
+        }
+    });
+}
+
+#[test]
+fn close_closes_once_and_then_says_ebadf() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.into_raw_fd();
+        let completion = bed.run(Request::Close(Close { fd }));
+        assert_eq!(completion.result, 0);
+        assert!(support::is_closed(&mut peer));
+        assert_eq!(bed.run(Request::Close(Close { fd })).result, -libc::EBADF);
+    });
+}
+
+/// The number comes back at once; what the driver knew of the old descriptor must not.
+#[test]
+fn descriptor_number_used_again_after_a_close_operation_works() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.into_raw_fd();
+        let (_, token) = bed.submit(recv(fd, 8));
+        bed.expect_none(token);
+        write_all(&mut peer, b"old");
+        assert_eq!(recv_of(bed.expect(token)), (3, b"old".to_vec()));
+        assert_eq!(bed.run(Request::Close(Close { fd })).result, 0);
+        let (next, mut next_peer) = tcp_pair();
+        // Bring the new socket to the old number.
+        // SAFETY: no pointer is passed; `fd` is free, or is `next` itself.
+        let moved = unsafe { libc::dup2(next.as_raw_fd(), fd) };
+        assert_eq!(moved, fd);
+        if next.as_raw_fd() == fd {
+            std::mem::forget(next);
+        } else {
+            drop(next);
+        }
+        let (_, token) = bed.submit(recv(fd, 8));
+        bed.expect_none(token);
+        write_all(&mut next_peer, b"new");
+        assert_eq!(recv_of(bed.expect(token)), (3, b"new".to_vec()));
+        assert_eq!(bed.run(Request::Close(Close { fd })).result, 0);
+    });
+}
+
+fn read(fd: RawFd, offset: Option<u64>) -> Request {
+    let buf = RecvBuf::with_capacity(64);
+    Request::Read(Read { fd, buf, offset })
+}
+
+fn read_of(completion: Completion) -> (i32, Vec<u8>) {
+    let Some(Request::Read(read)) = completion.request else {
+        panic!("{completion:?}");
+    };
+    (completion.result, read.buf.into_vec())
+}
+
+#[test]
+fn read_of_an_empty_pipe_waits_for_bytes_and_for_the_end() {
+    on_both(|bed| {
+        // Blocking or not makes no difference to the operation.
+        for nonblocking in [false, true] {
+            let (reader, writer) = file::pipe().unwrap();
+            socket::set_nonblocking(reader.as_raw_fd(), nonblocking).unwrap();
+            let mut writer = std::fs::File::from(writer);
+            let (_, token) = bed.submit(read(reader.as_raw_fd(), None));
+            bed.expect_none(token);
+            writer.write_all(b"hello").unwrap();
+            assert_eq!(read_of(bed.expect(token)), (5, b"hello".to_vec()));
+            drop(writer);
+            assert_eq!(
+                read_of(bed.run(read(reader.as_raw_fd(), None))),
+                (0, vec![])
+            );
+            bed.close(reader);
+        }
+    });
+}
+
+#[test]
+fn read_and_write_of_a_file_know_offset_and_position() {
+    on_both(|bed| {
+        let mut file = tempfile();
+        let fd = file.as_raw_fd();
+        let write = |bytes: &[u8], offset| {
+            let buf = SendBuf::from(bytes.to_vec());
+            Request::Write(Write { fd, buf, offset })
+        };
+        assert_eq!(bed.run(write(b"hello world", Some(0))).result, 11);
+        let completion = bed.run(write(b"W", Some(6)));
+        assert_eq!(completion.result, 1);
+        assert!(matches!(completion.request, Some(Request::Write(_))));
+        assert_eq!(read_of(bed.run(read(fd, Some(6)))), (5, b"World".to_vec()));
+        assert_eq!(
+            read_of(bed.run(read(fd, None))),
+            (11, b"hello World".to_vec()),
+            "offsets do not move the position"
+        );
+        assert_eq!(read_of(bed.run(read(fd, None))), (0, vec![]));
+        assert_eq!(bed.run(write(b"!", None)).result, 1);
+        assert_eq!(file.stream_position().unwrap(), 12);
+    });
+}
+
+fn tempfile() -> std::fs::File {
+    let path = std::env::temp_dir();
+    std::fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags_tmpfile()
+        .open(path)
+        .unwrap()
+}
+
+/// `O_TMPFILE` makes a file without a name.
+trait TmpFile {
+    fn custom_flags_tmpfile(&mut self) -> &mut Self;
+}
+
+impl TmpFile for std::fs::OpenOptions {
+    fn custom_flags_tmpfile(&mut self) -> &mut Self {
+        use std::os::unix::fs::OpenOptionsExt;
+        self.custom_flags(libc::O_TMPFILE)
+    }
+}
+
+#[test]
+fn write_to_a_full_pipe_waits_for_room_and_to_a_broken_one_is_epipe() {
+    on_both(|bed| {
+        let (reader, writer) = file::pipe().unwrap();
+        let fd = writer.as_raw_fd();
+        let block = vec![7_u8; 65536];
+        while file::write(fd, &block, None).is_ok() {}
+        let (_, token) = bed.submit(Request::Write(Write {
+            fd,
+            buf: SendBuf::from(b"x".to_vec()),
+            offset: None,
+        }));
+        bed.expect_none(token);
+        let mut reader = std::fs::File::from(reader);
+        read_exact(&mut reader, 65536);
+        assert_eq!(bed.expect(token).result, 1);
+        drop(reader);
+        let broken = bed.run(Request::Write(Write {
+            fd,
+            buf: SendBuf::from(b"x".to_vec()),
+            offset: None,
+        }));
+        assert_eq!(broken.result, -libc::EPIPE);
+        bed.close(writer);
+    });
+}
+
+#[test]
+fn timeout_completes_with_0_in_order_and_never_early() {
+    on_both(|bed| {
+        let started = Instant::now();
+        let tokens: Vec<_> = [20_u64, 5, 10]
+            .into_iter()
+            .map(|ms| {
+                let timeout = Timeout::after(Duration::from_millis(ms));
+                (ms, bed.submit(Request::Timeout(timeout)).1)
+            })
+            .collect();
+        let mut order = Vec::new();
+        while order.len() < tokens.len() {
+            bed.turn(Duration::from_secs(10));
+            for event in bed.take_all() {
+                assert_eq!((event.completion.result, event.completion.more), (0, false));
+                let (ms, _) = tokens.iter().find(|(_, t)| *t == event.token).unwrap();
+                assert!(started.elapsed() >= Duration::from_millis(*ms));
+                order.push(*ms);
+            }
+        }
+        assert_eq!(order, [5, 10, 20]);
+        let past = Timeout::at(clock::monotonic_ns().saturating_sub(1));
+        assert_eq!(bed.run(Request::Timeout(past)).result, 0);
+    });
+}
+
+#[test]
+fn timeout_at_the_end_of_time_waits_and_can_be_cancelled() {
+    on_both(|bed| {
+        for deadline_ns in [u64::MAX, i64::MAX as u64, i64::MAX as u64 + 1] {
+            let (key, token) = bed.submit(Request::Timeout(Timeout::at(deadline_ns)));
+            bed.expect_none(token);
+            bed.cancel(key);
+            let last = bed.expect(token);
+            assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
+        }
+        let (key, token) = bed.submit(Request::Timeout(Timeout::after(Duration::MAX)));
+        bed.expect_none(token);
+        bed.forget(key);
+        bed.drain();
+    });
+}
+
+#[test]
+fn wait_longer_than_any_clock_ends_with_the_completion() {
+    on_both(|bed| {
+        let timeout = Timeout::after(Duration::from_millis(5));
+        let (_, token) = bed.submit(Request::Timeout(timeout));
+        while bed.take(token).is_none() {
+            bed.turn(Duration::MAX);
+        }
+    });
+}
+
+#[test]
+fn cancel_ends_every_waiting_operation_with_ecanceled_and_its_request() {
+    on_both(|bed| {
+        let (ours, _peer) = tcp_pair();
+        let (reader, _writer) = file::pipe().unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_nonblocking(true).unwrap();
+        let listener = listener();
+        let fd = ours.as_raw_fd();
+        let accept = |multi| {
+            let fd = listener.as_raw_fd();
+            Request::Accept(Accept { fd, multi })
+        };
+        let requests = vec![
+            poll(fd, Interest::READ, false),
+            poll(fd, Interest::READ, true),
+            accept(false),
+            accept(true),
+            recv(fd, 16),
+            Request::RecvMulti(RecvMulti { fd }),
+            Request::RecvMsg(RecvMsg::new(udp.as_raw_fd(), RecvBuf::with_capacity(16))),
+            read(reader.as_raw_fd(), None),
+            Request::Timeout(Timeout::after(Duration::from_secs(3600))),
+        ];
+        for request in requests {
+            let name = format!("{request:?}");
+            let kind = std::mem::discriminant(&request);
+            let (key, token) = bed.submit(request);
+            bed.expect_none(token);
+            bed.cancel(key);
+            bed.cancel(key);
+            let last = bed.expect(token);
+            assert_eq!(
+                (last.result, last.more),
+                (-libc::ECANCELED, false),
+                "{name}"
+            );
+            let back = last.request.unwrap();
+            assert_eq!(std::mem::discriminant(&back), kind, "{name}");
+            bed.expect_none(token);
+            bed.cancel(key);
+            assert_eq!(bed.in_flight(), 0, "{name}");
+        }
+    });
+}
+
+fn cancel(target: ringloop::driver::Key) -> Request {
+    Request::Cancel(Cancel { target })
+}
+
+#[test]
+fn cancel_operation_says_whether_there_was_something_to_cancel() {
+    on_both(|bed| {
+        let (ours, _peer) = tcp_pair();
+        let (key, token) = bed.submit(recv(ours.as_raw_fd(), 16));
+        bed.expect_none(token);
+        assert_eq!(bed.run(cancel(key)).result, 0);
+        assert_eq!(bed.expect(token).result, -libc::ECANCELED);
+        assert_eq!(bed.run(cancel(key)).result, -libc::ENOENT);
+        // Submitted in one turn with its target.
+        let (key, token) = bed.submit(recv(ours.as_raw_fd(), 16));
+        let (_, cancelled) = bed.submit(cancel(key));
+        assert_eq!(bed.expect(cancelled).result, 0);
+        assert_eq!(bed.expect(token).result, -libc::ECANCELED);
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn cancel_operation_reaches_a_level_poll_between_two_completions() {
+    on_both(|bed| {
+        let (ours, _peer) = tcp_pair();
+        let (key, token) = bed.submit(poll(ours.as_raw_fd(), Interest::WRITE, true));
+        assert!(bed.expect(token).more);
+        let answer = bed.run(cancel(key));
+        assert_eq!(answer.result, 0);
+        while bed.expect(token).more {}
+        assert_eq!(bed.in_flight(), 0);
+        bed.expect_none(token);
+    });
+}
+
+#[test]
+fn cancel_operation_of_what_is_complete_finds_nothing() {
+    on_both(|bed| {
+        let (key, token) = bed.submit(Request::Nop(Nop));
+        let (_, cancelled) = bed.submit(cancel(key));
+        assert_eq!(bed.expect(token).result, 0);
+        assert_eq!(bed.expect(cancelled).result, -libc::ENOENT);
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn operations_on_a_descriptor_that_is_not_open_are_ebadf() {
+    on_both(|bed| {
+        for fd in [-1, i32::MAX] {
+            let addr = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+            let one = || vec![SendBuf::from(b"x".to_vec())];
+            let requests = vec![
+                poll(fd, Interest::READ, false),
+                poll(fd, Interest::READ, true),
+                Request::Accept(Accept { fd, multi: false }),
+                Request::Accept(Accept { fd, multi: true }),
+                Request::Connect(Connect::new(fd, addr)),
+                recv(fd, 16),
+                Request::RecvMulti(RecvMulti { fd }),
+                Request::RecvMsg(RecvMsg::new(fd, RecvBuf::with_capacity(16))),
+                send(fd, b"x"),
+                Request::SendMsg(SendMsg::new(fd, one())),
+                read(fd, None),
+                Request::Write(Write {
+                    fd,
+                    buf: SendBuf::from(b"x".to_vec()),
+                    offset: None,
+                }),
+                Request::Close(Close { fd }),
+            ];
+            for request in requests {
+                let name = format!("{request:?}");
+                let completion = bed.run(request);
+                assert_eq!(completion.result, -libc::EBADF, "{name}");
+                assert!(completion.request.is_some(), "{name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn two_operations_on_one_descriptor_complete_apart() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, receive) = bed.submit(recv(fd, 16));
+        bed.expect_none(receive);
+        assert_eq!(bed.run(send(fd, b"ping")).result, 4);
+        assert_eq!(read_exact(&mut peer, 4), b"ping");
+        bed.expect_none(receive);
+        write_all(&mut peer, b"pong");
+        assert_eq!(recv_of(bed.expect(receive)), (4, b"pong".to_vec()));
+    });
+}
+
+/// A descriptor that never becomes ready must not keep the loop spinning.
+#[test]
+fn idle_registered_descriptor_lets_the_wait_last() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        write_all(&mut peer, b"one");
+        let (_, token) = bed.submit(recv(ours.as_raw_fd(), 16));
+        bed.expect(token);
+        // Readable again, and nobody waits for it.
+        write_all(&mut peer, b"two");
+        bed.turn(Duration::from_millis(50));
+        let started = Instant::now();
+        bed.turn(Duration::from_millis(50));
+        assert!(started.elapsed() >= Duration::from_millis(45));
+        assert_eq!(bed.recv(ours.as_raw_fd(), 16), (3, b"two".to_vec()));
+    });
+}
+
+#[test]
+fn owned_descriptor_may_be_closed_by_its_owner_after_a_release() {
+    on_both(|bed| {
+        for round in 0..20_u8 {
+            let (ours, mut peer) = tcp_pair();
+            let fd = OwnedFd::from(ours);
+            let (_, token) = bed.submit(recv(fd.as_raw_fd(), 8));
+            bed.expect_none(token);
+            write_all(&mut peer, &[round]);
+            assert_eq!(recv_of(bed.expect(token)), (1, vec![round]));
+            bed.close(fd);
+        }
+    });
+}
+
+/// The events that one wait brought may be taken a few at a time, with waits in between.
+#[test]
+fn events_taken_one_a_wait_reach_every_descriptor() {
+    on_both(|bed: &mut Bed| {
+        let pairs: Vec<_> = (0..50).map(|_| tcp_pair()).collect();
+        let tokens: Vec<_> = pairs
+            .iter()
+            .map(|(ours, _)| bed.submit(poll(ours.as_raw_fd(), Interest::WRITE, true)))
+            .collect();
+        let mut seen = vec![0_u32; tokens.len()];
+        for _ in 0..tokens.len() * 10 {
+            bed.engine.park(Some(Duration::ZERO)).unwrap();
+            if let Some(event) = bed.engine.next_event() {
+                let at = tokens.iter().position(|(_, t)| *t == event.token).unwrap();
+                seen[at] += 1;
+            }
+        }
+        let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+        assert!(*least >= 8, "unfair: {least}..{most}");
+        for (key, _) in &tokens {
+            bed.cancel(*key);
+        }
+        // What was queued for them before is not delivered after their last completion.
+        bed.drain();
+        bed.take_all();
+        bed.settle();
+        assert!(bed.take_all().is_empty());
+    });
+}

@@ -1,0 +1,332 @@
+//! What the engine's tests share: an engine driven as an embedder drives it, peers, and counters.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::driver::{Choice, Completion, Event, Key, Kind, Sink, Token};
+use ringloop::executor::Engine;
+use ringloop::op::{Recv, Request};
+use ringloop::{Error, Options};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The drivers that exist here: both, unless `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a
+/// ring.
+pub fn drivers() -> Vec<Choice> {
+    let uring = Engine::new(Options {
+        driver: Choice::Uring,
+    });
+    match uring {
+        Ok(_) => vec![Choice::Uring, Choice::Epoll],
+        Err(Error::DriverRefused(reason))
+            if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() =>
+        {
+            eprintln!("skipped on io_uring: {reason}");
+            vec![Choice::Epoll]
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Run a test on every driver, with an engine that is bound to this thread, and alone.
+pub fn on_both(test: impl Fn(&mut Bed)) {
+    let _alone = alone();
+    for choice in drivers() {
+        let mut bed = Bed::new(choice);
+        test(&mut bed);
+    }
+}
+
+/// One test at a time: descriptor numbers and counts belong to the whole process.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many descriptors the process has open.
+pub fn open_descriptors() -> usize {
+    // The listing itself holds one.
+    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+/// An engine as an embedder drives it: by tokens.
+#[derive(Debug)]
+pub struct Bed {
+    pub engine: Engine,
+    arrived: VecDeque<Event>,
+    next_token: u64,
+}
+
+impl Bed {
+    pub fn new(choice: Choice) -> Self {
+        let mut bed = Self::unbound(choice);
+        bed.engine.bind().unwrap();
+        bed
+    }
+
+    pub fn unbound(driver: Choice) -> Self {
+        Self {
+            engine: Engine::new(Options { driver }).unwrap(),
+            arrived: VecDeque::new(),
+            next_token: 0,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.engine.kind()
+    }
+
+    pub fn submit(&mut self, request: Request) -> (Key, Token) {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        let key = self
+            .engine
+            .driver_mut()
+            .submit(request, Sink::Handler(token));
+        (key, token)
+    }
+
+    /// Submit, and take the one completion.
+    pub fn run(&mut self, request: Request) -> Completion {
+        let (_, token) = self.submit(request);
+        let completion = self.expect(token);
+        assert!(!completion.more, "{completion:?}");
+        completion
+    }
+
+    /// One turn: wait until `timeout`, then collect every event there is.
+    pub fn turn(&mut self, timeout: Duration) {
+        self.engine.park(Some(timeout)).unwrap();
+        while let Some(event) = self.engine.next_event() {
+            self.arrived.push_back(event);
+        }
+    }
+
+    /// Turns without waiting: whatever is queued reaches the kernel, whatever is there comes out.
+    pub fn settle(&mut self) {
+        for _ in 0..4 {
+            self.turn(Duration::ZERO);
+        }
+    }
+
+    /// The next completion for `token`.
+    pub fn expect(&mut self, token: Token) -> Completion {
+        let started = Instant::now();
+        loop {
+            if let Some(completion) = self.take(token) {
+                return completion;
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "no completion for {token:?}, {} in flight, others: {:?}",
+                self.in_flight(),
+                self.arrived
+            );
+            self.turn(Duration::from_millis(100));
+        }
+    }
+
+    /// A completion for `token` that has arrived already.
+    pub fn take(&mut self, token: Token) -> Option<Completion> {
+        let at = self.arrived.iter().position(|event| event.token == token)?;
+        self.arrived.remove(at).map(|event| event.completion)
+    }
+
+    /// Everything that has arrived.
+    pub fn take_all(&mut self) -> Vec<Event> {
+        self.arrived.drain(..).collect()
+    }
+
+    /// Nothing comes for `token`, however often the kernel is asked.
+    pub fn expect_none(&mut self, token: Token) {
+        for _ in 0..4 {
+            self.turn(Duration::from_millis(1));
+        }
+        let completion = self.take(token);
+        assert!(completion.is_none(), "{completion:?}");
+    }
+
+    pub fn cancel(&mut self, key: Key) {
+        self.engine.driver_mut().cancel(key);
+    }
+
+    pub fn forget(&mut self, key: Key) {
+        self.engine.driver_mut().forget(key);
+    }
+
+    pub fn in_flight(&mut self) -> usize {
+        self.engine.driver_mut().in_flight()
+    }
+
+    /// Turn until nothing is in flight.
+    pub fn drain(&mut self) {
+        let started = Instant::now();
+        while self.in_flight() > 0 {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{} still in flight",
+                self.in_flight()
+            );
+            self.turn(Duration::from_millis(100));
+        }
+    }
+
+    /// The bytes in a completion's pool buffer, which goes back.
+    pub fn take_bytes(&mut self, completion: &mut Completion) -> Vec<u8> {
+        let Some(id) = completion.buffer.take() else {
+            return Vec::new();
+        };
+        let len = usize::try_from(completion.result).unwrap_or(0);
+        let driver = self.engine.driver_mut();
+        let bytes = driver.buffer(&id, len).to_vec();
+        driver.recycle(id);
+        bytes
+    }
+
+    /// Close a descriptor that was used with the driver, as an embedder has to.
+    pub fn close<T: AsRawFd>(&mut self, descriptor: T) {
+        self.engine.driver_mut().release(descriptor.as_raw_fd());
+    }
+
+    /// Receive once into `capacity` bytes.
+    pub fn recv(&mut self, fd: RawFd, capacity: usize) -> (i32, Vec<u8>) {
+        let buf = RecvBuf::with_capacity(capacity);
+        let completion = self.run(Request::Recv(Recv { fd, buf }));
+        let Some(Request::Recv(recv)) = completion.request else {
+            panic!("{completion:?}");
+        };
+        (completion.result, recv.buf.into_vec())
+    }
+}
+
+/// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
+pub fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    ours.set_nodelay(true).unwrap();
+    peer.set_nodelay(true).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    (ours, peer)
+}
+
+/// A listener for the driver.
+pub fn listener() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
+pub fn connect_to(listener: &TcpListener) -> TcpStream {
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Make the peer's close a reset.
+pub fn reset(peer: TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let len = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap();
+    let at = (&raw const linger).cast();
+    let fd = peer.as_raw_fd();
+    // SAFETY: `at` points to a live `linger` of `len` bytes.
+    let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, at, len) };
+    assert_eq!(done, 0);
+}
+
+pub fn write_all(peer: &mut impl Write, bytes: &[u8]) {
+    peer.write_all(bytes).unwrap();
+}
+
+pub fn read_exact(peer: &mut impl Read, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    peer.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Whether the peer sees the end of the stream, or a reset.
+pub fn is_closed(peer: &mut impl Read) -> bool {
+    match peer.read(&mut [0; 1]) {
+        Ok(count) => count == 0,
+        Err(error) => error.raw_os_error() == Some(libc::ECONNRESET),
+    }
+}
+
+/// Memory of a foreign owner that notices when it is released, how often, and whether anybody writes
+/// to it after that. It is never freed while it is watched, so a late write is seen, not undefined.
+#[derive(Debug)]
+pub struct Foreign {
+    shared: Rc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memory: Box<[Cell<u8>]>,
+    releases: Cell<u32>,
+}
+
+const POISON: u8 = 0xA5;
+
+unsafe fn released(owner: *mut ()) {
+    // SAFETY: `owner` came from `Rc::into_raw` in `lend`, and is released once a loan.
+    let shared = unsafe { Rc::from_raw(owner.cast_const().cast::<Shared>()) };
+    shared.releases.set(shared.releases.get() + 1);
+    for byte in &shared.memory {
+        byte.set(POISON);
+    }
+}
+
+impl Foreign {
+    pub fn new(len: usize) -> Self {
+        let shared = Shared {
+            memory: vec![Cell::new(b'.'); len].into_boxed_slice(),
+            releases: Cell::new(0),
+        };
+        Self {
+            shared: Rc::new(shared),
+        }
+    }
+
+    fn lend(&self) -> (*mut u8, usize, *mut ()) {
+        let owner = Rc::into_raw(Rc::clone(&self.shared));
+        let memory = self.shared.memory.as_ptr().cast_mut().cast::<u8>();
+        (memory, self.shared.memory.len(), owner.cast_mut().cast())
+    }
+
+    pub fn recv_buf(&self) -> RecvBuf {
+        let (at, len, owner) = self.lend();
+        // SAFETY: the memory lives as long as the `Rc` that `owner` holds.
+        unsafe { RecvBuf::from_raw(at, len, owner, released) }
+    }
+
+    pub fn send_buf(&self) -> SendBuf {
+        let (at, len, owner) = self.lend();
+        // SAFETY: the memory lives as long as the `Rc` that `owner` holds.
+        unsafe { SendBuf::from_raw(at, len, owner, released) }
+    }
+
+    pub fn releases(&self) -> u32 {
+        self.shared.releases.get()
+    }
+
+    /// It was released exactly once, and nobody has written to it since.
+    pub fn assert_released_untouched(&self) {
+        assert_eq!(self.releases(), 1, "releases");
+        let touched = self.shared.memory.iter().position(|b| b.get() != POISON);
+        assert_eq!(touched, None, "written after the release");
+    }
+}
