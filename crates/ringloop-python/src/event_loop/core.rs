@@ -280,7 +280,7 @@ impl LoopCore {
         self.closed.store(true, Relaxed);
         let handlers = self.handlers.with(Handlers::take)?;
         // Attached: buffers of unfinished operations may belong to Python objects.
-        drop(self.engine.close()?);
+        self.engine.close()?;
         Self::abandon(py, handlers);
         self.clear()
     }

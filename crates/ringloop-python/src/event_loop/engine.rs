@@ -1,6 +1,10 @@
 //! The engine behind its cell: opened for one operation at a time, never across a call into Python.
+//!
+//! A child process shares the parent's epoll set and ring descriptors, and does not have the ring's
+//! memory at all. So an engine knows in which process it was opened, counted by [`after_fork`]; in any
+//! other it refuses to work, and is abandoned instead of being closed.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -12,11 +16,22 @@ use ringloop::executor::{Engine, Unpark};
 use crate::error;
 use crate::ffi::Confined;
 
+/// How many forks lie between this process and the one that loaded the module.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs in the child after a fork: engines opened before belong to the parent.
+#[pyfunction]
+pub fn after_fork() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
 /// A loop's engine; empty before `Loop.__init__` and after `close`.
 pub struct EngineCell {
     cell: Confined<Option<Engine>>,
     /// The driver was used since the kernel was last asked.
     submitted: AtomicBool,
+    /// `FORKS` when it was opened.
+    forks: AtomicU64,
 }
 
 impl EngineCell {
@@ -25,6 +40,7 @@ impl EngineCell {
         Self {
             cell: Confined::new(None),
             submitted: AtomicBool::new(false),
+            forks: AtomicU64::new(0),
         }
     }
 
@@ -41,6 +57,7 @@ impl EngineCell {
             engine.kind().to_string(),
             engine.reason().to_owned(),
         );
+        self.forks.store(FORKS.load(Relaxed), Relaxed);
         let old = self.cell.with(|cell| cell.replace(engine))?;
         drop(old);
         Ok(facts)
@@ -67,6 +84,7 @@ impl EngineCell {
 
     /// Wait with the interpreter lock released.
     pub fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        self.check_process()?;
         self.submitted.store(false, Relaxed);
         py.detach(|| {
             self.cell
@@ -105,17 +123,52 @@ impl EngineCell {
         self.with(|engine| engine.kind() == Kind::Uring && engine.has_work())
     }
 
-    /// Take the engine out, to be dropped.
-    pub fn close(&self) -> PyResult<Option<Engine>> {
-        Ok(self.cell.with(Option::take)?)
+    /// Drop the engine; after a fork, abandon it to the parent.
+    pub fn close(&self) -> PyResult<()> {
+        if self.is_of_another_process() {
+            return Ok(());
+        }
+        let engine = self.cell.with(Option::take)?;
+        drop(engine);
+        Ok(())
+    }
+
+    /// Say whether the engine was opened before a fork.
+    pub fn is_of_another_process(&self) -> bool {
+        self.forks.load(Relaxed) != FORKS.load(Relaxed)
+    }
+
+    #[inline]
+    fn check_process(&self) -> PyResult<()> {
+        if self.is_of_another_process() {
+            Err(forked())
+        } else {
+            Ok(())
+        }
     }
 
     #[inline]
     fn with<R>(&self, body: impl FnOnce(&mut Engine) -> R) -> PyResult<R> {
+        self.check_process()?;
         self.cell
             .with(|cell| cell.as_mut().map(body))?
             .ok_or_else(not_open)
     }
+}
+
+impl Drop for EngineCell {
+    fn drop(&mut self) {
+        if self.is_of_another_process() {
+            std::mem::forget(self.cell.get_mut().take());
+        }
+    }
+}
+
+#[cold]
+fn forked() -> PyErr {
+    PyRuntimeError::new_err(
+        "this loop was made before a fork and belongs to the parent process; make a new one",
+    )
 }
 
 #[cold]

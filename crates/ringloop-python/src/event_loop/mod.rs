@@ -33,9 +33,15 @@ pub use core::LoopCore;
 pub use handlers::Handler;
 
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 /// Make the types and put the fast methods on the class.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
     handle::create_types(module)?;
-    schedule::install(module.py())
+    let after_fork = wrap_pyfunction!(engine::after_fork, module)?;
+    let keywords = [("after_in_child", after_fork)].into_py_dict(py)?;
+    py.import("os")?
+        .call_method("register_at_fork", (), Some(&keywords))?;
+    schedule::install(py)
 }

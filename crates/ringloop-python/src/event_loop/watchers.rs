@@ -123,7 +123,9 @@ pub fn remove(
     else {
         return Ok(false);
     };
-    core.engine.driver(|driver| driver.forget(watch.key))?;
+    if !core.engine.is_of_another_process() {
+        core.engine.driver(|driver| driver.forget(watch.key))?;
+    }
     let old = core.handlers.with(|slab| slab.remove(watch.token))?;
     cancel(loop_.py(), old)?;
     Ok(true)

@@ -50,6 +50,11 @@ impl<T> Confined<T> {
         }
     }
 
+    /// The value, for who owns the cell alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Open the value for `body`, which must not call into Python, allocate a Python object or drop
     /// the last reference to one.
     #[inline]
