@@ -118,11 +118,12 @@ $(DENY):
 	@mv $(TARGET)/tools/bin/cargo-deny $@; rm -rf $(TARGET)/tools/build
 
 .PHONY: lint
-lint: lint-rust lint-python ## formatting, clippy, dependencies, ruff, mypy
+lint: lint-rust lint-python ## formatting, clippy, layers, dependencies, ruff, mypy
 
 .PHONY: lint-rust
 lint-rust: check-tools $(DENY)
 	@tools/check-tools rustfmt clippy
+	tools/check-layers
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
 	$(DENY) --log-level error check bans licenses sources
