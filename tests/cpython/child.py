@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HANG_SECONDS = 60
+HANG_SECONDS = 30
 # The classes that choose a selector themselves; `LoopUnderTest` below takes their place.
 REPLACED = {
     "SelectEventLoopTests",

@@ -61,8 +61,8 @@ pub struct Engine {
 impl Engine {
     /// Set up the driver; it belongs to no thread until [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
-        let unpark = Unpark::new()?;
-        let (driver, reason) = Driver::new(options.driver, unpark.event())?;
+        let (unpark, event) = Unpark::new()?;
+        let (driver, reason) = Driver::new(options.driver, event)?;
         Ok(Self {
             driver,
             reason,

@@ -1,6 +1,7 @@
 //! How a thread knocks on a sleeping loop, with a system call only when it does sleep.
 //!
-//! Owns: the three-state flag and the eventfd behind it.
+//! Owns: the three-state flag. The eventfd behind it is the driver's: a loop that is gone leaves no
+//! descriptor behind, however many `Unpark`s still name it.
 //! Called by: `Engine::park` (the owner) and anybody (`Unpark::notify`).
 //! Never does: carry messages; whoever notifies has put them somewhere first (`inbox`).
 //!
@@ -17,7 +18,7 @@
 use super::sync::{AtomicU8, Ordering};
 use crate::sys::event::EventFd;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 const AWAKE: u8 = 0;
 const SLEEPING: u8 = 1;
@@ -65,28 +66,29 @@ pub struct Unpark {
 #[derive(Debug)]
 struct Inner {
     flag: Flag,
-    event: Arc<EventFd>,
+    event: Weak<EventFd>,
 }
 
 impl Unpark {
-    pub(super) fn new() -> io::Result<Self> {
+    /// Returns the descriptor too, for the driver to wait on and to own.
+    pub(super) fn new() -> io::Result<(Self, Arc<EventFd>)> {
+        let event = Arc::new(EventFd::new()?);
         let inner = Inner {
             flag: Flag::new(),
-            event: Arc::new(EventFd::new()?),
+            event: Arc::downgrade(&event),
         };
-        Ok(Self {
+        let unpark = Self {
             inner: Arc::new(inner),
-        })
-    }
-
-    pub(super) fn event(&self) -> Arc<EventFd> {
-        Arc::clone(&self.inner.event)
+        };
+        Ok((unpark, event))
     }
 
     /// Make the loop look at its queues; a system call only if it sleeps.
     pub fn notify(&self) {
-        if self.inner.flag.notify() {
-            self.inner.event.notify();
+        if self.inner.flag.notify()
+            && let Some(event) = self.inner.event.upgrade()
+        {
+            event.notify();
         }
     }
 
