@@ -27,6 +27,7 @@ from comparison.environment import (
     SetupError,
     available_loops,
     build_native,
+    commit,
     environment_for,
     set_up,
 )
@@ -58,14 +59,17 @@ def main() -> None:
 
 def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
     """Set up, run everything and return the report; `None` when only the set-up was wanted."""
+    if not rows and not options.setup:
+        raise SetupError("--only matches no row; --list shows their names")
     environment = environment_for(options.python)
     floors = build_native(say)
     if options.setup or not environment.is_set_up():
         set_up(environment, say)
     if options.setup:
         return None
-    if not rows:
-        raise SetupError("--only matches no row; --list shows their names")
+    installed = environment.ringloop_commit()
+    if installed != commit():
+        say(f"ringloop is installed from {installed}, the checkout is at {commit()}: see --setup")
     found = available_loops(environment, options.loops)
     absent = {name: reason for name, reason in found.items() if reason is not None}
     for name, reason in absent.items():
@@ -84,7 +88,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
     return {
         "command": shlex.join(["python3", *sys.argv]),
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": str(json.loads(environment.stamp.read_text())["ringloop_commit"]),
+        "commit": installed,
         "machine": before,
         "python": environment.describe(),
         "versions": {name: str(version) for name, version in environment.versions().items()},

@@ -72,6 +72,10 @@ class Environment:
         """Tell whether a set-up was completed here."""
         return self.python.exists() and self.stamp.exists()
 
+    def ringloop_commit(self) -> str:
+        """The commit that the installed ringloop was built from."""
+        return str(json.loads(self.stamp.read_text())["ringloop_commit"])
+
     def ask(self, script: str) -> dict[str, object]:
         """Run a script that prints one JSON object."""
         done = subprocess.run([self.python, "-c", script], capture_output=True, check=True)
