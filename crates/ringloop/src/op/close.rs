@@ -27,6 +27,13 @@ impl Operation for Close {
     fn attempt(&mut self) -> io::Result<u32> {
         file::close(self.fd).map(|()| 0)
     }
+
+    /// One that was given up before it ran: the descriptor is this request's to close.
+    fn discard(&mut self, result: i32) {
+        if result == -libc::ECANCELED {
+            drop(file::close(self.fd));
+        }
+    }
 }
 
 impl Kind for Close {

@@ -156,6 +156,18 @@ impl Bed {
         assert!(completion.is_none(), "{completion:?}");
     }
 
+    /// With nothing to do, waits last as long as they are told. A few may end early: a loop may look
+    /// at a descriptor once more, and the kernel interrupts a wait to tear an earlier ring down.
+    pub fn assert_sleeps(&mut self) {
+        let early = (0..20).filter(|_| {
+            let started = Instant::now();
+            self.turn(Duration::from_millis(2));
+            started.elapsed() < Duration::from_millis(2)
+        });
+        let early_count = early.count();
+        assert!(early_count <= 5, "{early_count} of 20 waits ended early");
+    }
+
     pub fn cancel(&mut self, key: Key) {
         self.engine.driver_mut().cancel(key);
     }
@@ -193,8 +205,8 @@ impl Bed {
         bytes
     }
 
-    /// Close a descriptor that was used with the driver, as an embedder has to.
-    pub fn close<T: AsRawFd>(&mut self, descriptor: T) {
+    /// What an embedder says of a descriptor before it closes it.
+    pub fn release(&mut self, descriptor: &impl AsRawFd) {
         self.engine.driver_mut().release(descriptor.as_raw_fd());
     }
 
