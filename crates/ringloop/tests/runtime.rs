@@ -216,7 +216,7 @@ fn connect_to_a_closed_port_keeps_its_errno() {
 fn more_operations_than_the_submission_queue_holds_all_complete() {
     on_both(|| async {
         let handles: Vec<_> = (0..10_000)
-            .map(|_| spawn(async { ringloop::op::Op::new(ringloop::op::Nop).await }))
+            .map(|_| spawn(async { ringloop::executor::Op::new(ringloop::op::Nop).await }))
             .collect();
         for handle in handles {
             handle.await.unwrap().unwrap();

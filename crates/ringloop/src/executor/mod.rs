@@ -14,6 +14,7 @@
 mod inbox;
 mod join;
 mod local;
+mod operation;
 mod park;
 mod runtime;
 mod sync;
@@ -28,6 +29,7 @@ use std::time::Duration;
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub use local::{Entered, Local};
+pub use operation::Op;
 pub use park::Unpark;
 pub use runtime::{Runtime, spawn};
 pub(crate) use timer::TimerKey;

@@ -4,8 +4,8 @@
 //! Dropping a socket closes it; its operations borrow it, so they are over by then.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::Local;
-use crate::op::{Accept, Connect, Op, Recv, Send};
+use crate::executor::{Local, Op};
+use crate::op::{Accept, Connect, Recv, Send};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use std::io;

@@ -1,7 +1,7 @@
 //! Take connections off a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
 
 use super::{Need, Operation, Request, Shape};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, socket};

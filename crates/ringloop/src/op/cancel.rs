@@ -4,7 +4,7 @@
 
 use super::{Need, Operation, Request};
 use crate::driver::Key;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 

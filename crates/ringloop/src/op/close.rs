@@ -1,7 +1,7 @@
 //! Close a descriptor: close(2). Whoever asks has seen the last completion of every operation on it.
 
 use super::{Need, Operation, Request};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;

@@ -2,7 +2,7 @@
 //! and reads `SO_ERROR`.
 
 use super::{Need, Operation, Request};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;

@@ -1,8 +1,8 @@
 //! Layer 2: the operations, one file each, with both of its forms in one window.
 //!
 //! Owns: what each operation asks of the kernel: its SQE for the ring, and its interest and its
-//! non-blocking system call for the readiness driver; and [`Op`], an operation as a future.
-//! Called by: the drivers (`prepare`, `need`, `attempt`) and by `net`/`time` (`Op`).
+//! non-blocking system call for the readiness driver. As futures they are `executor::Op`.
+//! Called by: the drivers (`prepare`, `need`, `attempt`).
 //! Never does: decide when an operation runs, or keep state of its own outside the request.
 //!
 //! # Invariants
@@ -14,7 +14,7 @@ mod accept;
 mod cancel;
 mod close;
 mod connect;
-mod future;
+mod kind;
 mod nop;
 mod poll;
 mod read;
@@ -35,7 +35,7 @@ pub use accept::Accept;
 pub use cancel::Cancel;
 pub use close::Close;
 pub use connect::Connect;
-pub use future::{Kind, Op, Outcome};
+pub use kind::{Kind, Outcome};
 pub use nop::Nop;
 pub use poll::Poll;
 pub use read::Read;

@@ -1,7 +1,7 @@
 //! Do nothing: a round trip through the driver, for tests and for measuring it.
 
 use super::{Need, Operation, Request};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Wait until a descriptor is ready: poll(2) as an operation, once or level-triggered.
 
 use super::{Need, Operation, Request, Shape};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};

@@ -2,7 +2,7 @@
 
 use super::{Need, Operation, Request};
 use crate::buf::RecvBuf;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};

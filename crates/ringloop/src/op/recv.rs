@@ -7,7 +7,7 @@
 use super::{Need, Operation, Request, Shape};
 use crate::buf::RecvBuf;
 use crate::driver::POOL_GROUP;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};

@@ -2,7 +2,7 @@
 
 use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};

@@ -3,7 +3,7 @@
 use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
 use crate::limits::SEND_VECTOR_MAX;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};

@@ -2,7 +2,7 @@
 //! next deadline is an argument of the wait. It is for links and for races inside the kernel.
 
 use super::{Need, Operation, Request};
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::clock;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;

@@ -3,7 +3,7 @@
 use super::read::CURRENT_POSITION;
 use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::op::future::{Kind, Outcome};
+use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};

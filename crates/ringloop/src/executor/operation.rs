@@ -1,46 +1,15 @@
 //! An operation as a future: submitted at its first poll, cancelled when it is dropped.
 //!
-//! Owns: [`Op`] and the mapping from a completion to a typed output.
-//! Called by: `net`, `time`, and users of the operation set.
+//! Owns: [`Op`]. Called by: `net`, `time`, and users of the operation set.
 //! Never does: keep the buffer; that is the driver's from submission to completion.
 
-use super::Request;
-use crate::driver::{Completion, Key, Sink};
-use crate::executor::Local;
+use super::Local;
+use crate::driver::{Key, Sink};
+use crate::op::{Kind, Outcome};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// What an operation ended with.
-#[derive(Debug)]
-pub struct Outcome {
-    /// A count or descriptor, or the error.
-    pub result: io::Result<u32>,
-    /// The request, with its buffers.
-    pub request: Option<Request>,
-}
-
-impl From<Completion> for Outcome {
-    fn from(completion: Completion) -> Self {
-        Self {
-            result: completion.result(),
-            request: completion.request,
-        }
-    }
-}
-
-/// An operation that can be awaited.
-pub trait Kind: Sized + Unpin {
-    /// What awaiting it yields.
-    type Output;
-
-    /// The request to submit.
-    fn into_request(self) -> Request;
-
-    /// The output of the last completion.
-    fn output(outcome: Outcome) -> Self::Output;
-}
 
 /// An operation as a future, on the runtime that polls it first.
 ///
