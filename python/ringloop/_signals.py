@@ -37,17 +37,27 @@ class SignalState:
         self.handlers: dict[int, asyncio.Handle] = {}
         self.reader: socket.socket | None = None
         self.writer: socket.socket | None = None
+        self.watched = False
 
 
 def _open(loop: Loop) -> int:
     """Return the descriptor that CPython should write to; watch its other end."""
     state = loop._signals
-    if state.writer is None:
+    if state.reader is None or state.writer is None:
         state.reader, state.writer = socket.socketpair()
         state.reader.setblocking(False)
         state.writer.setblocking(False)
+    if not state.watched:
         loop._add_reader(state.reader.fileno(), _read, loop)
+        state.watched = True
     return state.writer.fileno()
+
+
+def _unwatch(loop: Loop) -> None:
+    state = loop._signals
+    if state.watched and state.reader is not None:
+        state.watched = False
+        loop._remove_reader(state.reader.fileno())
 
 
 def _read(loop: Loop) -> None:
@@ -91,6 +101,9 @@ def wake_up(loop: Loop) -> Iterator[None]:
     finally:
         if not loop._signals.handlers:
             _give_back(previous)
+            # Nothing stays in flight, so that the loop may go on in another thread.
+            _unwatch(loop)
+            loop._settle()
 
 
 def _give_back(previous: int) -> None:
@@ -179,7 +192,7 @@ def close(loop: Loop) -> None:
         for number in list(state.handlers):
             remove(loop, number)
     if state.reader is not None and state.writer is not None:
-        loop._remove_reader(state.reader.fileno())
+        _unwatch(loop)
         state.reader.close()
         state.writer.close()
         state.reader = state.writer = None

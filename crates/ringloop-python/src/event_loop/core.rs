@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
+use ringloop::Error;
 use ringloop::driver::Token;
 use ringloop::executor::Inbox;
 
@@ -22,7 +23,7 @@ use super::handle::{Handle, TimerHandle};
 use super::handlers::Handlers;
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
-use super::watchers::Watchers;
+use super::watchers::{self, Watchers};
 use crate::error;
 use crate::ffi::{self, Confined, Obj, Payload, StepTypes, Visited, Visitor};
 
@@ -38,7 +39,8 @@ pub struct LoopCore {
     /// Which descriptors belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
-    pub(super) inbox: OnceLock<Inbox<Obj>>,
+    /// Messages of other threads; empty before `__init__` and after `close`.
+    inbox: RwLock<Option<Inbox<Obj>>>,
     /// Memory of the inbox's last batch, for the next.
     pub(super) inbox_batch: Confined<VecDeque<Obj>>,
     /// The driver's name, and why it is that one.
@@ -110,10 +112,64 @@ impl LoopCore {
         if direct {
             return Ok(self.ready.with(|ready| ready.push(Entry::Handle(handle)))?);
         }
-        let inbox = self.inbox.get().ok_or_else(error::closed)?;
-        inbox
-            .send(handle)
-            .map_err(|(_handle, error)| error::from_engine(error))
+        let sent = match &*self.inbox() {
+            Some(inbox) => inbox.send(handle),
+            None => Err((handle, Error::Closed)),
+        };
+        sent.map_err(|(_handle, error)| error::from_engine(error))
+    }
+
+    /// Say whether other threads have sent anything.
+    pub(super) fn has_messages(&self) -> bool {
+        self.inbox().as_ref().is_some_and(|inbox| !inbox.is_empty())
+    }
+
+    /// Move the messages of other threads into `batch`, which is empty.
+    pub(super) fn take_messages(&self, batch: &mut VecDeque<Obj>) {
+        if let Some(inbox) = &*self.inbox() {
+            inbox.take(batch);
+        }
+    }
+
+    /// No call into Python and no drop of an object happens while it is held.
+    fn inbox(&self) -> RwLockReadGuard<'_, Option<Inbox<Obj>>> {
+        self.inbox.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Make the calling thread the one that runs the loop.
+    pub(super) fn bind(&self) -> PyResult<()> {
+        if self.engine.is_tied_to_another_thread()? {
+            self.replace_engine()?;
+        }
+        self.engine.bind()
+    }
+
+    /// Go on with a ring of this thread's own; only watchers can move.
+    fn replace_engine(&self) -> PyResult<()> {
+        let watched = self.watchers.with(|watchers| watchers.len())?;
+        if self.handlers.with(|handlers| handlers.len())? > watched {
+            return Err(PyRuntimeError::new_err(
+                "this loop has connections on the io_uring of another thread: \
+                 run it there, or use driver=\"epoll\"",
+            ));
+        }
+        let (unpark, ..) = self.engine.open(Some("uring"))?;
+        let inbox = Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES);
+        if let Some(old) = self.replace_inbox(Some(inbox)) {
+            let handles = old.close();
+            self.ready.with(|ready| {
+                for handle in handles {
+                    ready.push(Entry::Handle(handle));
+                }
+            })?;
+        }
+        watchers::resubmit(self)
+    }
+
+    /// Replace the inbox; the old one is closed and comes back with what nobody took.
+    fn replace_inbox(&self, inbox: Option<Inbox<Obj>>) -> Option<Inbox<Obj>> {
+        let mut place = self.inbox.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut place, inbox)
     }
 
     /// Make a handle that knows its creator in debug mode.
@@ -191,9 +247,7 @@ impl LoopCore {
         drop(self.unflushed.with(std::mem::take)?);
         drop(self.watchers.with(std::mem::take)?);
         drop(self.task_factory.with(Option::take)?);
-        if let Some(inbox) = self.inbox.get() {
-            drop(inbox.close());
-        }
+        drop(self.replace_inbox(None));
         Ok(())
     }
 }
@@ -235,7 +289,7 @@ impl LoopCore {
             unflushed: Confined::new(Vec::new()),
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
-            inbox: OnceLock::new(),
+            inbox: RwLock::new(None),
             inbox_batch: Confined::new(VecDeque::new()),
             driver: OnceLock::new(),
             task_factory: Confined::new(None),
@@ -261,10 +315,9 @@ impl LoopCore {
             self.closed.store(true, Relaxed);
         }
         let (unpark, name, reason) = opened?;
-        // Cannot be set yet: both are only set here, once `driver` was found empty.
-        let _ = self
-            .inbox
-            .set(Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES));
+        let inbox = Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES);
+        drop(self.replace_inbox(Some(inbox)));
+        // Found empty above.
         let _ = self.driver.set((name, reason));
         self.exact.store(exact, Relaxed);
         Ok(())
@@ -273,6 +326,11 @@ impl LoopCore {
     /// Run turns until `stop` or an exception that leaves the loop.
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
         slf.get().run(slf)
+    }
+
+    /// Tell the kernel what the last callbacks left to tell, without waiting.
+    fn _settle(&self) -> PyResult<()> {
+        self.engine.look()
     }
 
     /// Let go of queues, watchers and engine; the loop is marked closed first.

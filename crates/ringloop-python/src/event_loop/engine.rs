@@ -5,6 +5,7 @@
 //! other it refuses to work, and is abandoned instead of being closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -32,6 +33,8 @@ pub struct EngineCell {
     submitted: AtomicBool,
     /// `FORKS` when it was opened.
     forks: AtomicU64,
+    /// The thread that it is bound to. Python's thread numbers are used again; these are not.
+    thread_id: Confined<Option<ThreadId>>,
 }
 
 impl EngineCell {
@@ -41,6 +44,7 @@ impl EngineCell {
             cell: Confined::new(None),
             submitted: AtomicBool::new(false),
             forks: AtomicU64::new(0),
+            thread_id: Confined::new(None),
         }
     }
 
@@ -66,7 +70,18 @@ impl EngineCell {
     /// Make the calling thread the engine's own.
     pub fn bind(&self) -> PyResult<()> {
         self.with(Engine::bind)?
-            .map_err(|error| error::from_io(&error))
+            .map_err(|error| error::from_io(&error))?;
+        Ok(self
+            .thread_id
+            .with(|id| *id = Some(thread::current().id()))?)
+    }
+
+    /// Say whether the engine is a ring that another thread has used: the kernel ties a ring to the
+    /// first thread that submits to it.
+    pub fn is_tied_to_another_thread(&self) -> PyResult<bool> {
+        let here = thread::current().id();
+        let elsewhere = self.thread_id.with(|id| id.is_some_and(|id| id != here))?;
+        Ok(elsewhere && self.kind()? == Kind::Uring)
     }
 
     /// Look for completions without waiting.

@@ -1,4 +1,4 @@
-//! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses.
+//! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses (the third is `threadsafe`).
 //!
 //! Owns: what a scheduled callback is, and whether it was cancelled.
 //! Called by: the loop's methods (which make them), the turn (which runs them), user code (cancel).
@@ -16,67 +16,85 @@ use pyo3::prelude::*;
 use super::callback::Callback;
 use super::core::LoopCore;
 use super::exceptions;
+use super::threadsafe::ThreadSafeHandle;
 use crate::ffi::{
     Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method, property,
 };
 
-/// Add what both types have: the entries cannot be generic, so each type lists them for itself.
+/// Add what all handles have: the entries cannot be generic, so each type lists them for itself.
 macro_rules! define_common {
-    ($target:ty, $type:ident) => {
+    ($target:ty, $type:ident, $cancel:path, $cancelled:path, $run:path) => {
+        $type.method(method!(
+            $target,
+            c"cancel",
+            $cancel,
+            c"cancel()\n--\n\nCancel the callback."
+        ));
         $type.method(method!(
             $target,
             c"cancelled",
-            cancelled,
+            $cancelled,
             c"cancelled()\n--\n\nSay whether it was cancelled."
         ));
         $type.method(method!(
             $target,
             c"get_context",
-            get_context,
+            $crate::event_loop::handle::get_context,
             c"get_context()\n--\n\nReturn the callback's context."
         ));
         $type.method(method!(
             $target,
             c"_run",
-            run_method,
+            $run,
             c"_run()\n--\n\nCall the callback; its errors go to the loop's handler."
         ));
         $type.property(property!(
             $target,
             c"_callback",
-            callback,
+            $crate::event_loop::handle::callback,
             c"The callable; None once cancelled."
         ));
         $type.property(property!(
             $target,
             c"_args",
-            arguments,
+            $crate::event_loop::handle::arguments,
             c"The arguments; None once cancelled."
         ));
-        $type.property(property!($target, c"_context", context, c"The context."));
+        $type.property(property!(
+            $target,
+            c"_context",
+            $crate::event_loop::handle::context,
+            c"The context."
+        ));
         $type.property(property!(
             $target,
             c"_cancelled",
-            is_cancelled,
+            $crate::event_loop::handle::is_cancelled,
             c"Whether it was cancelled."
         ));
-        $type.property(property!($target, c"_loop", loop_, c"The loop."));
+        $type.property(property!(
+            $target,
+            c"_loop",
+            $crate::event_loop::handle::loop_,
+            c"The loop."
+        ));
         $type.property(property!(
             $target,
             c"_source_traceback",
-            source_traceback,
+            $crate::event_loop::handle::source_traceback,
             c"Who scheduled it, in debug mode."
         ));
         $type.property(property!(
             $target,
             c"_repr",
-            repr,
+            $crate::event_loop::handle::repr,
             c"What it looked like when it was cancelled, in debug mode."
         ));
     };
 }
+pub(super) use define_common;
 
-/// What both handle types hold.
+/// What all handle types hold.
 pub struct Handle {
     pub(super) callback: Callback,
     loop_: ObjCell,
@@ -153,7 +171,8 @@ impl Handle {
         Ok(())
     }
 
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+    /// Show the references to the collector.
+    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.callback.visit(visitor)?;
         self.loop_.visit(visitor)?;
         if let Some(debug) = self.debug.get() {
@@ -163,7 +182,8 @@ impl Handle {
         Visited::Continue(())
     }
 
-    fn clear(&self) {
+    /// Let go of everything.
+    pub(super) fn clear(&self) {
         self.callback.clear();
         drop(self.loop_.take());
         if let Some(debug) = self.debug.get() {
@@ -197,7 +217,7 @@ impl TimerHandle {
     }
 }
 
-/// What [`Handle`] and [`TimerHandle`] have in common for the properties.
+/// What the handle types have in common for the properties.
 pub trait AsHandle: Payload {
     /// The common part.
     fn as_handle(&self) -> &Handle;
@@ -225,13 +245,7 @@ impl Payload for Handle {
     }
 
     fn define(type_: &mut Definition<Self>) {
-        type_.method(method!(
-            Handle,
-            c"cancel",
-            cancel,
-            c"cancel()\n--\n\nCancel the callback."
-        ));
-        define_common!(Handle, type_);
+        define_common!(Handle, type_, cancel, cancelled, run_method);
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -255,12 +269,6 @@ impl Payload for TimerHandle {
     fn define(type_: &mut Definition<Self>) {
         type_.method(method!(
             TimerHandle,
-            c"cancel",
-            cancel_timer,
-            c"cancel()\n--\n\nCancel the callback."
-        ));
-        type_.method(method!(
-            TimerHandle,
             c"when",
             when,
             c"when()\n--\n\nReturn the callback's time, on the loop's clock."
@@ -277,7 +285,7 @@ impl Payload for TimerHandle {
             scheduled,
             c"Whether the loop still waits for it."
         ));
-        define_common!(TimerHandle, type_);
+        define_common!(TimerHandle, type_, cancel_timer, cancelled, run_method);
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -335,7 +343,7 @@ fn cancelled<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult
     Ok(this.as_handle().is_cancelled())
 }
 
-fn get_context<'py, T: AsHandle>(
+pub(super) fn get_context<'py, T: AsHandle>(
     this: This<'_, 'py, T>,
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -348,42 +356,48 @@ fn run_method<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResul
     run(this)
 }
 
-fn callback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn callback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
     this.as_handle().callback.callable(this.py())
 }
 
-fn arguments<'py, T: AsHandle>(
+pub(super) fn arguments<'py, T: AsHandle>(
     this: This<'_, 'py, T>,
 ) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
     this.as_handle().callback.arguments(this.py())
 }
 
-fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
     this.as_handle().callback.context(this.py())
 }
 
-fn is_cancelled<T: AsHandle>(this: This<'_, '_, T>) -> bool {
+pub(super) fn is_cancelled<T: AsHandle>(this: This<'_, '_, T>) -> bool {
     this.as_handle().is_cancelled()
 }
 
-fn loop_<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn loop_<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
     this.as_handle().loop_.get_or_none(this.py())
 }
 
-fn source_traceback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn source_traceback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
     this.as_handle().source_traceback(this.py())
 }
 
-fn repr<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn repr<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
     this.as_handle().repr(this.py())
 }
 
-/// Make both types.
+/// Make the types.
 pub fn create_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let events = py.import(intern!(py, "asyncio.events"))?;
     let handle = Handle::native().create(py, events.getattr("Handle")?.cast()?)?;
     let timer = TimerHandle::native().create(py, events.getattr("TimerHandle")?.cast()?)?;
     module.add("Handle", handle)?;
-    module.add("TimerHandle", timer)
+    module.add("TimerHandle", timer)?;
+    // From 3.14 on.
+    if let Some(base) = events.getattr_opt("_ThreadSafeHandle")? {
+        let threadsafe = ThreadSafeHandle::native().create(py, base.cast()?)?;
+        module.add("ThreadSafeHandle", threadsafe)?;
+    }
+    Ok(())
 }

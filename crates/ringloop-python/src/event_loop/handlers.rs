@@ -92,6 +92,11 @@ struct Slot {
 }
 
 impl Handlers {
+    /// How many handlers there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Take a slot; the token names it.
     pub fn register(&mut self, handler: Handler) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {

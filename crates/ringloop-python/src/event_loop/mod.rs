@@ -9,7 +9,7 @@
 //! | `core`       | the class, its state and what runs rarely                                 |
 //! | `schedule`   | `call_soon`, `call_later`, `create_task`, … : what runs once a callback   |
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
-//! | `handle`, `callback` | what a scheduled callback is                                      |
+//! | `handle`, `threadsafe`, `callback` | what a scheduled callback is                        |
 //! | `ready`, `timers`    | the queues                                                        |
 //! | `handlers`, `watchers` | who gets a completion; `add_reader` and `add_writer`            |
 //! | `engine`     | the engine behind its cell                                                |
@@ -25,6 +25,7 @@ pub(crate) mod handlers;
 mod host;
 mod ready;
 mod schedule;
+mod threadsafe;
 mod timers;
 mod turn;
 mod watchers;

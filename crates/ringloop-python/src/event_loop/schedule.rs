@@ -15,6 +15,7 @@ use super::core::LoopCore;
 use super::debug;
 use super::handle::TimerHandle;
 use super::ready::Entry;
+use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watchers::{self, Direction};
 use crate::ffi::{self, Args, Class, Obj, Payload, install_methods, method};
@@ -137,6 +138,21 @@ fn new_handle(
     loop_.get().new_handle(&loop_, callback).map(Obj::from)
 }
 
+/// Before 3.14 such a handle is an ordinary one.
+fn new_threadsafe_handle(
+    loop_: Loop<'_, '_>,
+    args: Args<'_, '_>,
+    call: Call<'_, '_>,
+) -> PyResult<Obj> {
+    if !ThreadSafeHandle::native().is_created() {
+        return new_handle(loop_, args, 1, call);
+    }
+    let callback = Callback::new(Obj::from_borrowed(call.callback), args, 1, call.context)?;
+    let payload = ThreadSafeHandle::new(loop_.get().handle_payload(&loop_, callback)?);
+    let handle = ThreadSafeHandle::native().instantiate(loop_.py(), payload)?;
+    Ok(handle.into())
+}
+
 fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let core = loop_.get();
     core.check_open()?;
@@ -146,7 +162,7 @@ fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj
     if core.debug() {
         debug::check(&loop_, call.callback, "call_soon_threadsafe", false)?;
     }
-    let handle = new_handle(loop_, args, 1, call)?;
+    let handle = new_threadsafe_handle(loop_, args, call)?;
     core.send(handle.clone_ref(loop_.py()))?;
     Ok(handle)
 }

@@ -24,6 +24,7 @@ use super::debug;
 use super::handle::{self, AsHandle, Handle, TimerHandle};
 use super::handlers;
 use super::ready::{Entry, Ready};
+use super::threadsafe::ThreadSafeHandle;
 use super::timers::Timers;
 use crate::ffi::{self, Obj, Payload, This};
 use crate::limits;
@@ -31,7 +32,7 @@ use crate::limits;
 impl LoopCore {
     /// Run turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
-        self.engine.bind()?;
+        self.bind()?;
         let ended = loop {
             let turned = self.turn(loop_);
             if turned.is_err() || self.is_stopping() {
@@ -119,11 +120,11 @@ impl LoopCore {
 
     /// Move the messages of other threads into the ready ring.
     fn collect_inbox(&self) -> PyResult<()> {
-        let Some(inbox) = self.inbox.get().filter(|inbox| !inbox.is_empty()) else {
+        if !self.has_messages() {
             return Ok(());
-        };
+        }
         let mut batch = self.inbox_batch.with(std::mem::take)?;
-        inbox.take(&mut batch);
+        self.take_messages(&mut batch);
         self.ready.with(|ready| {
             for handle in batch.drain(..) {
                 ready.push(Entry::Handle(handle));
@@ -160,7 +161,7 @@ impl LoopCore {
         if self.is_stopping()
             || self.has_unflushed()?
             || self.engine.owes_io()?
-            || self.inbox.get().is_some_and(|inbox| !inbox.is_empty())
+            || self.has_messages()
         {
             return Ok(true);
         }
@@ -185,6 +186,8 @@ impl LoopCore {
                     self.run_handle(loop_, this)
                 } else if let Some(this) = TimerHandle::native().get(&object) {
                     self.run_handle(loop_, this)
+                } else if let Some(this) = ThreadSafeHandle::native().get(&object) {
+                    self.run_threadsafe(loop_, this)
                 } else {
                     run_foreign(&object)
                 }
@@ -205,6 +208,17 @@ impl LoopCore {
             return debug::run_timed(loop_, &this.object(), || handle::run(this));
         }
         handle::run(this)
+    }
+
+    fn run_threadsafe(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        this: This<'_, '_, ThreadSafeHandle>,
+    ) -> PyResult<()> {
+        if self.debug() {
+            return debug::run_timed(loop_, &this.object(), || ThreadSafeHandle::run(this));
+        }
+        ThreadSafeHandle::run(this)
     }
 
     #[inline]

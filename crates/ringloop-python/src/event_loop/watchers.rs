@@ -30,6 +30,15 @@ pub enum Direction {
     Write,
 }
 
+impl Direction {
+    fn interest(self) -> Interest {
+        match self {
+            Self::Read => Interest::READ,
+            Self::Write => Interest::WRITE,
+        }
+    }
+}
+
 /// The poll behind one watcher.
 #[derive(Clone, Copy)]
 struct Watch {
@@ -40,6 +49,43 @@ struct Watch {
 /// All watchers of a loop.
 #[derive(Default)]
 pub struct Watchers(HashMap<(RawFd, Direction), Watch>);
+
+impl Watchers {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Submit every poll again, to an engine that has none of them.
+pub fn resubmit(core: &LoopCore) -> PyResult<()> {
+    let all = core.watchers.with(|watchers| {
+        let tokens = watchers
+            .0
+            .iter()
+            .map(|(&place, watch)| (place, watch.token));
+        tokens.collect::<Vec<_>>()
+    })?;
+    for ((fd, direction), token) in all {
+        let key = submit(core, fd, direction, token)?;
+        let watch = Watch { token, key };
+        core.watchers
+            .with(|watchers| watchers.0.insert((fd, direction), watch))?;
+    }
+    Ok(())
+}
+
+fn submit(core: &LoopCore, fd: RawFd, direction: Direction, token: Token) -> PyResult<Key> {
+    let interest = direction.interest();
+    let level = true;
+    let poll = op::Request::Poll(op::Poll {
+        fd,
+        interest,
+        level,
+    });
+    core.engine
+        .driver(|driver| driver.submit(poll, Sink::Handler(token)))
+}
 
 /// Watch `args[0]`, a descriptor, and call `args[1]` with the rest; returns the handle.
 pub fn add<'py>(
@@ -74,23 +120,11 @@ pub fn add<'py>(
         cancel(py, old)?;
         return Ok(handle);
     }
-    let interest = match direction {
-        Direction::Read => Interest::READ,
-        Direction::Write => Interest::WRITE,
-    };
     // The kernel tells of a bad descriptor later; asyncio's callers expect it here.
-    file::poll_now(fd, interest).map_err(|error| error::from_io(&error))?;
+    file::poll_now(fd, direction.interest()).map_err(|error| error::from_io(&error))?;
     let handler = Handler::Watcher(handle.clone().into());
     let token = core.handlers.with(|slab| slab.register(handler))?;
-    let poll = op::Request::Poll(op::Poll {
-        fd,
-        interest,
-        level: true,
-    });
-    let key = core
-        .engine
-        .driver(|driver| driver.submit(poll, Sink::Handler(token)));
-    let key = match key {
+    let key = match submit(core, fd, direction, token) {
         Ok(key) => key,
         Err(error) => {
             drop(core.handlers.with(|slab| slab.remove(token))?);

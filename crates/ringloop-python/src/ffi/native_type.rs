@@ -257,6 +257,12 @@ impl<T: Payload> Native<T> {
         object.get_type_ptr() == self.type_object.load(Ordering::Relaxed)
     }
 
+    /// Say whether [`Native::create`] has run.
+    #[inline]
+    pub fn is_created(&self) -> bool {
+        !self.type_object.load(Ordering::Relaxed).is_null()
+    }
+
     /// The type object.
     pub fn class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
         let pointer = self.type_object.load(Ordering::Acquire);

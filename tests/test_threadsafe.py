@@ -1,0 +1,187 @@
+"""Other threads: nothing is lost, a sleeping loop wakes, a closed one refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support import LoopFactory
+
+Loop = asyncio.AbstractEventLoop
+
+
+def test_message_wakes_a_sleeping_loop(loop: Loop) -> None:
+    def send() -> None:
+        support.wait_until_blocking(loop.is_running)
+        time.sleep(0.01)  # let it fall asleep: either way it has to end
+        loop.call_soon_threadsafe(loop.stop)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    loop.run_forever()
+    thread.join()
+
+
+def test_nothing_is_lost_and_each_sender_keeps_its_order(
+    loop: Loop, run: Callable[..., Any]
+) -> None:
+    senders, messages = 8, 2000
+    got: dict[int, list[int]] = {sender: [] for sender in range(senders)}
+
+    def send(sender: int) -> None:
+        for number in range(messages):
+            loop.call_soon_threadsafe(got[sender].append, number)
+
+    async def main() -> None:
+        threads = [threading.Thread(target=send, args=(sender,)) for sender in range(senders)]
+        for thread in threads:
+            thread.start()
+        await support.wait_until(lambda: not any(thread.is_alive() for thread in threads))
+        await asyncio.sleep(0)
+
+    run(main())
+    assert got == {sender: list(range(messages)) for sender in range(senders)}
+
+
+def test_ping_pong_between_threads_never_stalls(loop: Loop) -> None:
+    rounds = 500
+    done = threading.Event()
+    turn = threading.Event()
+
+    def thread_side() -> None:
+        for _ in range(rounds):
+            assert turn.wait(10)
+            turn.clear()
+            loop.call_soon_threadsafe(turn_back)
+        done.set()
+
+    count = 0
+
+    def turn_back() -> None:
+        nonlocal count
+        count += 1
+        if count == rounds:
+            loop.stop()
+        turn.set()
+
+    thread = threading.Thread(target=thread_side)
+    thread.start()
+    turn.set()
+    loop.run_forever()
+    thread.join()
+    assert done.is_set()
+    assert count == rounds
+
+
+def test_own_thread_keeps_one_order(loop: Loop) -> None:
+    ran: list[int] = []
+    loop.call_soon_threadsafe(ran.append, 1)
+    loop.call_soon(ran.append, 2)
+    loop.call_soon_threadsafe(ran.append, 3)
+
+    def inside() -> None:
+        loop.call_soon_threadsafe(ran.append, 4)
+        loop.call_soon(ran.append, 5)
+        loop.call_soon_threadsafe(loop.stop)
+
+    loop.call_soon(inside)
+    loop.run_forever()
+    assert ran == [1, 2, 3, 4, 5]
+
+
+def test_context_is_the_callers(loop: Loop, run: Callable[..., Any]) -> None:
+    variable = contextvars.ContextVar("variable", default="loop")
+    seen: list[str] = []
+
+    def send() -> None:
+        variable.set("thread")
+        loop.call_soon_threadsafe(lambda: seen.append(variable.get()))
+
+    async def main() -> None:
+        await asyncio.to_thread(contextvars.Context().run, send)
+        await support.wait_until(lambda: seen)
+
+    run(main())
+    run(loop.shutdown_default_executor())
+    assert seen == ["thread"]
+
+
+def test_close_and_send_race_ends_in_delivery_or_error(loop_factory: LoopFactory) -> None:
+    for _ in range(20):
+        loop = loop_factory()
+        started, refused = threading.Event(), threading.Event()
+
+        def send(
+            loop: Loop = loop,
+            started: threading.Event = started,
+            refused: threading.Event = refused,
+        ) -> None:
+            try:
+                for _ in range(10_000_000):
+                    loop.call_soon_threadsafe(int)
+                    started.set()
+            except RuntimeError as error:
+                assert "closed" in str(error)  # noqa: PT017
+                refused.set()
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        started.wait(10)
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        thread.join(20)
+        assert refused.is_set()
+
+
+def test_cancel_from_another_thread(loop: Loop, run: Callable[..., Any]) -> None:
+    ran: list[int] = []
+
+    def send() -> None:
+        handle = loop.call_soon_threadsafe(ran.append, 1)
+        handle.cancel()
+        assert handle.cancelled()
+
+    async def main() -> None:
+        worker = threading.Thread(target=send)
+        # The loop is busy until the worker is done, so the callback cannot have run.
+        worker.start()
+        worker.join()
+        await asyncio.sleep(0.001)
+
+    run(main())
+    assert ran == []
+
+
+def test_future_of_a_thread(loop: Loop, run: Callable[..., Any]) -> None:
+    async def main() -> None:
+        coroutine = asyncio.sleep(0.001, "result")
+        worker = asyncio.to_thread(
+            lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
+        )
+        assert await worker == "result"
+
+    run(main())
+    run(loop.shutdown_default_executor())
+
+
+def test_running_in_a_second_thread_is_refused(loop: Loop, run: Callable[..., Any]) -> None:
+    def second() -> str:
+        with pytest.raises(RuntimeError) as caught:
+            loop.run_forever()
+        return str(caught.value)
+
+    async def main() -> None:
+        assert "already running" in await asyncio.to_thread(second)
+
+    run(main())
+    run(loop.shutdown_default_executor())

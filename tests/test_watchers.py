@@ -1,0 +1,198 @@
+"""add_reader and add_writer: level-triggered, replaceable, with asyncio's errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Loop = asyncio.AbstractEventLoop
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    yield left, right
+    left.close()
+    right.close()
+
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def test_reader_is_called_again_until_the_data_is_taken(
+    loop: Loop, run: Callable[..., Any], pair: Pair
+) -> None:
+    left, right = pair
+    calls = 0
+
+    def readable() -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= 5:
+            assert left.recv(100) == b"data"
+
+    async def main() -> None:
+        loop.add_reader(left, readable)
+        right.send(b"data")
+        await support.wait_until(lambda: calls == 5)
+        await asyncio.sleep(0.01)
+        assert calls == 5
+        right.send(b"data")
+        await support.wait_until(lambda: calls == 6)
+        assert loop.remove_reader(left)
+        assert not loop.remove_reader(left)
+        right.send(b"more")
+        await asyncio.sleep(0.01)
+        assert calls == 6
+
+    run(main())
+
+
+def test_writer_and_reader_share_a_descriptor(
+    loop: Loop, run: Callable[..., Any], pair: Pair
+) -> None:
+    left, right = pair
+    got: list[str] = []
+
+    def writable() -> None:
+        got.append("w")
+        loop.remove_writer(left.fileno())
+
+    def readable() -> None:
+        got.append("r")
+        left.recv(10)
+        loop.remove_reader(left.fileno())
+
+    async def main() -> None:
+        loop.add_reader(left.fileno(), readable)
+        loop.add_writer(left.fileno(), writable)
+        await support.wait_until(lambda: got == ["w"])
+        right.send(b"x")
+        await support.wait_until(lambda: got == ["w", "r"])
+        loop.add_writer(left.fileno(), writable)
+        await support.wait_until(lambda: got == ["w", "r", "w"])
+
+    run(main())
+
+
+def test_second_reader_replaces_the_first(
+    loop: Loop, run: Callable[..., Any], pair: Pair
+) -> None:
+    left, right = pair
+    got: list[str] = []
+
+    async def main() -> None:
+        loop.add_reader(left, got.append, "first")
+        loop.add_reader(left, got.append, "second")
+        right.send(b"x")
+        await support.wait_until(lambda: got)
+        assert set(got) == {"second"}
+        loop.remove_reader(left)
+
+    run(main())
+
+
+def test_callback_that_removes_itself_is_not_called_again(
+    loop: Loop, run: Callable[..., Any], pair: Pair
+) -> None:
+    left, right = pair
+    calls: list[int] = []
+
+    def readable() -> None:
+        calls.append(1)
+        loop.remove_reader(left)
+
+    async def main() -> None:
+        loop.add_reader(left, readable)
+        right.send(b"x")
+        await asyncio.sleep(0.01)
+        assert calls == [1]
+        loop.add_reader(left, readable)
+        await support.wait_until(lambda: calls == [1, 1])
+
+    run(main())
+
+
+def test_descriptor_number_can_be_used_again(loop: Loop, run: Callable[..., Any]) -> None:
+    async def once() -> None:
+        reader, writer = os.pipe()
+        future = loop.create_future()
+        loop.add_reader(reader, lambda: future.done() or future.set_result(None))
+        os.write(writer, b"x")
+        await support.within(future)
+        loop.remove_reader(reader)
+        os.close(reader)
+        os.close(writer)
+
+    async def main() -> None:
+        for _ in range(50):
+            await once()
+
+    run(main())
+
+
+def test_hang_up_is_readable(loop: Loop, run: Callable[..., Any], pair: Pair) -> None:
+    left, right = pair
+
+    async def main() -> None:
+        future = loop.create_future()
+
+        def readable() -> None:
+            loop.remove_reader(left)
+            future.set_result(left.recv(10))
+
+        loop.add_reader(left, readable)
+        right.close()
+        assert await support.within(future) == b""
+
+    run(main())
+
+
+def test_bad_descriptors_are_refused(loop: Loop) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.close(writer)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        loop.add_reader(reader, print)
+    with pytest.raises(ValueError, match="Invalid file"):
+        loop.add_reader(-1, print)
+    with pytest.raises(ValueError, match="Invalid file object"):
+        loop.add_writer(object(), print)  # type: ignore[arg-type]
+    assert not loop.remove_reader(reader)
+
+
+def test_wrong_thread_gets_an_error_and_the_loop_lives(
+    loop_name: str, loop: Loop, run: Callable[..., Any]
+) -> None:
+    if loop_name == "asyncio":
+        pytest.skip("asyncio does not notice")
+
+    reader, writer = os.pipe()
+
+    def other() -> str:
+        with pytest.raises(RuntimeError) as caught:
+            while True:
+                loop.add_reader(reader, print)
+                loop.remove_reader(reader)
+        return str(caught.value)
+
+    async def main() -> None:
+        message = await support.within(asyncio.to_thread(other))
+        assert "call_soon_threadsafe" in message
+
+    run(main())
+    loop.remove_reader(reader)
+    run(loop.shutdown_default_executor())
+    os.close(reader)
+    os.close(writer)
