@@ -59,7 +59,12 @@ impl LoopCore {
             return Ok(());
         }
         self.engine.driver(|driver| driver.release(fd))?;
-        self.transport_fds.with(|fds| fds.remove(&fd))?;
+        self.transport_fds.with(|fds| {
+            // Another transport may have the number by now: the user closed this one's descriptor.
+            if fds.get(&fd) == Some(&token) {
+                fds.remove(&fd);
+            }
+        })?;
         drop(self.handlers.with(|slab| slab.remove(token))?);
         Ok(())
     }
