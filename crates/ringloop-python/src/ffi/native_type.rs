@@ -287,6 +287,16 @@ impl<T: Payload> Native<T> {
     }
 }
 
+/// The attribute `__dict__`: an offset alone gives instances a dictionary that only `setattr` sees.
+fn dict_attribute() -> ffi::PyGetSetDef {
+    ffi::PyGetSetDef {
+        name: c"__dict__".as_ptr(),
+        get: Some(ffi::PyObject_GenericGetDict),
+        set: Some(ffi::PyObject_GenericSetDict),
+        ..ffi::PyGetSetDef::default()
+    }
+}
+
 fn build<'py, T: Payload>(
     py: Python<'py>,
     base: &Bound<'py, PyType>,
@@ -301,6 +311,9 @@ fn build<'py, T: Payload>(
     };
     T::define(&mut definition);
     definition.methods.push(ffi::PyMethodDef::zeroed());
+    if T::DICT {
+        definition.properties.push(dict_attribute());
+    }
     definition.properties.push(ffi::PyGetSetDef::default());
     // SAFETY: the all-zero member ends the table.
     members.push(unsafe { std::mem::zeroed() });
