@@ -56,7 +56,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         kind,
         socket: ObjCell::new(Some(parts.socket.clone().into())),
         protocol: ObjCell::new(None),
-        server: ObjCell::new(parts.server.map(|server| server.clone().into())),
+        server: ObjCell::new(None),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         lifecycle: Lifecycle::new(),
         read: ReadSide::new(kind),
@@ -75,6 +75,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     drop(socket::set_nodelay(fd, true));
     if let Some(server) = parts.server {
         attach(server, &transport)?;
+        drop(this.server.replace(Some(server.clone().into())));
     }
     this.token
         .set(core.add_stream(transport.clone().into(), fd)?);

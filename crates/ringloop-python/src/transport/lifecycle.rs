@@ -71,6 +71,7 @@ pub(super) fn close(this: Stream_<'_, '_>) -> PyResult<()> {
     }
     this.lifecycle.state.set(State::Closing);
     read::stop(this)?;
+    write::send_gathered(this)?;
     if this.write.is_empty() {
         lose(this, None)
     } else {
@@ -143,13 +144,13 @@ pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
 pub(super) fn connection_lost(this: Stream_<'_, '_>, error: &Obj) -> PyResult<()> {
     let py = this.py();
     this.lifecycle.state.set(State::Lost);
-    let told = match this.protocol.take() {
+    let told = match this.protocol.get(py) {
         Some(protocol) if this.lifecycle.protocol_connected.get() => {
             ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
         }
         _ => Ok(()),
     };
-    drop(this.context.take());
+    drop((this.protocol.take(), this.context.take()));
     let closed = close_socket_if_idle(this);
     let detached = match this.server.take() {
         Some(server) => detach(this, &server),

@@ -59,15 +59,24 @@ enum Wish {
     Stop,
 }
 
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The peer has sent its last byte.
+    Eof,
+    /// This errno.
+    Failed(i32),
+}
+
 /// The state of the reading side.
 pub(super) struct ReadSide {
     mode: Cell<Mode>,
     armed: Cell<Armed>,
     wish: Cell<Wish>,
     buffered: Cell<bool>,
-    /// Bytes that came while paused, and whether the end of the stream came after them.
+    /// Bytes that came while paused, and what ended the stream after them.
     held: RefCell<VecDeque<Obj>>,
-    held_end: Cell<bool>,
+    held_end: Cell<Option<End>>,
     delivery_scheduled: Cell<bool>,
     /// How many bytes the next recv(2) asks for.
     chunk_len: Cell<usize>,
@@ -87,7 +96,7 @@ impl ReadSide {
             wish: Cell::new(Wish::NotStarted),
             buffered: Cell::new(false),
             held: RefCell::new(VecDeque::new()),
-            held_end: Cell::new(false),
+            held_end: Cell::new(None),
             delivery_scheduled: Cell::new(false),
             chunk_len: Cell::new(limits::READ_CHUNK_MIN),
             streak: Cell::new(0),
@@ -128,7 +137,7 @@ pub(super) fn start(this: Stream_<'_, '_>) -> PyResult<()> {
 /// Stop for good.
 pub(super) fn stop(this: Stream_<'_, '_>) -> PyResult<()> {
     this.read.wish.set(Wish::Stop);
-    this.read.held_end.set(false);
+    this.read.held_end.set(None);
     drop(this.read.held.take());
     disarm(this)
 }
@@ -159,7 +168,7 @@ pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
 }
 
 fn holds(this: Stream_<'_, '_>) -> bool {
-    this.read.held_end.get() || !this.read.held.borrow().is_empty()
+    this.read.held_end.get().is_some() || !this.read.held.borrow().is_empty()
 }
 
 /// Have the engine read, unless it does or is not wanted to.
@@ -195,8 +204,8 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if !completion.more {
         this.read.armed.set(Armed::Nothing);
     }
-    let handled = match (this.read.mode.get(), completion.buffer) {
-        (_, Some(id)) => {
+    let handled = match completion.buffer {
+        Some(id) => {
             let len = completion.result.max(0) as usize;
             let wanted = this.read.wish.get() != Wish::Stop;
             let py = this.py();
@@ -210,10 +219,11 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
                 None => Ok(()),
             }
         }
-        (Mode::Ready, None) if completion.result > 0 => ready(this),
-        (_, None) if completion.result == 0 => ended(this),
-        (_, None) if completion.result == -libc::ECANCELED => Ok(()),
-        (_, None) => failed(this, &io::Error::from_raw_os_error(-completion.result)),
+        // Also one that was on its way when the mode changed.
+        None if completion.result > 0 => ready(this),
+        None if completion.result == 0 => ended(this, End::Eof),
+        None if completion.result == -libc::ECANCELED => Ok(()),
+        None => ended(this, End::Failed(-completion.result)),
     };
     if !completion.more {
         // A change of mode, or a pause that was taken back.
@@ -265,7 +275,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
             None => return Ok(()),
             Some(Ok(0)) => {
                 disarm(this)?;
-                return ended(this);
+                return ended(this, End::Eof);
             }
             Some(Ok(len)) => {
                 adapt(this, asked, len)?;
@@ -280,7 +290,8 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
                 ) {
                     return Ok(());
                 }
-                return failed(this, &error);
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                return ended(this, End::Failed(errno));
             }
         }
     }
@@ -373,7 +384,15 @@ fn deliver_into_protocol(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
             Err(error) => return get_buffer_failed(this, error),
         };
         done += count;
-        buffer_updated(this, count)?;
+        if let Err(error) = buffer_updated(this, count) {
+            if done < len && this.read.wish.get() != Wish::Stop {
+                // It leaves the loop; the rest is for the next run.
+                let rest = ffi::copy_bytes(py, ffi::bytes_from(py, &bytes, done));
+                this.read.held.borrow_mut().push_front(rest);
+                schedule_delivery(this)?;
+            }
+            return Err(error);
+        }
     }
     Ok(())
 }
@@ -432,20 +451,36 @@ fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
     }
 }
 
-/// The peer has sent its last byte.
-fn ended(this: Stream_<'_, '_>) -> PyResult<()> {
+/// No more bytes will come; held back like bytes while reading is paused.
+fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     match this.read.wish.get() {
         Wish::Stop => return Ok(()),
         Wish::Read if !holds(this) => {}
         Wish::Read | Wish::Pause | Wish::NotStarted => {
-            this.read.held_end.set(true);
+            this.read.held_end.set(Some(end));
             return Ok(());
         }
     }
     this.read.wish.set(Wish::Stop);
     let py = this.py();
+    if let End::Failed(errno) = end {
+        return lifecycle::fatal_error(
+            this,
+            error::from_errno(errno),
+            "Fatal read error on socket transport",
+        );
+    }
     let keep_open = match call_protocol(this, intern!(py, "eof_received"), None) {
         Ok(answer) => answer.is_some_and(|answer| answer.bind(py).is_truthy().unwrap_or(false)),
+        Err(error) if leaves_the_loop(py, &error) => {
+            if !this.lifecycle.is_closing() {
+                // The protocol hears of it again when the loop runs on.
+                this.read.wish.set(Wish::Read);
+                this.read.held_end.set(Some(end));
+                schedule_delivery(this)?;
+            }
+            return Err(error);
+        }
         Err(error) => {
             return lifecycle::fatal_error(
                 this,
@@ -459,17 +494,6 @@ fn ended(this: Stream_<'_, '_>) -> PyResult<()> {
     } else {
         lifecycle::close(this)
     }
-}
-
-fn failed(this: Stream_<'_, '_>, error: &io::Error) -> PyResult<()> {
-    if this.read.wish.get() == Wish::Stop {
-        return Ok(());
-    }
-    lifecycle::fatal_error(
-        this,
-        error::from_io(error),
-        "Fatal read error on socket transport",
-    )
 }
 
 /// Deliver in the next pass, as asyncio's next iteration would.
@@ -488,11 +512,19 @@ pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
     this.read.delivery_scheduled.set(false);
     while this.read.wish.get() == Wish::Read {
         let next = this.read.held.borrow_mut().pop_front();
-        match next {
-            Some(bytes) => deliver_one(this, bytes)?,
-            None if this.read.held_end.replace(false) => return ended(this),
-            None => return arm(this),
+        if let Some(bytes) = next {
+            let delivered = deliver_one(this, bytes);
+            if delivered.is_err() && holds(this) {
+                // It leaves the loop; what is still held is for the next run.
+                schedule_delivery(this)?;
+            }
+            delivered?;
+            continue;
         }
+        return match this.read.held_end.take() {
+            Some(end) => ended(this, end),
+            None => arm(this),
+        };
     }
     Ok(())
 }
@@ -500,14 +532,15 @@ pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
 /// As `deliver`, for bytes that were held and are the oldest.
 fn deliver_one(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
     let rest = this.read.held.take();
-    let end = this.read.held_end.replace(false);
+    let end = this.read.held_end.take();
     let result = deliver(this, bytes);
+    if this.read.wish.get() == Wish::Stop {
+        return result;
+    }
     // What came after it goes behind what a pause in the middle may have put back.
     this.read.held.borrow_mut().extend(rest);
-    this.read.held_end.set(end || this.read.held_end.get());
-    if let Err(error) = result {
-        debug_assert!(leaves_the_loop(this.py(), &error));
-        return Err(error);
+    if end.is_some() {
+        this.read.held_end.set(end);
     }
-    Ok(())
+    result
 }

@@ -112,7 +112,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     if this.write.armed() {
         return flow::maybe_pause(this, this.write.size());
     }
-    if this.write.size() >= limits::WRITE_AT_ONCE {
+    if this.write.size() >= limits::WRITE_AT_ONCE || this.flow.above_high(this.write.size()) {
         send_now(this)?;
         return flow::maybe_pause(this, this.write.size());
     }
@@ -138,7 +138,11 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
         Kind::Uring => submit(this),
         Kind::Epoll => {
             send_now(this)?;
-            flow::maybe_pause(this, this.write.size())
+            if this.write.is_empty() {
+                drained(this)
+            } else {
+                flow::maybe_pause(this, this.write.size())
+            }
         }
     }
 }
@@ -183,23 +187,8 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// Try send(2) until everything is gone or the socket is full; then have the engine take over.
 fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
-    loop {
-        let sent = {
-            let queue = this.write.queue.borrow();
-            match queue.len() {
-                0 => return Ok(()),
-                1 => socket::send(this.fd, queue[0].as_slice(), 0),
-                _ => {
-                    let slices: Vec<IoSlice<'_>> = queue
-                        .iter()
-                        .take(limits::WRITE_VECTOR_MAX)
-                        .map(|buf| IoSlice::new(buf.as_slice()))
-                        .collect();
-                    socket::send_vectored(this.fd, &slices)
-                }
-            }
-        };
-        match sent {
+    while !this.write.is_empty() {
+        match send_queue(this) {
             Ok(count) => advance(this, count),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
@@ -211,6 +200,24 @@ fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
                 }
                 _ => return failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
             },
+        }
+    }
+    Ok(())
+}
+
+/// One send(2) of what is queued.
+fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
+    let queue = this.write.queue.borrow();
+    match queue.len() {
+        0 => Ok(0),
+        1 => socket::send(this.fd, queue[0].as_slice(), 0),
+        _ => {
+            let slices: Vec<IoSlice<'_>> = queue
+                .iter()
+                .take(limits::WRITE_VECTOR_MAX)
+                .map(|buf| IoSlice::new(buf.as_slice()))
+                .collect();
+            socket::send_vectored(this.fd, &slices)
         }
     }
 }
@@ -314,6 +321,11 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
             flush(this)
         };
     }
+    drained(this)
+}
+
+/// Everything is sent: do what waited for that.
+fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     match this.lifecycle.state() {
         lifecycle::State::Closing => lifecycle::lose(this, None),
         lifecycle::State::Open if this.write.eof.get() => shut_down(this),
@@ -343,8 +355,22 @@ fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Drop what was not sent, for an abort.
+/// Send now what waits for the end of the turn: to asyncio, which sends inside `write`, it is gone
+/// when the connection is closed or aborted in the same callback.
+pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.write.armed() || this.write.is_empty() {
+        return Ok(());
+    }
+    send_now(this)
+}
+
+/// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
+    if !this.write.armed()
+        && let Ok(count) = send_queue(this)
+    {
+        advance(this, count);
+    }
     this.write.discarded.set(true);
     let queue = this.write.queue.take();
     drop(queue);
