@@ -1,0 +1,207 @@
+"""What the TCP tests share: a protocol that records, and a connection to a plain socket.
+
+The other end is an ordinary non-blocking `socket.socket`, served from the test itself, so that what
+is on the wire is what the test sees and never another transport's idea of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+# Small kernel buffers: what a test calls "more than the kernel takes" stays cheap.
+SOCKET_BUFFER_BYTES = 32 * 1024
+MORE_THAN_THE_KERNEL_TAKES = 4 << 20
+
+
+class Recorder(asyncio.Protocol):
+    """Note each callback by name, and what it brought."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.data = bytearray()
+        self.chunks: list[bytes] = []
+        self.transport: Any = None
+        self.reason: BaseException | None = None
+        self.keep_open_after_eof = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.note("connection_made")
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        self.chunks.append(data)
+        # How the bytes were cut is the kernel's affair.
+        if not self.events or self.events[-1] != "data_received":
+            self.note("data_received")
+
+    def eof_received(self) -> bool:
+        self.note("eof_received")
+        return self.keep_open_after_eof
+
+    def pause_writing(self) -> None:
+        self.note("pause_writing")
+
+    def resume_writing(self) -> None:
+        self.note("resume_writing")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.reason = exc
+        self.note("connection_lost")
+
+    def note(self, event: str) -> None:
+        self.events.append(event)
+
+    @property
+    def is_lost(self) -> bool:
+        return "connection_lost" in self.events
+
+    async def until_lost(self) -> None:
+        await support.wait_until(lambda: self.is_lost, "connection_lost")
+
+
+class Peer:
+    """The plain end of a connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+
+    async def send(self, data: bytes) -> None:
+        """Send everything, letting the loop run while the kernel is full."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.sock.send(view) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+
+    def received(self) -> bytes | None:
+        """Take what has arrived; None: nothing has, b"": the stream has ended."""
+        try:
+            return self.sock.recv(1 << 20)
+        except BlockingIOError:
+            return None
+
+    async def receive(self, count: int) -> bytes:
+        """Take exactly `count` bytes."""
+        data = bytearray()
+
+        def complete() -> bool:
+            while len(data) < count and (chunk := self.received()) is not None:
+                assert chunk, f"the stream ended after {len(data)} of {count} bytes"
+                data.extend(chunk)
+            return len(data) >= count
+
+        await support.wait_until(complete, f"{count} bytes", timeout=30)
+        return bytes(data)
+
+    async def receive_all(self) -> bytes:
+        """Take everything up to the end of the stream."""
+        data = bytearray()
+
+        def complete() -> bool:
+            while (chunk := self.received()) is not None:
+                if not chunk:
+                    return True
+                data.extend(chunk)
+            return False
+
+        await support.wait_until(complete, "the end of the stream", timeout=30)
+        return bytes(data)
+
+    def shut_down(self) -> None:
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Close with RST instead of FIN."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+def socket_pair(buffer_bytes: int | None = None) -> tuple[socket.socket, socket.socket]:
+    """Make two connected TCP sockets."""
+    # With the protocol's number, as getaddrinfo() gives it: asyncio looks for it.
+    kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    with socket.socket(*kind) as listening:
+        if buffer_bytes is not None:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        ours = socket.socket(*kind)
+        if buffer_bytes is not None:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+        ours.connect(listening.getsockname())
+        theirs, _ = listening.accept()
+    ours.setblocking(False)
+    return ours, theirs
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    protocol: asyncio.BaseProtocol, buffer_bytes: int | None = None
+) -> AsyncIterator[tuple[Any, Peer]]:
+    """Connect `protocol`; both ends are closed afterwards, and the loss is waited for."""
+    ours, theirs = socket_pair(buffer_bytes)
+    peer = Peer(theirs)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+    try:
+        yield transport, peer
+    finally:
+        peer.close()
+        if transport.get_extra_info("socket").fileno() != -1:
+            transport.abort()
+        await closed(transport)
+
+
+async def closed(transport: Any) -> None:
+    """Wait until the transport has let go of its socket."""
+    await support.wait_until(
+        lambda: transport.get_extra_info("socket").fileno() == -1, "the socket to be closed"
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    factory: Callable[[], asyncio.BaseProtocol], **arguments: Any
+) -> AsyncIterator[tuple[asyncio.Server, tuple[str, int]]]:
+    """Serve on a free port of 127.0.0.1."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(factory, "127.0.0.1", 0, **arguments)
+    try:
+        yield server, server.sockets[0].getsockname()
+    finally:
+        server.close()
+        await support.within(server.wait_closed())
+
+
+@contextlib.contextmanager
+def exceptions_of(loop: asyncio.AbstractEventLoop) -> Any:
+    """Collect the contexts given to the loop's exception handler."""
+    contexts: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: contexts.append(context))
+    try:
+        yield contexts
+    finally:
+        loop.set_exception_handler(None)
+
+
+def pattern(count: int, seed: int = 0) -> bytes:
+    """Bytes in which any lost, repeated or swapped piece shows."""
+    words = (count + 3) // 4
+    return struct.pack(f"<{words}I", *((seed + 2654435761 * i) & 0xFFFFFFFF for i in range(words)))[
+        :count
+    ]
