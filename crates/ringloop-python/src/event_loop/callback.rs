@@ -1,73 +1,122 @@
 //! What a handle runs: a callable, its arguments and its context.
 //!
-//! Owned by both handle types. Arguments lie inline up to [`INLINE`], so that an ordinary callback
-//! needs no tuple; a longer list is kept as the tuple that the call needs anyway.
+//! Handles are made and freed millions of times a second and may wait by the million, so they use the
+//! words that `asyncio.Handle.__slots__` reserves anyway. `CPython` orders slots by name:
+//!
+//! | word | asyncio's slot       | here                                                        |
+//! |------|----------------------|-------------------------------------------------------------|
+//! | 0    | `_args`              | the first argument, or the tuple of more than three         |
+//! | 1    | `_callback`          | the callable                                                |
+//! | 2    | `_cancelled`         | the second argument                                         |
+//! | 3    | `_context`           | the context                                                 |
+//! | 4    | `_loop`              | the loop                                                    |
+//! | 5    | `_repr`              | the third argument; once cancelled in debug mode, the repr  |
+//! | 6    | `_source_traceback`  | the source traceback, in debug mode                         |
+//!
+//! The handle types hide these slots behind properties with asyncio's meaning.
 
 use std::cell::Cell;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::ffi::{self, Args, Obj, ObjCell, Visited, Visitor};
+use crate::ffi::{self, Args, Obj, ObjCell, Payload, This};
 
-/// Arguments kept without a tuple.
-const INLINE: usize = 3;
+/// The slots of `asyncio.Handle` that hold objects.
+pub const SLOTS: usize = 7;
 
-/// Marks that the first cell holds a tuple of all arguments.
+const ARGUMENTS: [usize; 3] = [0, 2, 5];
+const CALLABLE: usize = 1;
+const CONTEXT: usize = 3;
+const LOOP: usize = 4;
+const REPR: usize = ARGUMENTS[2];
+const SOURCE_TRACEBACK: usize = 6;
+
+/// Marks that the first argument's word holds a tuple of all.
 const TUPLE: u8 = u8::MAX;
 
-/// A callable with its arguments and context; empty after `clear`.
-pub struct Callback {
-    callable: ObjCell,
-    arguments: [ObjCell; INLINE],
-    count: Cell<u8>,
-    context: ObjCell,
+/// The payload that all handle types begin with.
+#[derive(Default)]
+pub struct State {
+    argument_count: Cell<u8>,
+    cancelled: Cell<bool>,
 }
 
-impl Callback {
-    /// Keep `callable` and the arguments from `skip` on.
+impl State {
+    /// Say whether the handle was cancelled.
     #[inline]
-    pub fn new(callable: Obj, args: Args<'_, '_>, skip: usize, context: Obj) -> PyResult<Self> {
-        let mut arguments = [const { ObjCell::new(None) }; INLINE];
-        let count = args.len().saturating_sub(skip);
-        let count = if count <= INLINE {
-            for (cell, argument) in arguments.iter_mut().zip(args.skip(skip)) {
-                *cell = ObjCell::new(Some(Obj::from_borrowed(argument)));
-            }
-            count as u8
-        } else {
-            arguments[0] = ObjCell::new(Some(args.tuple(skip)?.into()));
-            TUPLE
-        };
-        Ok(Self {
-            callable: ObjCell::new(Some(callable)),
-            arguments,
-            count: Cell::new(count),
-            context: ObjCell::new(Some(context)),
-        })
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+}
+
+/// A handle type.
+pub trait AsHandle: Payload {
+    /// The common part.
+    fn state(&self) -> &State;
+}
+
+/// The callback of a handle.
+#[derive(Clone, Copy)]
+pub struct Callback<'a> {
+    cells: &'a [ObjCell; SLOTS],
+    state: &'a State,
+}
+
+impl<'a> Callback<'a> {
+    /// The callback of `this`.
+    #[inline]
+    pub fn of<T: AsHandle>(this: This<'a, '_, T>) -> Self {
+        let state = this.payload().state();
+        Self {
+            cells: this.base_slots(),
+            state,
+        }
     }
 
-    /// Keep a callable with at most one argument.
-    pub fn of_step(callable: Obj, argument: Option<Obj>, context: Obj) -> Self {
-        let count = Cell::new(u8::from(argument.is_some()));
-        let arguments = [
-            ObjCell::new(argument),
-            ObjCell::default(),
-            ObjCell::default(),
-        ];
-        let callable = ObjCell::new(Some(callable));
-        Self {
-            callable,
-            arguments,
-            count,
-            context: ObjCell::new(Some(context)),
+    /// Fill a new handle.
+    #[inline]
+    pub fn fill(self, parts: Parts<'_, '_>) {
+        let [first, second, third] = ARGUMENTS.map(|word| &self.cells[word]);
+        let argument = |index| parts.args.get(parts.skip + index).map(Obj::from_borrowed);
+        let count = parts.args.len().saturating_sub(parts.skip);
+        if let Some(tuple) = parts.tuple {
+            self.state.argument_count.set(TUPLE);
+            self.put(first, Some(tuple));
+        } else if count > 0 {
+            self.state.argument_count.set(count as u8);
+            self.put(first, argument(0));
+            self.put(second, argument(1));
+            self.put(third, argument(2));
         }
+        self.put(&self.cells[CALLABLE], Some(parts.callable));
+        self.put(&self.cells[CONTEXT], Some(parts.context));
+        self.put(&self.cells[LOOP], Some(parts.loop_));
+        self.put(&self.cells[SOURCE_TRACEBACK], parts.source_traceback);
+    }
+
+    /// Fill a new handle with a task's step.
+    pub fn fill_step(self, callable: Obj, argument: Option<Obj>, context: Obj, loop_: Obj) {
+        self.state.argument_count.set(u8::from(argument.is_some()));
+        self.put(&self.cells[ARGUMENTS[0]], argument);
+        self.put(&self.cells[CALLABLE], Some(callable));
+        self.put(&self.cells[CONTEXT], Some(context));
+        self.put(&self.cells[LOOP], Some(loop_));
+    }
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "reads as what it does to a new handle")]
+    fn put(self, cell: &ObjCell, object: Option<Obj>) {
+        // A new handle's cells are empty, so this drops nothing.
+        std::mem::forget(cell.replace(object));
     }
 
     /// Call it in its context; nothing when it was cleared.
     #[inline]
-    pub fn run(&self, py: Python<'_>) -> PyResult<()> {
-        let (Some(callable), Some(context)) = (self.callable.get(py), self.context.get(py)) else {
+    pub fn run(self, py: Python<'_>) -> PyResult<()> {
+        let callable = self.cells[CALLABLE].get(py);
+        let context = self.cells[CONTEXT].get(py);
+        let (Some(callable), Some(context)) = (callable, context) else {
             return Ok(());
         };
         ffi::context_enter(py, &context)?;
@@ -77,72 +126,128 @@ impl Callback {
     }
 
     #[inline]
-    fn call(&self, py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
+    fn call(self, py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
         // Own references: the callback may cancel its handle, which empties the cells.
-        let argument = |index: usize| self.arguments[index].get(py);
-        match (self.count.get(), argument(0), argument(1), argument(2)) {
-            (1, Some(a), ..) => ffi::call(py, callable, &[&a]),
-            (2, Some(a), Some(b), _) => ffi::call(py, callable, &[&a, &b]),
-            (3, Some(a), Some(b), Some(c)) => ffi::call(py, callable, &[&a, &b, &c]),
-            (TUPLE, Some(all), ..) => ffi::call_tuple(callable, all.bind(py).cast::<PyTuple>()?),
-            _ => ffi::call_no_args(py, callable),
+        let argument = |index: usize| self.cells[ARGUMENTS[index]].get(py);
+        match self.state.argument_count.get() {
+            0 => ffi::call_no_args(py, callable),
+            1 if let Some(a) = argument(0) => ffi::call(py, callable, &[&a]),
+            count => match (count, argument(0), argument(1), argument(2)) {
+                (2, Some(a), Some(b), _) => ffi::call(py, callable, &[&a, &b]),
+                (3, Some(a), Some(b), Some(c)) => ffi::call(py, callable, &[&a, &b, &c]),
+                (TUPLE, Some(all), ..) => {
+                    ffi::call_tuple(callable, all.bind(py).cast::<PyTuple>()?)
+                }
+                _ => ffi::call_no_args(py, callable),
+            },
         }
+    }
+
+    /// Cancel; says whether it was not cancelled before.
+    pub fn mark_cancelled(self) -> bool {
+        !self.state.cancelled.replace(true)
+    }
+
+    /// Let go of callable and arguments, and keep what the handle looked like; the context stays.
+    pub fn empty(self, repr: Option<Obj>) {
+        let old = (
+            self.cells[CALLABLE].take(),
+            ARGUMENTS.map(|word| self.cells[word].take()),
+        );
+        self.state.argument_count.set(0);
+        let none = self.cells[REPR].replace(repr);
+        drop((old, none));
     }
 
     /// The callable, or None.
-    pub fn callable<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.callable.get_or_none(py)
+    pub fn callable(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        self.cells[CALLABLE].get_or_none(py)
     }
 
     /// The context.
-    pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.context.get_or_none(py)
+    pub fn context(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        self.cells[CONTEXT].get_or_none(py)
+    }
+
+    /// The loop.
+    pub fn loop_(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        self.cells[LOOP].get_or_none(py)
+    }
+
+    /// The stack that scheduled it, or None.
+    pub fn source_traceback(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        self.cells[SOURCE_TRACEBACK].get_or_none(py)
+    }
+
+    /// What it looked like when it was cancelled, in debug mode.
+    pub fn repr(self, py: Python<'_>) -> Option<Obj> {
+        if self.state.is_cancelled() {
+            self.cells[REPR].get(py)
+        } else {
+            None
+        }
     }
 
     /// The arguments as a tuple; None once cancelled, as in asyncio.
-    pub fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        if !self.callable.is_some() {
+    pub fn arguments(self, py: Python<'_>) -> PyResult<Option<Bound<'_, PyTuple>>> {
+        if !self.cells[CALLABLE].is_some() {
             return Ok(None);
         }
-        if self.count.get() == TUPLE {
-            return Ok(self.arguments[0]
-                .get_or_none(py)
-                .cast_into::<PyTuple>()
-                .ok());
+        let first = &self.cells[ARGUMENTS[0]];
+        match self.state.argument_count.get() {
+            TUPLE => Ok(first.get_or_none(py).cast_into::<PyTuple>().ok()),
+            count => {
+                let words = &ARGUMENTS[..usize::from(count)];
+                let objects = words.iter().map(|&word| self.cells[word].get_or_none(py));
+                PyTuple::new(py, objects.collect::<Vec<_>>()).map(Some)
+            }
         }
-        PyTuple::new(
-            py,
-            self.arguments
-                .iter()
-                .filter_map(|cell| cell.get(py))
-                .map(|o| o.into_bound(py))
-                .collect::<Vec<_>>(),
-        )
-        .map(Some)
+    }
+}
+
+/// What a new handle is filled with.
+pub struct Parts<'a, 'py> {
+    callable: Obj,
+    args: Args<'a, 'py>,
+    skip: usize,
+    /// All arguments, where there are too many for the words.
+    tuple: Option<Obj>,
+    context: Obj,
+    loop_: Obj,
+    source_traceback: Option<Obj>,
+}
+
+impl<'a, 'py> Parts<'a, 'py> {
+    /// A callable with the arguments from `skip` on.
+    #[inline]
+    pub fn new(
+        callable: Obj,
+        args: Args<'a, 'py>,
+        skip: usize,
+        context: Obj,
+        loop_: Obj,
+    ) -> PyResult<Self> {
+        let many = args.len() > skip + ARGUMENTS.len();
+        let tuple = if many {
+            Some(args.tuple(skip)?.into())
+        } else {
+            None
+        };
+        let source_traceback = None;
+        Ok(Self {
+            callable,
+            args,
+            skip,
+            tuple,
+            context,
+            loop_,
+            source_traceback,
+        })
     }
 
-    /// Let go of callable and arguments; the context stays, as in asyncio.
-    pub fn cancel(&self) {
-        let old = (
-            self.callable.take(),
-            self.arguments.each_ref().map(ObjCell::take),
-        );
-        self.count.set(0);
-        drop(old);
-    }
-
-    /// Let go of everything.
-    pub fn clear(&self) {
-        self.cancel();
-        drop(self.context.take());
-    }
-
-    /// Show the references to the collector.
-    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.callable.visit(visitor)?;
-        for argument in &self.arguments {
-            argument.visit(visitor)?;
-        }
-        self.context.visit(visitor)
+    /// With the stack that schedules it.
+    pub fn scheduled_by(mut self, source_traceback: Obj) -> Self {
+        self.source_traceback = Some(source_traceback);
+        self
     }
 }

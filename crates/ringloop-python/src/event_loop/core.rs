@@ -16,16 +16,16 @@ use ringloop::Error;
 use ringloop::driver::Token;
 use ringloop::executor::Inbox;
 
-use super::callback::Callback;
+use super::callback::{AsHandle, Parts};
 use super::debug;
 use super::engine::EngineCell;
-use super::handle::{Handle, TimerHandle};
+use super::handle::TimerHandle;
 use super::handlers::Handlers;
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
 use super::watchers::{self, Watchers};
 use crate::error;
-use crate::ffi::{self, Confined, Obj, Payload, StepTypes, Visited, Visitor};
+use crate::ffi::{self, Args, Confined, Obj, Payload, StepTypes, Visited, Visitor};
 
 /// The native part of an event loop.
 #[pyclass(subclass, frozen, module = "ringloop._native")]
@@ -172,30 +172,22 @@ impl LoopCore {
         std::mem::replace(&mut place, inbox)
     }
 
-    /// Make a handle that knows its creator in debug mode.
+    /// Collect what a handle is made of: `args[skip - 1]` and its arguments.
     #[inline]
-    pub(super) fn new_handle<'py>(
+    pub(super) fn parts<'a, 'py>(
         &self,
         loop_: &Bound<'py, LoopCore>,
-        callback: Callback,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = loop_.py();
-        Handle::native().instantiate(py, self.handle_payload(loop_, callback)?)
-    }
-
-    /// Make what a handle holds.
-    #[inline]
-    pub(super) fn handle_payload(
-        &self,
-        loop_: &Bound<'_, LoopCore>,
-        callback: Callback,
-    ) -> PyResult<Handle> {
-        let traceback = if self.debug() {
-            Some(debug::extract_stack(loop_.py())?)
-        } else {
-            None
-        };
-        Ok(Handle::new(callback, loop_.clone().into(), traceback))
+        callback: Borrowed<'_, '_, PyAny>,
+        args: Args<'a, 'py>,
+        skip: usize,
+        context: Obj,
+    ) -> PyResult<Parts<'a, 'py>> {
+        let callable = Obj::from_borrowed(callback);
+        let parts = Parts::new(callable, args, skip, context, loop_.clone().into())?;
+        if self.debug() {
+            return Ok(parts.scheduled_by(debug::extract_stack(loop_.py())?));
+        }
+        Ok(parts)
     }
 
     /// Count a timer that was cancelled in the heap, and sweep when there are many.
@@ -207,7 +199,7 @@ impl LoopCore {
             timers.sweep(|handle| {
                 TimerHandle::native()
                     .get(handle.bind(py))
-                    .is_none_or(|this| this.handle.is_cancelled())
+                    .is_none_or(|this| this.state().is_cancelled())
             })
         })?;
         for handle in &swept {

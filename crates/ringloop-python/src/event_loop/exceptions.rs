@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::handle::Handle;
+use super::callback::Callback;
 
 /// Say whether an exception leaves `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
@@ -17,16 +17,16 @@ pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
 /// Hand the error of a callback to the loop's exception handler.
 #[cold]
 pub fn callback_failed(
-    loop_: &Bound<'_, PyAny>,
     object: Borrowed<'_, '_, PyAny>,
-    handle: &Handle,
+    callback: Callback<'_>,
     error: PyErr,
 ) -> PyResult<()> {
     let py = object.py();
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let source = describe(loop_, handle)?;
+    let loop_ = callback.loop_(py);
+    let source = describe(&loop_, callback)?;
     let context = PyDict::new(py);
     context.set_item(
         intern!(py, "message"),
@@ -34,7 +34,7 @@ pub fn callback_failed(
     )?;
     context.set_item(intern!(py, "exception"), error.into_value(py))?;
     context.set_item(intern!(py, "handle"), object)?;
-    let traceback = handle.source_traceback(py);
+    let traceback = callback.source_traceback(py);
     if traceback.is_truthy()? {
         context.set_item(intern!(py, "source_traceback"), traceback)?;
     }
@@ -43,12 +43,12 @@ pub fn callback_failed(
 }
 
 /// asyncio's own description of a callback.
-fn describe(loop_: &Bound<'_, PyAny>, handle: &Handle) -> PyResult<String> {
+fn describe(loop_: &Bound<'_, PyAny>, callback: Callback<'_>) -> PyResult<String> {
     let py = loop_.py();
     let describe = py
         .import(intern!(py, "asyncio.format_helpers"))?
         .getattr("_format_callback_source")?;
-    let arguments = (handle.callback.callable(py), handle.callback.arguments(py)?);
+    let arguments = (callback.callable(py), callback.arguments(py)?);
     let keywords = PyDict::new(py);
     // 3.13 hides the arguments outside of debug mode and needs to be told.
     if describe

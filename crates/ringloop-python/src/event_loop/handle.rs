@@ -7,18 +7,18 @@
 //! The base classes' Python methods are kept for what runs rarely (`__repr__`, ordering, hashing):
 //! they read `_callback`, `_args`, `_when`, … and find our properties, which hide the base's slots.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::CStr;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::callback::Callback;
+use super::callback::{AsHandle, Callback, SLOTS, State};
 use super::core::LoopCore;
 use super::exceptions;
 use super::threadsafe::ThreadSafeHandle;
 use crate::ffi::{
-    Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method, property,
+    Args, Definition, Native, Obj, Payload, This, Visited, Visitor, method, property,
 };
 
 /// Add what all handles have: the entries cannot be generic, so each type lists them for itself.
@@ -94,107 +94,36 @@ macro_rules! define_common {
 }
 pub(super) use define_common;
 
-/// What all handle types hold.
-pub struct Handle {
-    pub(super) callback: Callback,
-    loop_: ObjCell,
-    cancelled: Cell<bool>,
-    /// Debug mode only.
-    debug: OnceCell<Box<Debug>>,
-}
-
+/// An ordinary handle: nothing but its callback.
 #[derive(Default)]
-struct Debug {
-    source_traceback: ObjCell,
-    /// What the handle looked like when it was cancelled.
-    repr: ObjCell,
+pub struct Handle {
+    state: State,
 }
 
-impl Handle {
-    /// Make the payload; `source_traceback` in debug mode.
-    #[inline]
-    pub fn new(callback: Callback, loop_: Obj, source_traceback: Option<Obj>) -> Self {
-        let handle = Self {
-            callback,
-            loop_: ObjCell::new(Some(loop_)),
-            cancelled: Cell::new(false),
-            debug: OnceCell::new(),
-        };
-        if source_traceback.is_some() {
-            drop(handle.debug().source_traceback.replace(source_traceback));
-        }
-        handle
+/// Cancel any handle.
+pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
+    let callback = Callback::of(this);
+    if !callback.mark_cancelled() {
+        return Ok(());
     }
-
-    /// Say whether it was cancelled.
-    #[inline]
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
-    }
-
-    /// The stack that scheduled it, or None.
-    pub fn source_traceback<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        match self.debug.get() {
-            Some(debug) => debug.source_traceback.get_or_none(py),
-            None => py.None().into_bound(py),
-        }
-    }
-
-    fn debug(&self) -> &Debug {
-        self.debug.get_or_init(Box::default)
-    }
-
-    fn repr<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        match self.debug.get() {
-            Some(debug) => debug.repr.get_or_none(py),
-            None => py.None().into_bound(py),
-        }
-    }
-
-    /// Cancel; `object` is the Python handle, shown in debug mode.
-    pub(super) fn cancel(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
-        if self.cancelled.replace(true) {
-            return Ok(());
-        }
-        let py = object.py();
-        if self
-            .loop_
-            .get_or_none(py)
-            .cast::<LoopCore>()
-            .is_ok_and(|core| core.get().debug())
-        {
-            // For the log line that may follow: "Executing <Handle …> took 2.5 seconds".
-            let text = object.repr()?;
-            drop(self.debug().repr.replace(Some(text.into())));
-        }
-        self.callback.cancel();
-        Ok(())
-    }
-
-    /// Show the references to the collector.
-    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.callback.visit(visitor)?;
-        self.loop_.visit(visitor)?;
-        if let Some(debug) = self.debug.get() {
-            debug.source_traceback.visit(visitor)?;
-            debug.repr.visit(visitor)?;
-        }
-        Visited::Continue(())
-    }
-
-    /// Let go of everything.
-    pub(super) fn clear(&self) {
-        self.callback.clear();
-        drop(self.loop_.take());
-        if let Some(debug) = self.debug.get() {
-            drop((debug.source_traceback.take(), debug.repr.take()));
-        }
-    }
+    let py = this.py();
+    let debug = callback
+        .loop_(py)
+        .cast::<LoopCore>()
+        .is_ok_and(|core| core.get().debug());
+    // For the log line that may follow: "Executing <Handle …> took 2.5 seconds".
+    let repr = if debug {
+        Some(this.object().repr()?.into())
+    } else {
+        None
+    };
+    callback.empty(repr);
+    Ok(())
 }
 
 /// A handle with a deadline.
 pub struct TimerHandle {
-    pub(super) handle: Handle,
+    state: State,
     when: f64,
     /// In the loop's heap.
     scheduled: Cell<bool>,
@@ -203,9 +132,9 @@ pub struct TimerHandle {
 impl TimerHandle {
     /// Make the payload; it counts as scheduled.
     #[inline]
-    pub fn new(handle: Handle, when: f64) -> Self {
+    pub fn new(when: f64) -> Self {
         Self {
-            handle,
+            state: State::default(),
             when,
             scheduled: Cell::new(true),
         }
@@ -217,27 +146,22 @@ impl TimerHandle {
     }
 }
 
-/// What the handle types have in common for the properties.
-pub trait AsHandle: Payload {
-    /// The common part.
-    fn as_handle(&self) -> &Handle;
-}
-
 impl AsHandle for Handle {
-    fn as_handle(&self) -> &Handle {
-        self
+    fn state(&self) -> &State {
+        &self.state
     }
 }
 
 impl AsHandle for TimerHandle {
-    fn as_handle(&self) -> &Handle {
-        &self.handle
+    fn state(&self) -> &State {
+        &self.state
     }
 }
 
 impl Payload for Handle {
     const NAME: &'static CStr = c"ringloop._native.Handle";
     const DOC: &'static CStr = c"A callback that is scheduled on a ringloop loop.";
+    const BASE_SLOTS: usize = SLOTS;
 
     fn native() -> &'static Native<Self> {
         static TYPE: Native<Handle> = Native::new();
@@ -248,18 +172,17 @@ impl Payload for Handle {
         define_common!(Handle, type_, cancel, cancelled, run_method);
     }
 
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        Self::visit(self, visitor)
+    fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {
+        Visited::Continue(())
     }
 
-    fn clear(&self) {
-        Self::clear(self);
-    }
+    fn clear(&self) {}
 }
 
 impl Payload for TimerHandle {
     const NAME: &'static CStr = c"ringloop._native.TimerHandle";
     const DOC: &'static CStr = c"A callback that is scheduled for a time on a ringloop loop.";
+    const BASE_SLOTS: usize = SLOTS;
 
     fn native() -> &'static Native<Self> {
         static TYPE: Native<TimerHandle> = Native::new();
@@ -288,38 +211,34 @@ impl Payload for TimerHandle {
         define_common!(TimerHandle, type_, cancel_timer, cancelled, run_method);
     }
 
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.handle.visit(visitor)
+    fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {
+        Visited::Continue(())
     }
 
-    fn clear(&self) {
-        self.handle.clear();
-    }
+    fn clear(&self) {}
 }
 
 /// Call the callback of a handle; errors go to the loop's exception handler, as `Handle._run` does.
 #[inline]
 pub fn run<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
-    let py = this.py();
-    match this.as_handle().callback.run(py) {
+    let callback = Callback::of(this);
+    match callback.run(this.py()) {
         Ok(()) => Ok(()),
-        Err(error) => {
-            let loop_ = this.as_handle().loop_.get_or_none(py);
-            exceptions::callback_failed(&loop_, this.object(), this.as_handle(), error)
-        }
+        Err(error) => exceptions::callback_failed(this.object(), callback, error),
     }
 }
 
 fn cancel(this: This<'_, '_, Handle>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("cancel", 0)?;
-    this.cancel(this.object())
+    cancel_handle(this)
 }
 
 fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("cancel", 0)?;
-    let counts = this.scheduled.get() && !this.handle.is_cancelled();
-    this.handle.cancel(this.object())?;
-    if counts && let Ok(core) = this.handle.loop_.get_or_none(this.py()).cast::<LoopCore>() {
+    let counts = this.scheduled.get() && !this.state.is_cancelled();
+    cancel_handle(this)?;
+    let loop_ = Callback::of(this).loop_(this.py());
+    if counts && let Ok(core) = loop_.cast::<LoopCore>() {
         core.get().timer_cancelled(this.py())?;
     }
     Ok(())
@@ -340,7 +259,7 @@ fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {
 
 fn cancelled<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<bool> {
     args.expect_positional("cancelled", 0)?;
-    Ok(this.as_handle().is_cancelled())
+    Ok(this.state().is_cancelled())
 }
 
 pub(super) fn get_context<'py, T: AsHandle>(
@@ -357,33 +276,33 @@ fn run_method<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResul
 }
 
 pub(super) fn callback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
-    this.as_handle().callback.callable(this.py())
+    Callback::of(this).callable(this.py())
 }
 
 pub(super) fn arguments<'py, T: AsHandle>(
     this: This<'_, 'py, T>,
 ) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
-    this.as_handle().callback.arguments(this.py())
+    Callback::of(this).arguments(this.py())
 }
 
 pub(super) fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
-    this.as_handle().callback.context(this.py())
+    Callback::of(this).context(this.py())
 }
 
 pub(super) fn is_cancelled<T: AsHandle>(this: This<'_, '_, T>) -> bool {
-    this.as_handle().is_cancelled()
+    this.state().is_cancelled()
 }
 
 pub(super) fn loop_<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
-    this.as_handle().loop_.get_or_none(this.py())
+    Callback::of(this).loop_(this.py())
 }
 
 pub(super) fn source_traceback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
-    this.as_handle().source_traceback(this.py())
+    Callback::of(this).source_traceback(this.py())
 }
 
-pub(super) fn repr<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
-    this.as_handle().repr(this.py())
+pub(super) fn repr<T: AsHandle>(this: This<'_, '_, T>) -> Option<Obj> {
+    Callback::of(this).repr(this.py())
 }
 
 /// Make the types.

@@ -13,12 +13,12 @@ use ringloop::sys::clock;
 use super::callback::Callback;
 use super::core::LoopCore;
 use super::debug;
-use super::handle::TimerHandle;
+use super::handle::{Handle, TimerHandle};
 use super::ready::Entry;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watchers::{self, Direction};
-use crate::ffi::{self, Args, Class, Obj, Payload, install_methods, method};
+use crate::ffi::{self, Args, Class, Obj, Payload, This, install_methods, method};
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
@@ -134,8 +134,13 @@ fn new_handle(
     skip: usize,
     call: Call<'_, '_>,
 ) -> PyResult<Obj> {
-    let callback = Callback::new(Obj::from_borrowed(call.callback), args, skip, call.context)?;
-    loop_.get().new_handle(&loop_, callback).map(Obj::from)
+    let parts = loop_
+        .get()
+        .parts(&loop_, call.callback, args, skip, call.context)?;
+    let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
+    Handle::native()
+        .instantiate_with(loop_.py(), Handle::default(), fill)
+        .map(Obj::from)
 }
 
 /// Before 3.14 such a handle is an ordinary one.
@@ -147,10 +152,13 @@ fn new_threadsafe_handle(
     if !ThreadSafeHandle::native().is_created() {
         return new_handle(loop_, args, 1, call);
     }
-    let callback = Callback::new(Obj::from_borrowed(call.callback), args, 1, call.context)?;
-    let payload = ThreadSafeHandle::new(loop_.get().handle_payload(&loop_, callback)?);
-    let handle = ThreadSafeHandle::native().instantiate(loop_.py(), payload)?;
-    Ok(handle.into())
+    let parts = loop_
+        .get()
+        .parts(&loop_, call.callback, args, 1, call.context)?;
+    let fill = |this: This<'_, '_, ThreadSafeHandle>| Callback::of(this).fill(parts);
+    ThreadSafeHandle::native()
+        .instantiate_with(loop_.py(), ThreadSafeHandle::default(), fill)
+        .map(Obj::from)
 }
 
 fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
@@ -210,9 +218,10 @@ fn schedule_timer(
     if core.debug() {
         debug::check(&loop_, call.callback, "call_at", true)?;
     }
-    let callback = Callback::new(Obj::from_borrowed(call.callback), args, 2, call.context)?;
-    let payload = TimerHandle::new(core.handle_payload(&loop_, callback)?, when);
-    let handle = Obj::from(TimerHandle::native().instantiate(py, payload)?);
+    let parts = core.parts(&loop_, call.callback, args, 2, call.context)?;
+    let fill = |this: This<'_, '_, TimerHandle>| Callback::of(this).fill(parts);
+    let handle = TimerHandle::native().instantiate_with(py, TimerHandle::new(when), fill)?;
+    let handle = Obj::from(handle);
     let queued = handle.clone_ref(py);
     core.timers.with(|timers| match due_ns {
         Some(now_ns) => timers.push_due(now_ns, queued),

@@ -8,30 +8,24 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::handle::{self, AsHandle, Handle, define_common};
+use super::callback::{AsHandle, SLOTS, State};
+use super::handle::{self, define_common};
 use crate::ffi::{
     self, Args, Definition, Native, Payload, This, Visited, Visitor, method, property,
 };
 
 /// A handle that other threads may cancel.
+#[derive(Default)]
 pub struct ThreadSafeHandle {
-    handle: Handle,
+    state: State,
     gate: Gate,
 }
 
 impl ThreadSafeHandle {
-    /// Make the payload.
-    pub fn new(handle: Handle) -> Self {
-        Self {
-            handle,
-            gate: Gate::default(),
-        }
-    }
-
     /// Run the callback, unless it was cancelled while the gate was closed.
     pub fn run(this: This<'_, '_, Self>) -> PyResult<()> {
         let _held = this.gate.enter(this.py());
-        if this.handle.is_cancelled() {
+        if this.state.is_cancelled() {
             return Ok(());
         }
         handle::run(this)
@@ -49,6 +43,8 @@ struct Gate {
 struct Owner {
     thread_id: u64,
     depth: u32,
+    /// Threads that wait for the gate.
+    waiting: u32,
 }
 
 impl Gate {
@@ -57,12 +53,14 @@ impl Gate {
         if !self.try_enter(&mut self.lock(), thread_id) {
             py.detach(|| {
                 let mut owner = self.lock();
+                owner.waiting += 1;
                 while !self.try_enter(&mut owner, thread_id) {
                     owner = self
                         .left
                         .wait(owner)
                         .unwrap_or_else(PoisonError::into_inner);
                 }
+                owner.waiting -= 1;
             });
         }
         Held(self)
@@ -90,21 +88,23 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut owner = self.0.lock();
         owner.depth -= 1;
-        if owner.depth == 0 {
+        // Waking nobody would cost a system call.
+        if owner.depth == 0 && owner.waiting > 0 {
             self.0.left.notify_one();
         }
     }
 }
 
 impl AsHandle for ThreadSafeHandle {
-    fn as_handle(&self) -> &Handle {
-        &self.handle
+    fn state(&self) -> &State {
+        &self.state
     }
 }
 
 impl Payload for ThreadSafeHandle {
     const NAME: &'static CStr = c"ringloop._native.ThreadSafeHandle";
     const DOC: &'static CStr = c"A callback that any thread may cancel.";
+    const BASE_SLOTS: usize = SLOTS;
 
     fn native() -> &'static Native<Self> {
         static TYPE: Native<ThreadSafeHandle> = Native::new();
@@ -115,25 +115,23 @@ impl Payload for ThreadSafeHandle {
         define_common!(ThreadSafeHandle, type_, cancel, cancelled, run_method);
     }
 
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.handle.visit(visitor)
+    fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {
+        Visited::Continue(())
     }
 
-    fn clear(&self) {
-        self.handle.clear();
-    }
+    fn clear(&self) {}
 }
 
 fn cancel(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("cancel", 0)?;
     let _held = this.gate.enter(this.py());
-    this.handle.cancel(this.object())
+    handle::cancel_handle(this)
 }
 
 fn cancelled(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<bool> {
     args.expect_positional("cancelled", 0)?;
     let _held = this.gate.enter(this.py());
-    Ok(this.handle.is_cancelled())
+    Ok(this.state.is_cancelled())
 }
 
 fn run_method(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<()> {

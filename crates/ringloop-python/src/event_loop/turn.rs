@@ -18,10 +18,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::sys::clock;
 
-use super::callback::Callback;
+use super::callback::{AsHandle, Callback};
 use super::core::LoopCore;
 use super::debug;
-use super::handle::{self, AsHandle, Handle, TimerHandle};
+use super::exceptions;
+use super::handle::{self, Handle, TimerHandle};
 use super::handlers;
 use super::ready::{Entry, Ready};
 use super::threadsafe::ThreadSafeHandle;
@@ -179,7 +180,7 @@ impl LoopCore {
                 callable,
                 argument,
                 context,
-            } => self.run_step(loop_, callable, argument, context),
+            } => Self::run_step(loop_, callable, argument, context),
             Entry::Handle(object) => {
                 let object = object.into_bound(py);
                 if let Some(this) = Handle::native().get(&object) {
@@ -201,7 +202,7 @@ impl LoopCore {
         loop_: &Bound<'_, LoopCore>,
         this: This<'_, '_, T>,
     ) -> PyResult<()> {
-        if this.as_handle().is_cancelled() {
+        if this.state().is_cancelled() {
             return Ok(());
         }
         if self.debug() {
@@ -223,7 +224,6 @@ impl LoopCore {
 
     #[inline]
     fn run_step(
-        &self,
         loop_: &Bound<'_, LoopCore>,
         callable: Obj,
         argument: Option<Obj>,
@@ -240,12 +240,14 @@ impl LoopCore {
         });
         let Err(error) = result else { return Ok(()) };
         // Only now a handle is worth making: the exception handler is shown one.
-        let callback = Callback::of_step(callable, argument, context);
-        let object = self.new_handle(loop_, callback)?;
-        match Handle::native().get(&object) {
-            Some(this) => super::exceptions::callback_failed(loop_, this.object(), &this, error),
-            None => Err(error),
-        }
+        let mut failed = Ok(());
+        let loop_ = Obj::from(loop_.clone());
+        Handle::native().instantiate_with(py, Handle::default(), |this| {
+            let callback = Callback::of(this);
+            callback.fill_step(callable, argument, context, loop_);
+            failed = exceptions::callback_failed(this.object(), callback, error);
+        })?;
+        failed
     }
 
     fn is_stopping(&self) -> bool {
@@ -266,7 +268,7 @@ fn run_foreign(handle: &Bound<'_, PyAny>) -> PyResult<()> {
 fn is_cancelled_timer(py: Python<'_>, handle: &Obj) -> bool {
     TimerHandle::native()
         .get(handle.bind(py))
-        .is_some_and(|this| this.handle.is_cancelled())
+        .is_some_and(|this| this.state().is_cancelled())
 }
 
 fn unschedule(py: Python<'_>, handle: &Obj) {

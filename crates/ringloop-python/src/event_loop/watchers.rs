@@ -13,13 +13,13 @@ use ringloop::op;
 use ringloop::sys::file;
 use ringloop::sys::interest::Interest;
 
-use super::callback::Callback;
+use super::callback::{AsHandle, Callback};
 use super::core::LoopCore;
-use super::handle::Handle;
+use super::handle::{self, Handle};
 use super::handlers::Handler;
 use super::ready::Entry;
 use crate::error;
-use crate::ffi::{self, Args, Obj, Payload};
+use crate::ffi::{self, Args, Obj, Payload, This};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,13 +102,10 @@ pub fn add<'py>(
         ));
     };
     let fd = descriptor(fd)?;
-    let callback = Callback::new(
-        Obj::from_borrowed(callback),
-        args,
-        2,
-        ffi::context_copy_current(py)?,
-    )?;
-    let handle = core.new_handle(&loop_, callback)?;
+    let context = ffi::context_copy_current(py)?;
+    let parts = core.parts(&loop_, callback, args, 2, context)?;
+    let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
+    let handle = Handle::native().instantiate_with(py, Handle::default(), fill)?;
     let known = core
         .watchers
         .with(|watchers| watchers.0.get(&(fd, direction)).copied())?;
@@ -174,7 +171,7 @@ pub fn ready(
 ) -> PyResult<()> {
     let cancelled = Handle::native()
         .get(handle.bind(py))
-        .is_some_and(|this| this.is_cancelled());
+        .is_some_and(|this| this.state().is_cancelled());
     if cancelled || completion.result == -libc::ECANCELED {
         return Ok(());
     }
@@ -185,7 +182,7 @@ fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
     if let Some(Handler::Watcher(handle)) = handler
         && let Some(this) = Handle::native().get(handle.bind(py))
     {
-        return this.cancel(this.object());
+        return handle::cancel_handle(this);
     }
     Ok(())
 }

@@ -113,6 +113,24 @@ pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) 
     }
     // SAFETY: invariant 1; idempotent.
     unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
+    let depth = DEPTH.get();
+    if depth >= DEALLOC_DEPTH_MAX {
+        PUT_OFF.with(|list| list.borrow_mut().push((object, free::<T>)));
+        return;
+    }
+    DEPTH.set(depth + 1);
+    free::<T>(object);
+    if depth == 0 {
+        // Each of them is freed at depth one; what they put off joins the list.
+        while let Some((object, free)) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
+            free(object);
+        }
+    }
+    DEPTH.set(depth);
+}
+
+/// Drop everything that a dead, untracked instance owns, and its memory.
+fn free<T: Payload>(object: *mut ffi::PyObject) {
     let native = T::native();
     if let Some(weak_list) = native.layout().and_then(|layout| layout.weak_list) {
         let list = slot_at(object, weak_list);
@@ -124,14 +142,13 @@ pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) 
     }
     clear_slots::<T>(object);
     // SAFETY: invariant 1: the payload is initialised and nobody reads it after this.
-    let payload = unsafe { native.payload_ptr(object).read() };
+    unsafe { native.payload_ptr(object).drop_in_place() };
     // SAFETY: invariant 1: an instance has a type.
     let class = unsafe { ffi::Py_TYPE(object) };
     // SAFETY: untracked, references gone: only the memory is left.
     unsafe { ffi::PyObject_GC_Del(object.cast()) };
     // SAFETY: instances of heap types own a reference to their type.
     unsafe { ffi::Py_DECREF(class.cast()) };
-    drop_bounded(payload);
 }
 
 fn clear_slots<T: Payload>(object: *mut ffi::PyObject) {
@@ -153,25 +170,12 @@ fn slot_at(object: *mut ffi::PyObject, offset: isize) -> *mut *mut ffi::PyObject
     object.cast::<u8>().wrapping_offset(offset).cast()
 }
 
-thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static PUT_OFF: RefCell<Vec<Box<dyn std::any::Any>>> = const { RefCell::new(Vec::new()) };
-}
+type Free = fn(*mut ffi::PyObject);
 
-/// Drop a payload without overflowing the stack when payloads own each other in a long chain.
-fn drop_bounded<T: 'static>(payload: T) {
-    let depth = DEPTH.get();
-    if depth >= DEALLOC_DEPTH_MAX {
-        PUT_OFF.with(|list| list.borrow_mut().push(Box::new(payload)));
-        return;
-    }
-    DEPTH.set(depth + 1);
-    drop(payload);
-    if depth == 0 {
-        // Each of them is dropped at depth one; what they put off joins the list.
-        while let Some(payload) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
-            drop(payload);
-        }
-    }
-    DEPTH.set(depth);
+thread_local! {
+    /// How many deallocations of ours are nested in this thread.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Dead instances whose turn comes when the stack is shallow again: a long chain of instances that
+    /// own each other must not overflow it.
+    static PUT_OFF: RefCell<Vec<(*mut ffi::PyObject, Free)>> = const { RefCell::new(Vec::new()) };
 }

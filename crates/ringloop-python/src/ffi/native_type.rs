@@ -13,6 +13,7 @@
 //!    basic size covers payload, dictionary and weak list.
 //! 4. The bases hold nothing but object slots between the header and `tp_basicsize` (`create` refuses
 //!    others), so that lifecycle.rs knows every reference of an instance.
+//! 5. The first `Payload::BASE_SLOTS` of these slots follow the header without a gap (`create` checks).
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -28,7 +29,7 @@ use pyo3::types::PyType;
 
 use super::lifecycle;
 use super::method::{Method, Property, Target};
-use super::object::{Visited, Visitor};
+use super::object::{ObjCell, Visited, Visitor};
 
 const WORD: usize = size_of::<*mut ffi::PyObject>();
 
@@ -42,6 +43,8 @@ pub trait Payload: Sized + 'static {
     const DICT: bool = false;
     /// Let weak references point at instances; nothing to do where the base does it.
     const WEAKREF: bool = true;
+    /// How many slots of the base classes the payload uses, see [`This::base_slots`].
+    const BASE_SLOTS: usize = 0;
     /// Call [`Payload::finalize`] before an instance dies.
     const FINALIZER: bool = false;
 
@@ -96,6 +99,18 @@ impl<'a, 'py, T> This<'a, 'py, T> {
     #[inline]
     pub fn payload(&self) -> &'a T {
         self.payload
+    }
+}
+
+impl<'a, T: Payload> This<'a, '_, T> {
+    /// The first slots of the base classes, right behind the header, as cells. Whoever reads them
+    /// through the base's own descriptors finds whatever objects the payload has put there.
+    #[inline]
+    pub fn base_slots<const N: usize>(&self) -> &'a [ObjCell; N] {
+        const { assert!(N <= T::BASE_SLOTS, "`create` has not checked so many") };
+        let first = self.object.as_ptr().wrapping_add(1).cast::<[ObjCell; N]>();
+        // SAFETY: invariants 4 and 5: as many words hold a reference or null each, as an `ObjCell` does.
+        unsafe { &*first }
     }
 }
 
@@ -198,6 +213,11 @@ impl<T: Payload> Native<T> {
         };
         let base_size = basic_size(base);
         let base_slots = slots_of_bases(base)?;
+        if !begins_without_gap(&base_slots, T::BASE_SLOTS) {
+            return Err(PyTypeError::new_err(format!(
+                "the slots of {base} are not where expected"
+            )));
+        }
         let payload_offset = base_size.next_multiple_of(WORD);
         let mut end = payload_offset + size_of::<T>().next_multiple_of(WORD);
         let mut members = Vec::new();
@@ -241,6 +261,20 @@ impl<T: Payload> Native<T> {
         unsafe { place.write(payload) };
         // SAFETY: the allocation is a new reference.
         Ok(unsafe { Bound::from_owned_ptr(py, object) })
+    }
+
+    /// Make an instance and let `fill` put references into its slots.
+    #[inline]
+    pub fn instantiate_with<'py>(
+        &self,
+        py: Python<'py>,
+        payload: T,
+        fill: impl FnOnce(This<'_, 'py, T>),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let object = self.instantiate(py, payload)?;
+        // SAFETY: an instance that was just made.
+        fill(unsafe { T::receive(py, object.as_ptr()) });
+        Ok(object)
     }
 
     /// The payload of `object` when it is exactly of this type.
@@ -379,6 +413,12 @@ fn take_word(end: &mut usize, name: &'static CStr, members: &mut Vec<ffi::PyMemb
     offset
 }
 
+/// Invariant 5.
+fn begins_without_gap(offsets: &[usize], count: usize) -> bool {
+    let header = size_of::<ffi::PyObject>();
+    offsets.len() >= count && (0..count).all(|index| offsets[index] == header + index * WORD)
+}
+
 /// Find the slots of all bases; refuse a base that keeps anything else.
 fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     let py = base.py();
@@ -409,6 +449,7 @@ fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
             "{base} keeps more than __slots__; cannot extend it"
         )));
     }
+    offsets.sort_unstable();
     Ok(offsets)
 }
 
