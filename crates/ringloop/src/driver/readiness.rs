@@ -295,7 +295,7 @@ impl ReadinessDriver {
             self.starved.push(key);
             return None;
         };
-        match socket::recv(fd, self.pool.uninit(&id), 0) {
+        match socket::recv(fd, self.pool.uninit(&id), libc::MSG_DONTWAIT) {
             Ok(0) => {
                 self.pool.put(id);
                 self.unpark(key);

@@ -14,10 +14,10 @@ use crate::limits;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -42,6 +42,8 @@ struct Shared {
     inbox: Arc<Inbox<Arc<Header>>>,
     /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
     dropped: RefCell<Vec<Key>>,
+    /// Descriptors that were given up meanwhile.
+    closing: RefCell<Vec<OwnedFd>>,
     next_id: Cell<u64>,
 }
 
@@ -78,6 +80,7 @@ impl Local {
             arrivals: RefCell::new(VecDeque::new()),
             inbox,
             dropped: RefCell::new(Vec::new()),
+            closing: RefCell::new(Vec::new()),
             next_id: Cell::new(0),
         };
         Ok(Self {
@@ -122,19 +125,9 @@ impl Local {
         }
     }
 
-    /// Close a descriptor whose operations are over, and tell the thread's driver first.
-    pub(crate) fn close(fd: OwnedFd) {
-        let _ = CURRENT.try_with(|current| {
-            let Ok(current) = current.try_borrow() else {
-                return;
-            };
-            let Some(local) = current.as_ref() else {
-                return;
-            };
-            if let Ok(mut engine) = local.shared.engine.try_borrow_mut() {
-                engine.driver_mut().release(fd.as_raw_fd());
-            }
-        });
+    /// The loop, for a descriptor that is used with its driver and may outlive it.
+    pub(crate) fn home(&self) -> Home {
+        Home(Rc::downgrade(&self.shared))
     }
 
     /// Start a task on this loop.
@@ -160,6 +153,9 @@ impl Local {
         self.take_arrivals();
         for key in self.shared.dropped.take() {
             self.engine().driver_mut().forget(key);
+        }
+        for fd in self.shared.closing.take() {
+            self.engine().driver_mut().release(fd.as_raw_fd());
         }
         let count = self.shared.ready.borrow().len().min(limits::TASKS_PER_TURN);
         for _ in 0..count {
@@ -229,6 +225,45 @@ impl Local {
         }
         self.shared.ready.borrow_mut().clear();
         drop(self.shared.inbox.close());
+    }
+}
+
+/// The loop whose driver knows a descriptor: it is told before the descriptor is closed, wherever
+/// that happens.
+#[derive(Clone)]
+pub(crate) struct Home(Weak<Shared>);
+
+impl std::fmt::Debug for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Home").finish_non_exhaustive()
+    }
+}
+
+impl Home {
+    /// Whether it is this loop.
+    pub(crate) fn is(&self, local: &Local) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&local.shared))
+    }
+
+    /// Have the driver forget a descriptor that is its owner's to keep.
+    pub(crate) fn release(&self, fd: RawFd) {
+        if let Some(shared) = self.0.upgrade()
+            && let Ok(mut engine) = shared.engine.try_borrow_mut()
+        {
+            engine.driver_mut().release(fd);
+        }
+    }
+
+    /// Close a descriptor whose operations are over or given up.
+    pub(crate) fn close(&self, fd: OwnedFd) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        match shared.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().release(fd.as_raw_fd()),
+            // By a waker's own drop; the next turn closes it.
+            Err(_) => shared.closing.borrow_mut().push(fd),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
+pub(crate) use local::Home;
 pub use local::{Entered, Local};
 pub use operation::Op;
 pub use park::Unpark;

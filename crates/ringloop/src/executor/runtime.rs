@@ -76,6 +76,15 @@ impl Runtime {
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let _entered = self.local.enter();
         self.local.engine().bind()?;
+        let ended = self.run(future);
+        // What the future's end cancelled and closed must not wait for the next call.
+        ended.and_then(|value| {
+            self.local.engine().park(Some(Duration::ZERO))?;
+            Ok(value)
+        })
+    }
+
+    fn run<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let unpark = self.local.engine().unpark();
         let root = Arc::new(RootWaker {
             woken: AtomicBool::new(true),

@@ -1,13 +1,17 @@
 //! TCP: a listener and a stream.
 //!
 //! Buffers are owned by the operation while it runs and come back with the result, whatever it is.
-//! Dropping a socket closes it; its operations borrow it, so they are over by then.
+//! Dropping a socket closes it; its operations borrow it, so they are over or given up by then.
+//!
+//! A socket belongs to the thread that used it first: the driver there knows its descriptor, and is
+//! told before it is closed. `OwnedFd::from(stream)` takes it to another one.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Local, Op};
+use crate::executor::{Home, Local, Op};
 use crate::op::{Accept, Connect, Recv, Send};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
+use std::cell::RefCell;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,6 +20,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 #[derive(Debug)]
 struct Socket {
     fd: Option<OwnedFd>,
+    /// Where it was used last.
+    home: RefCell<Option<Home>>,
 }
 
 impl Socket {
@@ -27,11 +33,27 @@ impl Socket {
         };
         Ok(socket::socket(domain, libc::SOCK_STREAM, 0)?.into())
     }
+
+    /// The descriptor, to be used on the loop that runs.
+    fn on_loop(&self) -> RawFd {
+        let local = Local::current();
+        let mut home = self.home.borrow_mut();
+        match &*home {
+            Some(home) if home.is(&local) => return self.as_raw_fd(),
+            Some(other) => other.release(self.as_raw_fd()),
+            None => {}
+        }
+        *home = Some(local.home());
+        self.as_raw_fd()
+    }
 }
 
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
-        Self { fd: Some(fd) }
+        Self {
+            fd: Some(fd),
+            home: RefCell::new(None),
+        }
     }
 }
 
@@ -43,8 +65,8 @@ impl AsRawFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Some(fd) = self.fd.take() {
-            Local::close(fd);
+        if let (Some(fd), Some(home)) = (self.fd.take(), self.home.get_mut()) {
+            home.close(fd);
         }
     }
 }
@@ -74,7 +96,7 @@ impl TcpListener {
     /// dropped is closed.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         let accept = Accept {
-            fd: self.socket.as_raw_fd(),
+            fd: self.socket.on_loop(),
             multi: false,
         };
         Ok(TcpStream {
@@ -93,7 +115,7 @@ impl TcpStream {
     /// Connect to `addr`.
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
         let socket = Socket::open(addr)?;
-        Op::new(Connect::new(socket.as_raw_fd(), addr.into())).await?;
+        Op::new(Connect::new(socket.on_loop(), addr.into())).await?;
         Ok(Self { socket })
     }
 
@@ -101,7 +123,7 @@ impl TcpStream {
     /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let recv = Recv {
-            fd: self.socket.as_raw_fd(),
+            fd: self.socket.on_loop(),
             buf: RecvBuf::from(buf),
         };
         let (result, buf) = Op::new(recv).await;
@@ -111,7 +133,7 @@ impl TcpStream {
     /// Send some of `bytes`; returns how many.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let send = Send {
-            fd: self.socket.as_raw_fd(),
+            fd: self.socket.on_loop(),
             buf: SendBuf::from(bytes),
         };
         let (result, buf) = Op::new(send).await;
@@ -123,7 +145,7 @@ impl TcpStream {
         let mut buf = SendBuf::from(bytes);
         while !buf.is_empty() {
             let (result, back) = Op::new(Send {
-                fd: self.socket.as_raw_fd(),
+                fd: self.socket.on_loop(),
                 buf,
             })
             .await;
@@ -163,8 +185,22 @@ impl AsRawFd for TcpStream {
     }
 }
 
+impl From<TcpStream> for OwnedFd {
+    /// Takes the descriptor off its loop; the stream's operations are over or given up.
+    fn from(stream: TcpStream) -> Self {
+        let mut socket = stream.socket;
+        if let Some(home) = socket.home.get_mut().take() {
+            home.release(socket.as_raw_fd());
+        }
+        socket
+            .fd
+            .take()
+            .expect("a socket holds its descriptor until it is dropped")
+    }
+}
+
 impl From<std::net::TcpStream> for TcpStream {
-    /// Takes the descriptor over; the readiness driver needs it non-blocking.
+    /// Takes the descriptor over.
     fn from(stream: std::net::TcpStream) -> Self {
         Self {
             socket: OwnedFd::from(stream).into(),

@@ -37,7 +37,7 @@ impl Operation for Recv {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        let count = socket::recv(self.fd, self.buf.as_uninit(), 0)?;
+        let count = socket::recv(self.fd, self.buf.as_uninit(), libc::MSG_DONTWAIT)?;
         Ok(count as u32)
     }
 

@@ -81,7 +81,7 @@ impl Operation for RecvMsg {
     fn attempt(&mut self) -> io::Result<u32> {
         let header = self.header();
         // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
-        unsafe { socket::recvmsg(self.fd, header, 0) }.map(|count| count as u32)
+        unsafe { socket::recvmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
     fn finish(&mut self, result: i32) -> i32 {

@@ -34,7 +34,7 @@ impl Operation for Send {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        socket::send(self.fd, self.buf.as_slice(), 0).map(|count| count as u32)
+        socket::send(self.fd, self.buf.as_slice(), libc::MSG_DONTWAIT).map(|count| count as u32)
     }
 }
 
