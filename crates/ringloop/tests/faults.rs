@@ -1,0 +1,457 @@
+//! What goes wrong around the engine: no descriptors, a refused ring, signals, floods, full queues.
+//!
+//! Limits and filters belong to a whole process, so those tests run themselves again in a child.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::Options;
+use ringloop::driver::{Choice, Event, Kind};
+use ringloop::executor::{Engine, Inbox};
+use ringloop::limits;
+use ringloop::op::{Accept, Nop, RecvMulti, Request, Timeout};
+use ringloop::sys::file;
+use std::collections::{HashSet, VecDeque};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use support::{Bed, connect_to, drivers, listener, on_both, tcp_pair, write_all};
+
+const CHILD: &str = "RINGLOOP_TEST_CHILD";
+
+/// Run the test `name` of this binary in a child with `word` in the environment; `None` in the
+/// parent, after the child has passed, and the word in the child.
+fn in_child(name: &str, word: &str, environment: &[(&str, &str)]) -> Option<String> {
+    if let Ok(word) = std::env::var(CHILD) {
+        return Some(word);
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, word)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} {word}: {told}{complaint}");
+    assert!(told.contains("1 passed"), "{name} is not a test: {told}");
+    None
+}
+
+/// The word for a driver, and back.
+fn word(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Auto => "auto",
+        Choice::Uring => "uring",
+        Choice::Epoll => "epoll",
+    }
+}
+
+/// Let the process open `count` more descriptors and no others.
+fn leave_descriptors(count: usize) {
+    let limit = libc::rlimit {
+        rlim_cur: 64,
+        rlim_max: 64,
+    };
+    // SAFETY: a pointer to a live `rlimit`.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(done, 0);
+    let mut fillers: Vec<RawFd> = Vec::new();
+    loop {
+        // SAFETY: no pointer is passed; standard input may or may not be open.
+        let fd = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
+        if fd < 0 {
+            break;
+        }
+        fillers.push(fd);
+    }
+    assert!(fillers.len() >= count);
+    for fd in fillers.into_iter().take(count) {
+        file::close(fd).unwrap();
+    }
+}
+
+#[test]
+fn accept_without_descriptors_is_emfile_and_loses_no_connection() {
+    let name = "accept_without_descriptors_is_emfile_and_loses_no_connection";
+    for choice in drivers() {
+        for (multi, kind) in [(false, "one"), (true, "multi")] {
+            let told = format!("{} {kind}", word(choice));
+            if in_child(name, &told, &[]).as_ref() == Some(&told) {
+                accept_without_descriptors(choice, multi);
+            }
+        }
+    }
+}
+
+fn accept_without_descriptors(choice: Choice, multi: bool) {
+    let mut bed = Bed::new(choice);
+    let listener = listener();
+    let clients: Vec<_> = (0..5).map(|_| connect_to(&listener)).collect();
+    leave_descriptors(2);
+    let fd = listener.as_raw_fd();
+    let mut servers: VecDeque<TcpStream> = VecDeque::new();
+    let mut ports = Vec::new();
+    let mut refused_count = 0;
+    while ports.len() < clients.len() {
+        let (_, token) = bed.submit(Request::Accept(Accept { fd, multi }));
+        loop {
+            let completion = bed.expect(token);
+            if completion.result == -libc::EMFILE {
+                assert!(!completion.more);
+                assert!(matches!(completion.request, Some(Request::Accept(_))));
+                refused_count += 1;
+                // What an embedder does after a while: a connection has ended meanwhile.
+                servers.pop_front().unwrap();
+                break;
+            }
+            assert!(completion.result >= 0, "{completion:?}");
+            // SAFETY: the completion is the only holder of its descriptor.
+            let server = unsafe { TcpStream::from_raw_fd(completion.result) };
+            ports.push(server.peer_addr().unwrap());
+            servers.push_back(server);
+            if !completion.more || ports.len() == clients.len() {
+                break;
+            }
+        }
+    }
+    let connected: Vec<_> = clients.iter().map(|c| c.local_addr().unwrap()).collect();
+    assert_eq!(ports, connected);
+    assert_eq!(refused_count, 3);
+}
+
+#[test]
+fn engine_without_descriptors_is_an_error_that_says_so() {
+    let name = "engine_without_descriptors_is_an_error_that_says_so";
+    if in_child(name, "child", &[]).is_none() {
+        return;
+    }
+    leave_descriptors(1);
+    for driver in [Choice::Auto, Choice::Uring, Choice::Epoll] {
+        let error = Engine::new(Options { driver }).unwrap_err().to_string();
+        let says_so = error.contains("Too many open files") || error.contains("RLIMIT_NOFILE");
+        assert!(says_so, "{driver:?}: {error}");
+    }
+}
+
+/// Make the kernel answer a system call of this thread with an error, as a container's filter does.
+fn deny(call: libc::c_long, errno: i32) {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt,
+        jf,
+        k,
+    };
+    let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
+    let mut filter = [
+        // The number of the call is the first word of `seccomp_data`.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            u32::try_from(call).unwrap(),
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).unwrap(),
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: no pointer is passed.
+    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(done, 0);
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: a pointer to a live program, which the kernel copies.
+    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+    assert_eq!(done, 0);
+}
+
+#[test]
+fn ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error() {
+    let name = "ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error";
+    let calls = [
+        ("setup", libc::SYS_io_uring_setup),
+        ("enter", libc::SYS_io_uring_enter),
+        ("register", libc::SYS_io_uring_register),
+    ];
+    for (what, call) in calls {
+        for (how, errno) in [("EPERM", libc::EPERM), ("ENOSYS", libc::ENOSYS)] {
+            let told = format!("{what} {how}");
+            if in_child(name, &told, &[]).as_ref() == Some(&told) {
+                deny(call, errno);
+                refused_ring_falls_back();
+            }
+        }
+    }
+}
+
+fn refused_ring_falls_back() {
+    let driver = Choice::Auto;
+    let engine = Engine::new(Options { driver }).unwrap();
+    assert_eq!(engine.kind(), Kind::Epoll);
+    let reason = engine.reason();
+    for word in ["io_uring refused", "seccomp", "using epoll"] {
+        assert!(reason.contains(word), "{reason:?} lacks {word:?}");
+    }
+    let mut bed = Bed::new(Choice::Auto);
+    assert_eq!(bed.run(Request::Nop(Nop)).result, 0);
+    let driver = Choice::Uring;
+    let error = Engine::new(Options { driver }).unwrap_err();
+    assert!(
+        matches!(&error, ringloop::Error::DriverRefused(reason) if reason.contains("seccomp")),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn driver_is_chosen_by_the_environment() {
+    let name = "driver_is_chosen_by_the_environment";
+    let words = [
+        ("auto", Some(Choice::Auto)),
+        ("", Some(Choice::Auto)),
+        ("uring", Some(Choice::Uring)),
+        ("epoll", Some(Choice::Epoll)),
+        ("Epoll", None),
+        ("io_uring", None),
+    ];
+    for (word, choice) in words {
+        let told = format!("driver {word}");
+        let environment = [("RINGLOOP_DRIVER", word)];
+        if in_child(name, &told, &environment).as_ref() != Some(&told) {
+            continue;
+        }
+        match (Options::from_env(), choice) {
+            (Ok(options), Some(choice)) => assert_eq!(options.driver, choice),
+            (Err(error), None) => assert_eq!(
+                error.to_string(),
+                format!(
+                    "unknown driver {word:?}; set RINGLOOP_DRIVER to one of auto, uring, epoll"
+                )
+            ),
+            (outcome, _) => panic!("{word:?}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn hundred_thousand_operations_in_flight_complete_once_each() {
+    const COUNT: usize = 100_000;
+    on_both(|bed| {
+        let submitted: HashSet<_> = (0..COUNT)
+            .map(|_| bed.submit(Request::Nop(Nop)).1)
+            .collect();
+        assert_eq!(bed.in_flight(), COUNT);
+        bed.drain();
+        let events = bed.take_all();
+        assert_eq!(events.len(), COUNT);
+        let completed: HashSet<_> = events.iter().map(|event| event.token).collect();
+        assert!(completed == submitted);
+    });
+}
+
+#[test]
+fn hundred_thousand_operations_can_be_cancelled() {
+    const COUNT: usize = 100_000;
+    on_both(|bed| {
+        let started = Instant::now();
+        let keys: Vec<_> = (0..COUNT)
+            .map(|_| {
+                let timeout = Timeout::after(Duration::from_secs(3600));
+                bed.submit(Request::Timeout(timeout)).0
+            })
+            .collect();
+        for key in &keys {
+            bed.cancel(*key);
+        }
+        bed.drain();
+        let events = bed.take_all();
+        assert_eq!(events.len(), COUNT);
+        let cancelled = |event: &Event| event.completion.result == -libc::ECANCELED;
+        assert!(events.iter().all(cancelled));
+        // The work is linear: quadratic, it takes minutes.
+        assert!(started.elapsed() < support::PATIENCE);
+    });
+}
+
+/// The completion queue is full and more completions come: multishot operations end early, which the
+/// driver hides, and nothing is lost.
+#[test]
+fn full_completion_queue_loses_neither_bytes_nor_connections() {
+    on_both(|bed| {
+        let listener = listener();
+        let (_, accept) = bed.submit(Request::Accept(Accept {
+            fd: listener.as_raw_fd(),
+            multi: true,
+        }));
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, recv) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        bed.settle();
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let mut clients = Vec::new();
+        let mut accepted_count = 0;
+        for round in 0..5_u8 {
+            for _ in 0..limits::COMPLETION_ENTRIES + 100 {
+                bed.submit(Request::Nop(Nop));
+            }
+            // To the kernel, and nothing is taken.
+            bed.engine.park(Some(Duration::ZERO)).unwrap();
+            for _ in 0..3 {
+                write_all(&mut peer, &[round; 100]);
+                sent.extend([round; 100]);
+                clients.push(connect_to(&listener));
+                bed.engine.park(Some(Duration::ZERO)).unwrap();
+            }
+            for _ in 0..5 {
+                bed.turn(Duration::from_millis(1));
+            }
+            for mut event in bed.take_all() {
+                if event.token == recv {
+                    assert!(event.completion.more, "{event:?}");
+                    received.extend(bed.take_bytes(&mut event.completion));
+                } else if event.token == accept {
+                    assert!(event.completion.more, "{event:?}");
+                    file::close(event.completion.result).unwrap();
+                    accepted_count += 1;
+                } else {
+                    assert_eq!(event.completion.result, 0);
+                }
+            }
+        }
+        peer.shutdown(Shutdown::Write).unwrap();
+        loop {
+            let mut completion = bed.expect(recv);
+            if completion.result == 0 {
+                break;
+            }
+            received.extend(bed.take_bytes(&mut completion));
+        }
+        assert!(received == sent, "{} of {}", received.len(), sent.len());
+        while accepted_count < clients.len() {
+            file::close(bed.expect(accept).result).unwrap();
+            accepted_count += 1;
+        }
+    });
+}
+
+/// Install a handler that does nothing but interrupt.
+fn catch_user_signal() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    // SAFETY: all-zero is a valid `sigaction`: no flags, so that calls are not restarted.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: a pointer to a live action; the old one is not asked for.
+    let done = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(done, 0);
+}
+
+#[test]
+fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
+    catch_user_signal();
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        bed.settle();
+        // SAFETY: no pointer is passed, and it cannot fail.
+        let thread = unsafe { libc::pthread_self() };
+        let over = Arc::new(AtomicBool::new(false));
+        let sender = {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: the thread lives until this one has been joined.
+                    unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            })
+        };
+        let started = Instant::now();
+        bed.turn(Duration::from_secs(10));
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "a signal ends a wait"
+        );
+        assert!(bed.take(token).is_none());
+        let mut received = Vec::new();
+        for number in 0..100_u8 {
+            write_all(&mut peer, &[number]);
+            let mut completion = bed.expect(token);
+            received.extend(bed.take_bytes(&mut completion));
+        }
+        over.store(true, Ordering::Relaxed);
+        sender.join().unwrap();
+        assert_eq!(received, (0..100).collect::<Vec<u8>>());
+    });
+}
+
+/// A message that comes at any moment of going to sleep ends the sleep, or prevents it.
+#[test]
+fn message_from_another_thread_is_never_slept_over() {
+    const ROUNDS: u64 = 5_000;
+    on_both(|bed| {
+        let inbox = Arc::new(Inbox::new(bed.engine.unpark(), 16));
+        let seen = Arc::new(AtomicU64::new(0));
+        let sender = {
+            let (inbox, seen) = (Arc::clone(&inbox), Arc::clone(&seen));
+            std::thread::spawn(move || {
+                for round in 1..=ROUNDS {
+                    inbox.send(round).unwrap();
+                    // Meet the loop at different moments of its turn.
+                    for _ in 0..round % 64 * 8 {
+                        std::hint::spin_loop();
+                    }
+                    while seen.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                }
+            })
+        };
+        let mut taken = VecDeque::new();
+        while seen.load(Ordering::Relaxed) < ROUNDS {
+            let started = Instant::now();
+            bed.turn(support::PATIENCE);
+            assert!(
+                started.elapsed() < support::PATIENCE,
+                "slept over a message"
+            );
+            inbox.take(&mut taken);
+            for message in taken.drain(..) {
+                seen.store(message, Ordering::Release);
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn unpark_before_the_wait_prevents_it_once() {
+    on_both(|bed| {
+        bed.settle();
+        let unpark = bed.engine.unpark();
+        unpark.notify();
+        unpark.notify();
+        let started = Instant::now();
+        bed.turn(Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(5));
+        bed.assert_sleeps();
+    });
+}
+
+#[test]
+fn timeout_of_a_wait_never_ends_early_without_a_reason() {
+    on_both(|bed| {
+        bed.assert_sleeps();
+        let timeout = Timeout::after(Duration::from_millis(3));
+        let started = Instant::now();
+        let (_, token) = bed.submit(Request::Timeout(timeout));
+        bed.expect(token);
+        assert!(started.elapsed() >= Duration::from_millis(3));
+    });
+}
