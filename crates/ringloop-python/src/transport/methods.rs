@@ -8,6 +8,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::{Stream, Stream_, create, flow, lifecycle, read, write};
 use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
@@ -215,11 +216,27 @@ fn define_properties(type_: &mut Definition<Stream>) {
     ));
 }
 
+/// The one argument of a method, by position or by name.
+#[inline]
+fn one<'a, 'py>(
+    args: Args<'a, 'py>,
+    function: &str,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Borrowed<'a, 'py, PyAny>> {
+    if args.keyword_count() == 0 {
+        args.expect_positional(function, 1)?;
+    }
+    let named = args.only_keyword(function, name)?;
+    match (args.get(0), named) {
+        (Some(value), None) | (None, Some(value)) => Ok(value),
+        _ => Err(PyTypeError::new_err(format!(
+            "{function}() takes exactly one argument, '{name}'"
+        ))),
+    }
+}
+
 fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("write", 1)?;
-    let Some(data) = args.get(0) else {
-        return Ok(());
-    };
+    let data = one(args, "write", intern!(this.py(), "data"))?;
     let buf = write::take_over(data)?;
     if this.write.eof.get() {
         return Err(PyRuntimeError::new_err(
@@ -233,10 +250,7 @@ fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 }
 
 fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("writelines", 1)?;
-    let Some(list) = args.get(0) else {
-        return Ok(());
-    };
+    let list = one(args, "writelines", intern!(this.py(), "list_of_data"))?;
     let mut bufs = Vec::new();
     for data in list.try_iter()? {
         bufs.push(write::take_over(data?.as_borrowed())?);
@@ -294,6 +308,12 @@ fn get_write_buffer_limits<'py>(
 }
 
 fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    if args.len() > 2 {
+        return Err(PyTypeError::new_err(format!(
+            "set_write_buffer_limits() takes at most 2 arguments, but {} were given",
+            args.len()
+        )));
+    }
     let mut values = [args.get(0), args.get(1)];
     for (name, value) in args.keywords() {
         match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
@@ -322,7 +342,7 @@ fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResul
 
 fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
-    if read::pause(this) {
+    if !this.lifecycle.is_closing() && read::pause(this) {
         log_debug(this, "%r pauses reading")
     } else {
         Ok(())
@@ -377,11 +397,8 @@ fn is_closing(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
 }
 
 fn set_protocol(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("set_protocol", 1)?;
-    match args.get(0) {
-        Some(protocol) => create::set_protocol(this, &protocol),
-        None => Ok(()),
-    }
+    let protocol = one(args, "set_protocol", intern!(this.py(), "protocol"))?;
+    create::set_protocol(this, &protocol)
 }
 
 fn get_protocol<'py>(this: Stream_<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

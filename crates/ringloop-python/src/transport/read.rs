@@ -77,6 +77,8 @@ pub(super) struct ReadSide {
     /// Bytes that came while paused, and what ended the stream after them.
     held: RefCell<VecDeque<Obj>>,
     held_end: Cell<Option<End>>,
+    /// `pause_reading` after the end of the stream: it changes nothing but the answer of `is_reading`.
+    paused_after_end: Cell<bool>,
     delivery_scheduled: Cell<bool>,
     /// How many bytes the next recv(2) asks for.
     chunk_len: Cell<usize>,
@@ -97,6 +99,7 @@ impl ReadSide {
             buffered: Cell::new(false),
             held: RefCell::new(VecDeque::new()),
             held_end: Cell::new(None),
+            paused_after_end: Cell::new(false),
             delivery_scheduled: Cell::new(false),
             chunk_len: Cell::new(limits::READ_CHUNK_MIN),
             streak: Cell::new(0),
@@ -116,7 +119,7 @@ impl ReadSide {
     }
 
     pub fn is_paused(&self) -> bool {
-        self.wish.get() == Wish::Pause
+        self.wish.get() == Wish::Pause || self.paused_after_end.get()
     }
 
     /// In asyncio's repr: whether the selector would have the descriptor.
@@ -149,14 +152,15 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> bool {
             this.read.wish.set(Wish::Pause);
             true
         }
-        Wish::Pause | Wish::Stop => false,
+        Wish::Pause => false,
+        Wish::Stop => !this.read.paused_after_end.replace(true),
     }
 }
 
 /// `resume_reading`; `false` where it makes no difference.
 pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
     if this.read.wish.get() != Wish::Pause {
-        return Ok(false);
+        return Ok(this.read.paused_after_end.replace(false));
     }
     this.read.wish.set(Wish::Read);
     if holds(this) {
