@@ -60,6 +60,33 @@ def test_write_refuses_what_is_not_bytes(run: Run, value: object) -> None:
     run(main())
 
 
+def test_arguments_by_name(run: Run) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        async with connected(protocol) as (transport, peer):
+            transport.write(data=b"a")
+            transport.writelines(list_of_data=[b"b", b"c"])
+            transport.set_protocol(protocol=protocol)
+            assert await peer.receive(3) == b"abc"
+            given: Any = transport
+            for method, arguments, names in (
+                (given.write, (), {}),
+                (given.write, (b"x",), {"data": b"y"}),
+                (given.write, (b"x", b"y"), {}),
+                (given.write, (), {"dta": b"x"}),
+                (given.writelines, (), {}),
+                (given.set_protocol, (), {}),
+                (given.close, (1,), {}),
+                (given.pause_reading, (1,), {}),
+                (given.abort, (), {"now": True}),
+            ):
+                with pytest.raises(TypeError):
+                    method(*arguments, **names)
+            assert not transport.is_closing()
+
+    run(main())
+
+
 def test_writes_keep_their_order(run: Run) -> None:
     async def main() -> None:
         sizes = [1, 3, 70_000, 5, 16 * 1024, 1, 40_000, 2, 9]
