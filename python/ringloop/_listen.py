@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from asyncio import constants
+from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
 from ringloop import _native
@@ -52,7 +54,13 @@ def stop_serving(loop: Loop, sock: socket.socket) -> None:
     listener = loop._listeners.pop(sock.fileno(), None)
     if listener is not None:
         listener.stop()
+    inode = loop._unix_server_sockets.pop(sock, None)
+    if inode is None:
+        sock.close()
+        return
+    path = sock.getsockname()
     sock.close()
+    _remove_unix_socket(path, inode)
 
 
 def ensure_no_transport(loop: Loop, fd: Any) -> None:
@@ -63,9 +71,22 @@ def ensure_no_transport(loop: Loop, fd: Any) -> None:
             fileno = int(fileno.fileno())
         except (AttributeError, TypeError, ValueError):
             raise ValueError(f"Invalid file object: {fd!r}") from None
+    if fileno in loop._lent_descriptors:
+        return
     transport = loop._transport_of(fileno)
     if transport is not None and not transport.is_closing():
         raise RuntimeError(f"File descriptor {fd!r} is used by transport {transport!r}")
+
+
+def _remove_unix_socket(path: str | bytes, inode: int) -> None:
+    """Remove a server's socket from the file system, unless somebody else's is there by now."""
+    try:
+        if os.stat(path).st_ino == inode:  # noqa: PTH116 - the path may be bytes
+            os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.error("Unable to clean up listening UNIX socket %r: %r", path, error)
 
 
 async def _accept_tls(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio import base_events, selector_events
+from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any
 
-from ringloop import _forever, _listen, _missing, _native, _signals, _tls
+from ringloop import _forever, _listen, _missing, _native, _signals, _sock, _tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,10 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         super().__init__()
         self._signals = _signals.SignalState()
         self._listeners: dict[int, Any] = {}
+        # Unix sockets to remove when their server stops, with their inode numbers.
+        self._unix_server_sockets: dict[Any, int] = {}
+        # Descriptors of transports that hold still for `sendfile`.
+        self._lent_descriptors: set[int] = set()
 
     def run_forever(self) -> None:
         """Run until `stop()` is called."""
@@ -79,7 +83,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         del context
         return _native.make_socket_transport(self, sock, protocol, waiter, extra, server)
 
-    def _make_ssl_transport(self, rawsock: Any, protocol: Any, sslcontext: Any, *args: Any, **kwargs: Any) -> Any:
+    def _make_ssl_transport(
+        self, rawsock: Any, protocol: Any, sslcontext: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         kwargs.pop("call_connection_made", None)
         kwargs.pop("context", None)
         return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
@@ -94,10 +100,54 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def _ensure_fd_no_transport(self, fd: Any) -> None:
         _listen.ensure_no_transport(self, fd)
 
-    # The standard library's own, on our `_add_writer`.
-    sock_connect = selector_events.BaseSelectorEventLoop.sock_connect
-    _sock_connect = selector_events.BaseSelectorEventLoop._sock_connect
-    _sock_connect_cb = selector_events.BaseSelectorEventLoop._sock_connect_cb
-    _sock_write_done = selector_events.BaseSelectorEventLoop._sock_write_done
+    async def sock_recv(self, sock: Any, nbytes: int) -> bytes:
+        """Receive at most `nbytes` bytes."""
+        data: bytes = await _sock.finish(self._begin_recv(sock, nbytes))
+        return data
 
+    async def sock_recv_into(self, sock: Any, buf: Any) -> int:
+        """Receive into `buf`; return how many bytes came."""
+        count: int = await _sock.finish(self._begin_recv_into(sock, buf))
+        return count
 
+    async def sock_recvfrom(self, sock: Any, bufsize: int) -> tuple[bytes, Any]:
+        """Receive a datagram of at most `bufsize` bytes; return it and its sender's address."""
+        datagram: tuple[bytes, Any] = await _sock.finish(self._begin_recvfrom(sock, bufsize))
+        return datagram
+
+    async def sock_recvfrom_into(self, sock: Any, buf: Any, nbytes: int = 0) -> tuple[int, Any]:
+        """Receive a datagram into `buf`; return its size and its sender's address."""
+        answer = self._begin_recvfrom_into(sock, buf, nbytes or len(buf))
+        size: tuple[int, Any] = await _sock.finish(answer)
+        return size
+
+    async def sock_sendall(self, sock: Any, data: Any) -> None:
+        """Send all of `data`."""
+        await _sock.finish(self._begin_sendall(sock, data))
+
+    async def sock_sendto(self, sock: Any, data: Any, address: Any) -> int:
+        """Send a datagram to `address`; return how many bytes went."""
+        count: int = await _sock.finish(self._begin_sendto(sock, data, address))
+        return count
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Connect to `address`; a host name is resolved first."""
+        await _sock.connect(self, sock, address)
+
+    async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
+        """Accept a connection; return its socket and its peer's address."""
+        accepted: tuple[Any, Any] = await _sock.finish(self._begin_accept(sock))
+        return accepted
+
+    async def _sendfile_native(self, transp: Any, file: Any, offset: int, count: int) -> int:
+        return await _sock.sendfile_native(self, transp, file, offset, count)
+
+    # The standard library's own, each version's, on our sockets, watchers and transports.
+    _unix: Any = unix_events._UnixSelectorEventLoop
+    create_unix_connection = _unix.create_unix_connection
+    create_unix_server = _unix.create_unix_server
+    _sock_sendfile_native = _unix._sock_sendfile_native
+    _sock_sendfile_native_impl = _unix._sock_sendfile_native_impl
+    _sock_sendfile_update_filepos = _unix._sock_sendfile_update_filepos
+    _sock_add_cancellation_callback = _unix._sock_add_cancellation_callback
+    del _unix

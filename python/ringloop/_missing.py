@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 COROUTINES = (
-    "sock_recv",
-    "sock_recv_into",
-    "sock_recvfrom",
-    "sock_recvfrom_into",
-    "sock_sendall",
-    "sock_sendto",
-    "sock_accept",
-    "sock_sendfile",
     "sendfile",
-    "create_unix_connection",
-    "create_unix_server",
     "create_datagram_endpoint",
     "connect_read_pipe",
     "connect_write_pipe",

@@ -10,6 +10,7 @@ mod event_loop;
 #[allow(unused, reason = "the transport uses the rest")]
 mod ffi;
 mod limits;
+mod sock;
 mod transport;
 
 use pyo3::prelude::*;
@@ -26,6 +27,7 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::event_loop::initialise(module)?;
-        crate::transport::initialise(module)
+        crate::transport::initialise(module)?;
+        crate::sock::initialise(module)
     }
 }

@@ -14,6 +14,7 @@ use ringloop::driver::{Event, Token};
 use super::core::LoopCore;
 use super::watchers;
 use crate::ffi::{Obj, Payload, Visited, Visitor};
+use crate::sock::{self, Operation};
 use crate::transport::{self, Listener, Stream};
 
 /// Generations are 24 bits wide: the top byte of a token is the owner's.
@@ -39,12 +40,17 @@ pub enum Handler {
     Stream(Obj),
     /// A listening socket.
     Listener(Obj),
+    /// `sock_recv` and its kin.
+    Socket(Obj),
 }
 
 impl Handler {
     fn object(&self) -> &Obj {
         match self {
-            Self::Watcher(object) | Self::Stream(object) | Self::Listener(object) => object,
+            Self::Watcher(object)
+            | Self::Stream(object)
+            | Self::Listener(object)
+            | Self::Socket(object) => object,
         }
     }
 
@@ -53,6 +59,7 @@ impl Handler {
             Self::Watcher(object) => Self::Watcher(object.clone_ref(py)),
             Self::Stream(object) => Self::Stream(object.clone_ref(py)),
             Self::Listener(object) => Self::Listener(object.clone_ref(py)),
+            Self::Socket(object) => Self::Socket(object.clone_ref(py)),
         }
     }
 }
@@ -73,6 +80,10 @@ pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> P
         },
         Some(Handler::Listener(object)) => match Listener::native().get(object.bind(py)) {
             Some(this) => transport::accept_completed(this, event),
+            None => Ok(()),
+        },
+        Some(Handler::Socket(object)) => match Operation::native().get(object.bind(py)) {
+            Some(this) => sock::completed(this, &event),
             None => Ok(()),
         },
         None => Ok(()),

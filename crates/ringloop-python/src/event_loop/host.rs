@@ -43,7 +43,7 @@ impl LoopCore {
     }
 
     /// The transport that owns a descriptor.
-    pub(super) fn transport_of(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<Obj>> {
+    pub(crate) fn transport_of(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<Obj>> {
         let Some(token) = self.transport_fds.with(|fds| fds.get(&fd).copied())? else {
             return Ok(None);
         };

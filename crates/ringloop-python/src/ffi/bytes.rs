@@ -1,7 +1,7 @@
 //! Bytes between the kernel and Python without a copy that the kernel did not make.
 //!
 //! Owns: `bytes` objects that are still being filled, `bytes` lent to the engine, writable views.
-//! Called by: the transports. Never does: keep a view across a call into Python.
+//! Called by: the transports and `sock`. Never does: keep a view across a call into Python.
 //!
 //! Invariants:
 //! 1. A fresh `bytes` object is written only before anybody else can see it.
@@ -38,7 +38,8 @@ pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Res
     let memory = unsafe { ffi::PyBytes_AsString(object) };
     // SAFETY: invariant 1: the memory is writable for `size` bytes and needs no contents.
     let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), size) };
-    let received = socket::recv(fd, memory, 0);
+    // A user's own socket may be a blocking one; the loop must not wait in it.
+    let received = socket::recv(fd, memory, libc::MSG_DONTWAIT);
     let mut object = object;
     let count = match &received {
         Ok(count) => *count,
@@ -151,7 +152,23 @@ pub fn receive_into(object: Borrowed<'_, '_, PyAny>, fd: RawFd) -> PyResult<io::
     if view.len() == 0 {
         return Ok(Err(io::ErrorKind::InvalidInput.into()));
     }
-    Ok(socket::recv(fd, view.memory(), 0))
+    Ok(socket::recv(fd, view.memory(), libc::MSG_DONTWAIT))
+}
+
+/// Say whether [`receive_into`] can receive into an object.
+pub fn is_writable(object: Borrowed<'_, '_, PyAny>) -> bool {
+    View::open(object, ffi::PyBUF_WRITABLE).is_ok_and(|view| view.len() > 0)
+}
+
+/// Send the bytes of any object from `skip` on; the second value is how many it has in all.
+pub fn send_from(
+    object: Borrowed<'_, '_, PyAny>,
+    skip: usize,
+    fd: RawFd,
+) -> PyResult<(io::Result<usize>, usize)> {
+    let view = View::open(object, ffi::PyBUF_SIMPLE)?;
+    let rest = view.bytes().get(skip..).unwrap_or_default();
+    Ok((socket::send(fd, rest, libc::MSG_DONTWAIT), view.len()))
 }
 
 /// How many bytes a `bytes` object has.

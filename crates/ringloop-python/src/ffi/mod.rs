@@ -48,8 +48,8 @@ mod object;
 mod task_step;
 
 pub use bytes::{
-    bytes_from, bytes_len, copy_bytes, fill, lend_bytes, not_bytes_like, own_descriptor,
-    receive_bytes, receive_into, snapshot,
+    bytes_from, bytes_len, copy_bytes, fill, is_writable, lend_bytes, not_bytes_like,
+    own_descriptor, receive_bytes, receive_into, send_from, snapshot,
 };
 pub use call::{
     call, call_method, call_no_args, call_one, call_tuple, check_signals, context_copy_current,

@@ -1,0 +1,25 @@
+//! `sock_accept`.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::operation::{self, Loop, Work};
+use crate::ffi::{Args, Obj};
+
+/// `_begin_accept(sock)`.
+pub fn accept(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let [socket] = operation::positional(args, "sock_accept")?;
+    operation::begin(loop_, socket, Work::Accept)
+}
+
+/// Take one connection; the result is `(socket, address)`.
+pub(super) fn attempt(socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+    let py = socket.py();
+    let accepted = operation::call_socket(socket, intern!(py, "accept"), ())?;
+    if let Some(pair) = &accepted {
+        pair.bind(py)
+            .get_item(0)?
+            .call_method1(intern!(py, "setblocking"), (false,))?;
+    }
+    Ok(accepted)
+}

@@ -1,0 +1,48 @@
+//! `sock_connect`, once the address is resolved.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::sys::socket;
+
+use super::operation::{self, Loop, Work};
+use crate::error;
+use crate::ffi::{Args, Obj, Visited, Visitor};
+
+/// A connect(2) that goes on in the background.
+pub(super) struct Connect {
+    address: Obj,
+}
+
+/// `_begin_connect(sock, address)`.
+pub fn connect(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let py = loop_.py();
+    let [socket, address] = operation::positional(args, "sock_connect")?;
+    // The socket's own method, which knows every family's form of an address.
+    let connected = operation::call_socket(&socket, intern!(py, "connect"), (address,))?;
+    if let Some(none) = connected {
+        return Ok(none);
+    }
+    let work = Connect {
+        address: Obj::from_borrowed(address),
+    };
+    operation::suspend(loop_, socket, Work::Connect(work))
+}
+
+impl Connect {
+    /// The socket became writable: connected, or failed.
+    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+        let py = socket.py();
+        let pending = socket::take_error(operation::fileno(socket)?)
+            .map_err(|error| error::from_io(&error))?;
+        let Some(errno) = pending.and_then(|error| error.raw_os_error()) else {
+            return Ok(Some(py.None().into_bound(py).into()));
+        };
+        let text = format!("Connect call failed {}", self.address.bind(py).str()?);
+        Err(PyOSError::new_err((errno, text)))
+    }
+
+    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        visitor.visit(&self.address)
+    }
+}

@@ -1,0 +1,304 @@
+//! One operation that could not be done at once: what is left to do, and the poll that it waits for.
+//!
+//! The coroutine around it calls `wait` (a future), then `attempt`, until there is a result, and `end`
+//! whatever happens. Between readiness and `attempt` nothing is taken from the socket, so a task that
+//! is cancelled there loses nothing.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+use ringloop::driver::{Event, Key, Sink, Token};
+use ringloop::op::{Poll, Request};
+use ringloop::sys::interest::Interest;
+
+use super::accept;
+use super::connect::Connect;
+use super::datagram::Datagram;
+use super::receive::Receive;
+use super::send::SendAll;
+use crate::event_loop::{Handler, LoopCore};
+use crate::ffi::{Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method};
+
+pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
+
+/// What is left to do; each attempt answers `None` where the call would block.
+pub(super) enum Work {
+    Receive(Receive),
+    SendAll(SendAll),
+    Connect(Connect),
+    Accept,
+    Datagram(Datagram),
+}
+
+impl Work {
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+        match self {
+            Self::Receive(work) => work.attempt(socket),
+            Self::SendAll(work) => work.attempt(socket),
+            Self::Connect(work) => work.attempt(socket),
+            Self::Accept => accept::attempt(socket),
+            Self::Datagram(work) => work.attempt(socket),
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        match self {
+            Self::Receive(_) | Self::Accept => Interest::READ,
+            Self::SendAll(_) | Self::Connect(_) => Interest::WRITE,
+            Self::Datagram(work) => work.interest(),
+        }
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        match self {
+            Self::Receive(work) => work.visit(visitor),
+            Self::SendAll(work) => work.visit(visitor),
+            Self::Connect(work) => work.visit(visitor),
+            Self::Accept => Visited::Continue(()),
+            Self::Datagram(work) => work.visit(visitor),
+        }
+    }
+}
+
+/// The poll in flight.
+#[derive(Clone, Copy)]
+struct Armed {
+    token: Token,
+    key: Key,
+}
+
+/// An operation that waits.
+pub struct Operation {
+    loop_: ObjCell,
+    socket: ObjCell,
+    fd: RawFd,
+    work: Work,
+    /// Resolved when the socket is ready.
+    future: ObjCell,
+    armed: Cell<Option<Armed>>,
+}
+
+type Operation_<'a, 'py> = This<'a, 'py, Operation>;
+
+impl Payload for Operation {
+    const NAME: &'static CStr = c"ringloop._native.SocketOperation";
+    const DOC: &'static CStr = c"An operation on a socket that has to wait.";
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<Operation> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        type_.method(method!(
+            Operation,
+            c"wait",
+            wait,
+            c"wait()\n--\n\nReturn a future that is done once the socket is ready."
+        ));
+        type_.method(method!(
+            Operation,
+            c"attempt",
+            attempt,
+            c"attempt()\n--\n\nReturn the result, or the operation itself where it has to wait again."
+        ));
+        type_.method(method!(
+            Operation,
+            c"end",
+            end,
+            c"end()\n--\n\nStop waiting."
+        ));
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.loop_.visit(visitor)?;
+        self.socket.visit(visitor)?;
+        self.future.visit(visitor)?;
+        self.work.visit(visitor)
+    }
+
+    fn clear(&self) {
+        drop((self.loop_.take(), self.socket.take(), self.future.take()));
+    }
+}
+
+/// Try at once; where that would block, return the operation that waits.
+pub(super) fn begin(
+    loop_: Loop<'_, '_>,
+    socket: Borrowed<'_, '_, PyAny>,
+    work: Work,
+) -> PyResult<Obj> {
+    check(loop_, socket)?;
+    match work.attempt(&socket)? {
+        Some(result) => Ok(result),
+        None => suspend(loop_, socket, work),
+    }
+}
+
+/// Make the operation that waits until `work` can go on.
+pub(super) fn suspend(
+    loop_: Loop<'_, '_>,
+    socket: Borrowed<'_, '_, PyAny>,
+    work: Work,
+) -> PyResult<Obj> {
+    let py = loop_.py();
+    let fd: RawFd = fileno(&socket)?;
+    loop_.get().check_open()?;
+    if loop_.get().transport_of(py, fd)?.is_some() {
+        loop_.call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,))?;
+    }
+    let operation = Operation {
+        loop_: ObjCell::new(Some(loop_.to_owned().into())),
+        socket: ObjCell::new(Some(Obj::from_borrowed(socket))),
+        fd,
+        work,
+        future: ObjCell::new(None),
+        armed: Cell::new(None),
+    };
+    Operation::native()
+        .instantiate(py, operation)
+        .map(Obj::from)
+}
+
+/// What asyncio checks before each operation.
+pub(super) fn check(loop_: Loop<'_, '_>, socket: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
+    static SSL_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = loop_.py();
+    // A class of its own is no `ssl.SSLSocket`, and `ssl` need not be there to know.
+    if !is_plain(&socket)
+        && let Ok(class) = SSL_SOCKET.import(py, "ssl", "SSLSocket")
+        && socket.is_instance(class)?
+    {
+        return Err(PyTypeError::new_err("Socket cannot be of type SSLSocket"));
+    }
+    if loop_.get().debug() && socket.call_method0(intern!(py, "gettimeout"))?.ne(0)? {
+        return Err(PyValueError::new_err("the socket must be non-blocking"));
+    }
+    Ok(())
+}
+
+/// Say whether an object is exactly a `socket.socket`: then the system call does what its method would.
+pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
+    static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    SOCKET
+        .import(socket.py(), "socket", "socket")
+        .is_ok_and(|class| socket.get_type().is(class))
+}
+
+/// The socket's descriptor as of now: -1 once it is closed, so that the system call fails with EBADF
+/// and does not meet whoever has the number next.
+pub(super) fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    socket
+        .call_method0(intern!(socket.py(), "fileno"))?
+        .extract()
+}
+
+/// Call the socket's own method; `None` where it would block.
+pub(super) fn call_socket<'py>(
+    socket: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyResult<Option<Obj>> {
+    match socket.call_method1(name, arguments) {
+        Ok(result) => Ok(Some(result.into())),
+        Err(error) if would_block(socket.py(), &error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Say whether an exception means "try again later".
+pub(super) fn would_block(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBlockingIOError>(py) || error.is_instance_of::<PyInterruptedError>(py)
+}
+
+/// The arguments of a method that takes exactly `N`.
+pub(super) fn positional<'a, 'py, const N: usize>(
+    args: Args<'a, 'py>,
+    function: &str,
+) -> PyResult<[Borrowed<'a, 'py, PyAny>; N]> {
+    args.expect_positional(function, N)?;
+    let all: Vec<_> = args.skip(0).collect();
+    all.try_into()
+        .map_err(|_| PyTypeError::new_err(format!("{function}() takes {N} arguments")))
+}
+
+fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    args.expect_positional("wait", 0)?;
+    let py = this.py();
+    let loop_ = core(this)?;
+    let core = loop_.get();
+    disarm(this)?;
+    let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
+    drop(this.future.replace(Some(future.clone_ref(py))));
+    let handler = Handler::Socket(Obj::from_borrowed(this.object()));
+    let token = core.handlers.with(|slab| slab.register(handler))?;
+    // Level: the user may close the socket as soon as this is over, so no registration may be left.
+    let poll = Request::Poll(Poll {
+        fd: this.fd,
+        interest: this.work.interest(),
+        level: true,
+    });
+    let submitted = core
+        .engine
+        .driver(|driver| driver.submit(poll, Sink::Handler(token)));
+    match submitted {
+        Ok(key) => this.armed.set(Some(Armed { token, key })),
+        Err(error) => {
+            drop(core.handlers.with(|slab| slab.remove(token))?);
+            return Err(error);
+        }
+    }
+    Ok(future)
+}
+
+fn attempt(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    args.expect_positional("attempt", 0)?;
+    let socket = this.socket.get_or_none(this.py());
+    let result = this.work.attempt(&socket)?;
+    Ok(result.unwrap_or_else(|| Obj::from_borrowed(this.object())))
+}
+
+fn end(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("end", 0)?;
+    disarm(this)
+}
+
+/// The socket is ready, or the poll failed: either way the attempt finds out.
+pub fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
+    if event.completion.result == -libc::ECANCELED {
+        return Ok(());
+    }
+    disarm(this)?;
+    let py = this.py();
+    let future = this.future.get_or_none(py);
+    if future.is_none() || future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    Ok(())
+}
+
+/// Stop the poll, at once: nothing of it is left when this returns.
+fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
+    let Some(armed) = this.armed.take() else {
+        return Ok(());
+    };
+    let loop_ = core(this)?;
+    let core = loop_.get();
+    if core.is_closed() || core.engine.is_of_another_process() {
+        return Ok(());
+    }
+    core.engine.driver(|driver| driver.forget(armed.key))?;
+    drop(core.handlers.with(|slab| slab.remove(armed.token))?);
+    Ok(())
+}
+
+fn core<'py>(this: Operation_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {
+    Ok(this.loop_.get_or_none(this.py()).cast_into::<LoopCore>()?)
+}

@@ -1,0 +1,93 @@
+//! `sock_recv` and `sock_recv_into`.
+
+use std::io;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::operation::{self, Loop, Work};
+use crate::error;
+use crate::ffi::{self, Args, Obj, Visited, Visitor};
+
+/// Where received bytes go.
+pub(super) enum Receive {
+    /// Into a new `bytes` of at most so many.
+    Bytes(usize),
+    /// Into a writable object.
+    Into(Obj),
+    /// Whatever the socket's own method makes of this argument: a socket of a class of its own, or an
+    /// argument that the method refuses or has a special case for.
+    Method(Obj),
+    /// The same for `recv_into`.
+    MethodInto(Obj),
+}
+
+/// `_begin_recv(sock, n)`.
+pub fn recv(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let [socket, size] = operation::positional(args, "sock_recv")?;
+    let work = match size.extract::<isize>() {
+        // recv(0) is answered without a system call.
+        Ok(bytes) if bytes > 0 && operation::is_plain(&socket) => {
+            Receive::Bytes(bytes.unsigned_abs())
+        }
+        _ => Receive::Method(Obj::from_borrowed(size)),
+    };
+    operation::begin(loop_, socket, Work::Receive(work))
+}
+
+/// `_begin_recv_into(sock, buf)`.
+pub fn recv_into(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let [socket, buffer] = operation::positional(args, "sock_recv_into")?;
+    let buffer_object = Obj::from_borrowed(buffer);
+    let work = if operation::is_plain(&socket) && ffi::is_writable(buffer) {
+        Receive::Into(buffer_object)
+    } else {
+        Receive::MethodInto(buffer_object)
+    };
+    operation::begin(loop_, socket, Work::Receive(work))
+}
+
+impl Receive {
+    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+        let py = socket.py();
+        match self {
+            Self::Bytes(size) => {
+                let fd = operation::fileno(socket)?;
+                unless_blocked(ffi::receive_bytes(py, fd, *size)?)
+            }
+            Self::Into(buffer) => {
+                let fd = operation::fileno(socket)?;
+                let received = ffi::receive_into(buffer.bind(py).as_borrowed(), fd)?;
+                match unless_blocked(received)? {
+                    Some(count) => Ok(Some(count.into_pyobject(py)?.into())),
+                    None => Ok(None),
+                }
+            }
+            Self::Method(size) => {
+                operation::call_socket(socket, intern!(py, "recv"), (size.bind(py),))
+            }
+            Self::MethodInto(buffer) => {
+                operation::call_socket(socket, intern!(py, "recv_into"), (buffer.bind(py),))
+            }
+        }
+    }
+
+    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        match self {
+            Self::Bytes(_) => Visited::Continue(()),
+            Self::Into(object) | Self::Method(object) | Self::MethodInto(object) => {
+                visitor.visit(object)
+            }
+        }
+    }
+}
+
+fn unless_blocked<T>(received: io::Result<T>) -> PyResult<Option<T>> {
+    match received {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error::from_io(&error)),
+        },
+    }
+}

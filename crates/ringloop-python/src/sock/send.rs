@@ -1,0 +1,103 @@
+//! `sock_sendall`.
+
+use std::cell::Cell;
+use std::io;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PySlice};
+
+use super::operation::{self, Loop, Work};
+use crate::error;
+use crate::ffi::{self, Args, Obj, Visited, Visitor};
+
+/// Bytes to send, all of them.
+pub(super) struct SendAll {
+    /// A `memoryview`, so that its owner cannot resize it meanwhile.
+    data: Obj,
+    sent: Cell<usize>,
+}
+
+/// `_begin_sendall(sock, data)`.
+pub fn sendall(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    let py = loop_.py();
+    let [socket, data] = operation::positional(args, "sock_sendall")?;
+    operation::check(loop_, socket)?;
+    let sent = match send_once(&socket, &data, 0)? {
+        Progress::All => return Ok(py.None().into_bound(py).into()),
+        Progress::Part(sent) => sent,
+    };
+    let work = SendAll {
+        data: PyMemoryView::from(&data)?.into(),
+        sent: Cell::new(sent),
+    };
+    operation::suspend(loop_, socket, Work::SendAll(work))
+}
+
+/// What one send(2) did.
+enum Progress {
+    /// Everything is sent.
+    All,
+    /// So many bytes; none where it would block.
+    Part(usize),
+}
+
+impl SendAll {
+    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+        let py = socket.py();
+        match send_once(socket, self.data.bind(py), self.sent.get())? {
+            Progress::All => Ok(Some(py.None().into_bound(py).into())),
+            Progress::Part(count) => {
+                self.sent.set(self.sent.get() + count);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        visitor.visit(&self.data)
+    }
+}
+
+fn send_once(
+    socket: &Bound<'_, PyAny>,
+    data: &Bound<'_, PyAny>,
+    skip: usize,
+) -> PyResult<Progress> {
+    if !operation::is_plain(socket) {
+        return send_by_method(socket, data, skip);
+    }
+    let fd = operation::fileno(socket)?;
+    let (sent, len) = ffi::send_from(data.as_borrowed(), skip, fd)?;
+    match sent {
+        Ok(count) if skip + count >= len => Ok(Progress::All),
+        Ok(count) => Ok(Progress::Part(count)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Progress::Part(0)),
+            _ => Err(error::from_io(&error)),
+        },
+    }
+}
+
+/// A socket of a class of its own may have a `send` of its own.
+fn send_by_method(
+    socket: &Bound<'_, PyAny>,
+    data: &Bound<'_, PyAny>,
+    skip: usize,
+) -> PyResult<Progress> {
+    let py = socket.py();
+    let rest = if skip == 0 {
+        data.clone()
+    } else {
+        data.get_item(PySlice::new(py, skip.cast_signed(), isize::MAX, 1))?
+    };
+    let count = match operation::call_socket(socket, intern!(py, "send"), (&rest,))? {
+        Some(count) => count.bind(py).extract::<usize>()?,
+        None => 0,
+    };
+    if count == rest.len()? {
+        Ok(Progress::All)
+    } else {
+        Ok(Progress::Part(count))
+    }
+}

@@ -1,0 +1,60 @@
+"""Operations on the user's own sockets: the coroutine around a native attempt, and sendfile."""
+
+from __future__ import annotations
+
+import socket
+from asyncio import base_events
+from typing import TYPE_CHECKING, Any
+
+from ringloop._native import SocketOperation
+
+if TYPE_CHECKING:
+    from ringloop._loop import Loop
+
+
+async def finish(answer: Any) -> Any:
+    """Return the result of a `_begin_*` call, waiting where it came back as an operation.
+
+    Nothing is taken from the socket between its readiness and the return of this coroutine, so one
+    that is cancelled leaves every byte to the next receive.
+    """
+    if type(answer) is not SocketOperation:
+        return answer
+    operation = answer
+    try:
+        while answer is operation:
+            await operation.wait()
+            answer = operation.attempt()
+        return answer
+    finally:
+        operation.end()
+
+
+async def connect(loop: Loop, sock: socket.socket, address: Any) -> None:
+    """Resolve `address` where its family has names, and connect."""
+    base_events._check_ssl_socket(sock)  # type: ignore[attr-defined]
+    if loop.get_debug() and sock.gettimeout() != 0:
+        raise ValueError("the socket must be non-blocking")
+    if sock.family in {socket.AF_INET, socket.AF_INET6}:
+        resolved = await loop._ensure_resolved(  # type: ignore[attr-defined]
+            address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
+        )
+        address = resolved[0][4]
+    await finish(loop._begin_connect(sock, address))
+
+
+async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, count: int) -> int:
+    """Send a file on a transport's socket while the transport holds still."""
+    fd = transport._sock_fd
+    resume_reading = transport.is_reading()
+    transport.pause_reading()
+    await transport._make_empty_waiter()
+    loop._lent_descriptors.add(fd)
+    try:
+        sent: int = await loop.sock_sendfile(transport._sock, file, offset, count, fallback=False)
+        return sent
+    finally:
+        loop._lent_descriptors.discard(fd)
+        transport._reset_empty_waiter()
+        if resume_reading:
+            transport.resume_reading()
