@@ -351,7 +351,9 @@ def test_tasks_and_futures_are_asyncios_own(run: Callable[..., Any], loop: Loop)
 def test_task_factory_is_used(loop: Loop, run: Callable[..., Any]) -> None:
     made: list[Any] = []
 
-    def factory(loop: Loop, coroutine: Generator[Any, None, int], **kwargs: Any) -> asyncio.Task[int]:
+    def factory(
+        loop: Loop, coroutine: Generator[Any, None, int], **kwargs: Any
+    ) -> asyncio.Task[int]:
         made.append(coroutine)
         return asyncio.Task(coroutine, loop=loop, **kwargs)
 
@@ -429,9 +431,7 @@ def test_asyncgens_are_closed(loop: Loop, run: Callable[..., Any]) -> None:
 
 def test_executor_returns_and_shuts_down(loop: Loop, run: Callable[..., Any]) -> None:
     async def main() -> int:
-        return sum(
-            await asyncio.gather(*[loop.run_in_executor(None, pow, 2, n) for n in range(8)])
-        )
+        return sum(await asyncio.gather(*[loop.run_in_executor(None, pow, 2, n) for n in range(8)]))
 
     assert run(main()) == 255
     run(loop.shutdown_default_executor())

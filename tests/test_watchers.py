@@ -86,9 +86,7 @@ def test_writer_and_reader_share_a_descriptor(
     run(main())
 
 
-def test_second_reader_replaces_the_first(
-    loop: Loop, run: Callable[..., Any], pair: Pair
-) -> None:
+def test_second_reader_replaces_the_first(loop: Loop, run: Callable[..., Any], pair: Pair) -> None:
     left, right = pair
     got: list[str] = []
 

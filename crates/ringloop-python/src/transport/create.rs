@@ -84,6 +84,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn schedule(parts: &Parts<'_, '_>, this: Stream_<'_, '_>) -> PyResult<()> {
+    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = this.py();
     let core = parts.loop_.get();
     let transport = this.object();
@@ -91,15 +92,15 @@ fn schedule(parts: &Parts<'_, '_>, this: Stream_<'_, '_>) -> PyResult<()> {
     let context = ffi::context_copy_current(py)?;
     core.call_soon_step(made.into(), Some(Obj::from_borrowed(transport)), context)?;
     let start = transport.getattr(intern!(py, "_start_reading"))?;
-    core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?)?;
-    if let Some(waiter) = parts.waiter {
-        static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let set_result =
-            SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
-        parts
-            .loop_
-            .call_method1(intern!(py, "call_soon"), (set_result, waiter, py.None()))?;
-    }
+    let Some(waiter) = parts.waiter else {
+        return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
+    };
+    let set_result = SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
+    let call_soon = parts.loop_.getattr(intern!(py, "call_soon"))?;
+    call_soon.call1((set_result, waiter, py.None()))?;
+    // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
+    // has bytes, as where a selector only queues what it found.
+    call_soon.call1((&call_soon, start))?;
     Ok(())
 }
 
