@@ -62,3 +62,6 @@ pub const SMALL_READS_TO_INTERACTIVE: u8 = 8;
 
 /// Seconds before a listener that found no descriptor tries again: asyncio's `ACCEPT_RETRY_DELAY`.
 pub const ACCEPT_RETRY_SECONDS: u32 = 1;
+
+/// Empty contexts that a loop keeps for its callbacks: more than one only when runs are nested.
+pub const CONTEXTS_KEPT: usize = 8;

@@ -8,7 +8,7 @@
 //! | 0    | `_args`              | the first argument, or the tuple of more than three         |
 //! | 1    | `_callback`          | the callable                                                |
 //! | 2    | `_cancelled`         | the second argument                                         |
-//! | 3    | `_context`           | the context                                                 |
+//! | 3    | `_context`           | the context; none while it would be an empty one            |
 //! | 4    | `_loop`              | the loop                                                    |
 //! | 5    | `_repr`              | the third argument; once cancelled in debug mode, the repr  |
 //! | 6    | `_source_traceback`  | the source traceback, in debug mode                         |
@@ -20,7 +20,8 @@ use std::cell::Cell;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::ffi::{self, Args, Obj, ObjCell, Payload, This};
+use crate::ffi::{self, Args, Confined, Obj, ObjCell, Payload, This};
+use crate::limits;
 
 /// The slots of `asyncio.Handle` that hold objects.
 pub const SLOTS: usize = 7;
@@ -90,7 +91,7 @@ impl<'a> Callback<'a> {
             self.put(third, argument(2));
         }
         self.put(&self.cells[CALLABLE], Some(parts.callable));
-        self.put(&self.cells[CONTEXT], Some(parts.context));
+        self.put(&self.cells[CONTEXT], parts.context);
         self.put(&self.cells[LOOP], Some(parts.loop_));
         self.put(&self.cells[SOURCE_TRACEBACK], parts.source_traceback);
     }
@@ -111,17 +112,33 @@ impl<'a> Callback<'a> {
         std::mem::forget(cell.replace(object));
     }
 
-    /// Call it in its context; nothing when it was cleared.
+    /// Call it in its context; nothing when it was cleared. Where the context is an empty one of its
+    /// own, `contexts` lends it.
     #[inline]
-    pub fn run(self, py: Python<'_>) -> PyResult<()> {
-        let callable = self.cells[CALLABLE].get(py);
-        let context = self.cells[CONTEXT].get(py);
-        let (Some(callable), Some(context)) = (callable, context) else {
+    pub fn run(self, py: Python<'_>, contexts: &Contexts) -> PyResult<()> {
+        let Some(callable) = self.cells[CALLABLE].get(py) else {
             return Ok(());
         };
-        ffi::context_enter(py, &context)?;
-        let result = self.call(py, &callable);
-        ffi::context_exit(py, &context)?;
+        if let Some(context) = self.cells[CONTEXT].get(py) {
+            return self.run_in(py, &callable, &context);
+        }
+        let context = contexts.lend(py)?;
+        self.put(&self.cells[CONTEXT], Some(context.clone_ref(py)));
+        let result = self.run_in(py, &callable, &context);
+        // An exception handler is shown the handle, and runs in its context.
+        if result.is_ok() {
+            drop(self.cells[CONTEXT].take());
+            let used = contexts.give_back(py, context)?;
+            drop(self.cells[CONTEXT].replace(used));
+        }
+        result
+    }
+
+    #[inline]
+    fn run_in(self, py: Python<'_>, callable: &Obj, context: &Obj) -> PyResult<()> {
+        ffi::context_enter(py, context)?;
+        let result = self.call(py, callable);
+        ffi::context_exit(py, context)?;
         result.map(drop)
     }
 
@@ -164,9 +181,13 @@ impl<'a> Callback<'a> {
         self.cells[CALLABLE].get_or_none(py)
     }
 
-    /// The context.
-    pub fn context(self, py: Python<'_>) -> Bound<'_, PyAny> {
-        self.cells[CONTEXT].get_or_none(py)
+    /// The context; made here when it was an empty one that nobody has asked for.
+    pub fn context(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        if !self.cells[CONTEXT].is_some() {
+            let context = ffi::context_new(py)?;
+            drop(self.cells[CONTEXT].replace(Some(context)));
+        }
+        Ok(self.cells[CONTEXT].get_or_none(py))
     }
 
     /// The loop.
@@ -205,6 +226,52 @@ impl<'a> Callback<'a> {
     }
 }
 
+/// Copy the current context for a new handle; None stands for an empty one.
+#[inline]
+pub fn current_context(py: Python<'_>) -> PyResult<Option<Obj>> {
+    if ffi::current_context_is_empty(py) {
+        return Ok(None);
+    }
+    ffi::context_copy_current(py).map(Some)
+}
+
+/// Empty contexts, lent to callbacks one after another.
+pub struct Contexts(Confined<Vec<Obj>>);
+
+impl Contexts {
+    /// Make an empty pool.
+    pub const fn new() -> Self {
+        Self(Confined::new(Vec::new()))
+    }
+
+    fn lend(&self, py: Python<'_>) -> PyResult<Obj> {
+        match self.0.with(Vec::pop)? {
+            Some(context) => Ok(context),
+            None => ffi::context_new(py),
+        }
+    }
+
+    /// Take a context back; one that was changed or kept comes out again: it is the callback's now.
+    fn give_back(&self, py: Python<'_>, context: Obj) -> PyResult<Option<Obj>> {
+        if !ffi::context_is_fresh(py, &context) {
+            return Ok(Some(context));
+        }
+        Ok(self.0.with(|pool| {
+            if pool.len() < limits::CONTEXTS_KEPT {
+                pool.push(context);
+                return None;
+            }
+            Some(context)
+        })?)
+    }
+
+    /// Let go of all.
+    pub fn clear(&self) -> PyResult<()> {
+        drop(self.0.with(std::mem::take)?);
+        Ok(())
+    }
+}
+
 /// What a new handle is filled with.
 pub struct Parts<'a, 'py> {
     callable: Obj,
@@ -212,7 +279,8 @@ pub struct Parts<'a, 'py> {
     skip: usize,
     /// All arguments, where there are too many for the words.
     tuple: Option<Obj>,
-    context: Obj,
+    /// None stands for an empty one.
+    context: Option<Obj>,
     loop_: Obj,
     source_traceback: Option<Obj>,
 }
@@ -224,7 +292,7 @@ impl<'a, 'py> Parts<'a, 'py> {
         callable: Obj,
         args: Args<'a, 'py>,
         skip: usize,
-        context: Obj,
+        context: Option<Obj>,
         loop_: Obj,
     ) -> PyResult<Self> {
         let many = args.len() > skip + ARGUMENTS.len();

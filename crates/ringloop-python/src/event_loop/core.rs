@@ -16,7 +16,7 @@ use ringloop::Error;
 use ringloop::driver::Token;
 use ringloop::executor::Inbox;
 
-use super::callback::{AsHandle, Parts};
+use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
 use super::engine::EngineCell;
 use super::handle::TimerHandle;
@@ -34,6 +34,7 @@ pub struct LoopCore {
     pub(crate) handlers: Confined<Handlers>,
     pub(super) ready: Confined<Ready>,
     pub(super) timers: Confined<Timers>,
+    pub(super) contexts: Contexts,
     /// Transports that were written to in this turn.
     pub(super) unflushed: Confined<Vec<Obj>>,
     /// Which descriptors belong to transports.
@@ -180,7 +181,7 @@ impl LoopCore {
         callback: Borrowed<'_, '_, PyAny>,
         args: Args<'a, 'py>,
         skip: usize,
-        context: Obj,
+        context: Option<Obj>,
     ) -> PyResult<Parts<'a, 'py>> {
         let callable = Obj::from_borrowed(callback);
         let parts = Parts::new(callable, args, skip, context, loop_.clone().into())?;
@@ -235,6 +236,7 @@ impl LoopCore {
     fn clear(&self) -> PyResult<()> {
         drop(self.ready.with(Ready::take)?);
         drop(self.timers.with(Timers::take)?);
+        self.contexts.clear()?;
         drop(self.handlers.with(Handlers::take)?);
         drop(self.unflushed.with(std::mem::take)?);
         drop(self.watchers.with(std::mem::take)?);
@@ -278,6 +280,7 @@ impl LoopCore {
             handlers: Confined::new(Handlers::default()),
             ready: Confined::new(Ready::default()),
             timers: Confined::new(Timers::default()),
+            contexts: Contexts::new(),
             unflushed: Confined::new(Vec::new()),
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),

@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::callback::{AsHandle, Callback, SLOTS, State};
+use super::callback::{AsHandle, Callback, Contexts, SLOTS, State};
 use super::core::LoopCore;
 use super::exceptions;
 use super::threadsafe::ThreadSafeHandle;
@@ -220,9 +220,9 @@ impl Payload for TimerHandle {
 
 /// Call the callback of a handle; errors go to the loop's exception handler, as `Handle._run` does.
 #[inline]
-pub fn run<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
+pub fn run<T: AsHandle>(this: This<'_, '_, T>, contexts: &Contexts) -> PyResult<()> {
     let callback = Callback::of(this);
-    match callback.run(this.py()) {
+    match callback.run(this.py(), contexts) {
         Ok(()) => Ok(()),
         Err(error) => exceptions::callback_failed(this.object(), callback, error),
     }
@@ -267,12 +267,12 @@ pub(super) fn get_context<'py, T: AsHandle>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_context", 0)?;
-    Ok(context(this))
+    context(this)
 }
 
 fn run_method<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("_run", 0)?;
-    run(this)
+    run(this, &Contexts::new())
 }
 
 pub(super) fn callback<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
@@ -285,7 +285,7 @@ pub(super) fn arguments<'py, T: AsHandle>(
     Callback::of(this).arguments(this.py())
 }
 
-pub(super) fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+pub(super) fn context<'py, T: AsHandle>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
     Callback::of(this).context(this.py())
 }
 

@@ -36,9 +36,12 @@ pub use handlers::Handler;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
+use crate::ffi;
+
 /// Make the types and put the fast methods on the class.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    ffi::calibrate(py)?;
     handle::create_types(module)?;
     let after_fork = wrap_pyfunction!(engine::after_fork, module)?;
     let keywords = [("after_in_child", after_fork)].into_py_dict(py)?;

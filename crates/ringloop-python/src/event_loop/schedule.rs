@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use ringloop::sys::clock;
 
-use super::callback::Callback;
+use super::callback::{self, Callback};
 use super::core::LoopCore;
 use super::debug;
 use super::handle::{Handle, TimerHandle};
@@ -47,7 +47,8 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
 /// What the leading parameters and `context=` came out as.
 struct Call<'a, 'py> {
     callback: Borrowed<'a, 'py, PyAny>,
-    context: Obj,
+    /// None stands for an empty one.
+    context: Option<Obj>,
 }
 
 /// Take the callback at `index` and the context; `None` when leading parameters came by keyword.
@@ -67,8 +68,8 @@ fn parse<'a, 'py>(
         return Ok(None);
     };
     let context = match args.only_keyword(function, intern!(py, "context"))? {
-        Some(context) if !context.is_none() => Obj::from_borrowed(context),
-        _ => ffi::context_copy_current(py)?,
+        Some(context) if !context.is_none() => Some(Obj::from_borrowed(context)),
+        _ => callback::current_context(py)?,
     };
     Ok(Some(Call { callback, context }))
 }
@@ -106,14 +107,18 @@ fn by_keyword(
 fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let core = loop_.get();
     core.check_open()?;
-    let Some(call) = parse(&args, "call_soon", 0)? else {
+    let Some(mut call) = parse(&args, "call_soon", 0)? else {
         return by_keyword(loop_, args, "call_soon", &["callback"]);
     };
-    if core.may_skip_handles() && args.len() <= 2 && core.steps.is_step(call.callback) {
+    if core.may_skip_handles()
+        && args.len() <= 2
+        && core.steps.is_step(call.callback)
+        && let Some(context) = call.context.take()
+    {
         let step = Entry::Step {
             callable: Obj::from_borrowed(call.callback),
             argument: args.get(1).map(Obj::from_borrowed),
-            context: call.context,
+            context,
         };
         core.ready.with(|ready| ready.push(step))?;
         return Ok(loop_.py().None().into_bound(loop_.py()).into());

@@ -4,11 +4,15 @@
 //! whoever has cancelled knows that it will not run any more.
 
 use std::ffi::CStr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::callback::{AsHandle, SLOTS, State};
+use super::callback::{AsHandle, Contexts, SLOTS, State};
 use super::handle::{self, define_common};
 use crate::ffi::{
     self, Args, Definition, Native, Payload, This, Visited, Visitor, method, property,
@@ -23,61 +27,58 @@ pub struct ThreadSafeHandle {
 
 impl ThreadSafeHandle {
     /// Run the callback, unless it was cancelled while the gate was closed.
-    pub fn run(this: This<'_, '_, Self>) -> PyResult<()> {
+    pub fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
         let _held = this.gate.enter(this.py());
         if this.state.is_cancelled() {
             return Ok(());
         }
-        handle::run(this)
+        handle::run(this, contexts)
     }
 }
 
 /// A lock that its owner may take again (`threading.RLock`), waited for without the interpreter lock.
 #[derive(Default)]
 struct Gate {
-    owner: Mutex<Owner>,
-    left: Condvar,
+    /// The thread inside; zero for none.
+    owner: AtomicU64,
+    /// How often the owner has entered; only the owner touches it.
+    depth: AtomicU32,
+    waiting_count: AtomicU32,
 }
 
-#[derive(Default)]
-struct Owner {
-    thread_id: u64,
-    depth: u32,
-    /// Threads that wait for the gate.
-    waiting: u32,
-}
+/// Where all threads wait that find a gate closed: it happens too rarely for one each.
+static LOCK: Mutex<()> = Mutex::new(());
+static LEFT: Condvar = Condvar::new();
 
 impl Gate {
+    #[inline]
     fn enter(&self, py: Python<'_>) -> Held<'_> {
-        let thread_id = ffi::thread_id();
-        if !self.try_enter(&mut self.lock(), thread_id) {
-            py.detach(|| {
-                let mut owner = self.lock();
-                owner.waiting += 1;
-                while !self.try_enter(&mut owner, thread_id) {
-                    owner = self
-                        .left
-                        .wait(owner)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-                owner.waiting -= 1;
-            });
+        let me = ffi::thread_id();
+        if !self.try_enter(me) {
+            py.detach(|| self.wait(me));
         }
+        self.depth.fetch_add(1, Relaxed);
         Held(self)
     }
 
-    #[expect(clippy::unused_self, reason = "the owner is this gate's")]
-    fn try_enter(&self, owner: &mut Owner, thread_id: u64) -> bool {
-        if owner.depth > 0 && owner.thread_id != thread_id {
-            return false;
+    #[inline]
+    fn try_enter(&self, me: u64) -> bool {
+        match self.owner.compare_exchange(0, me, SeqCst, SeqCst) {
+            Ok(_) => true,
+            Err(owner) => owner == me,
         }
-        owner.thread_id = thread_id;
-        owner.depth += 1;
-        true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Owner> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cold]
+    fn wait(&self, me: u64) {
+        // Who leaves looks at the count after it has opened the gate, and we look at the gate after we
+        // have counted ourselves, so one of the two sees the other.
+        let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting_count.fetch_add(1, SeqCst);
+        while !self.try_enter(me) {
+            guard = LEFT.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waiting_count.fetch_sub(1, SeqCst);
     }
 }
 
@@ -85,12 +86,15 @@ impl Gate {
 struct Held<'a>(&'a Gate);
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
-        let mut owner = self.0.lock();
-        owner.depth -= 1;
-        // Waking nobody would cost a system call.
-        if owner.depth == 0 && owner.waiting > 0 {
-            self.0.left.notify_one();
+        if self.0.depth.fetch_sub(1, Relaxed) > 1 {
+            return;
+        }
+        self.0.owner.store(0, SeqCst);
+        if self.0.waiting_count.load(SeqCst) > 0 {
+            drop(LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+            LEFT.notify_all();
         }
     }
 }
@@ -136,5 +140,5 @@ fn cancelled(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResu
 
 fn run_method(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("_run", 0)?;
-    ThreadSafeHandle::run(this)
+    ThreadSafeHandle::run(this, &Contexts::new())
 }

@@ -206,9 +206,9 @@ impl LoopCore {
             return Ok(());
         }
         if self.debug() {
-            return debug::run_timed(loop_, &this.object(), || handle::run(this));
+            return debug::run_timed(loop_, &this.object(), || handle::run(this, &self.contexts));
         }
-        handle::run(this)
+        handle::run(this, &self.contexts)
     }
 
     fn run_threadsafe(
@@ -217,9 +217,11 @@ impl LoopCore {
         this: This<'_, '_, ThreadSafeHandle>,
     ) -> PyResult<()> {
         if self.debug() {
-            return debug::run_timed(loop_, &this.object(), || ThreadSafeHandle::run(this));
+            return debug::run_timed(loop_, &this.object(), || {
+                ThreadSafeHandle::run(this, &self.contexts)
+            });
         }
-        ThreadSafeHandle::run(this)
+        ThreadSafeHandle::run(this, &self.contexts)
     }
 
     #[inline]

@@ -13,13 +13,13 @@ use ringloop::op;
 use ringloop::sys::file;
 use ringloop::sys::interest::Interest;
 
-use super::callback::{AsHandle, Callback};
+use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
 use super::handlers::Handler;
 use super::ready::Entry;
 use crate::error;
-use crate::ffi::{self, Args, Obj, Payload, This};
+use crate::ffi::{Args, Obj, Payload, This};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ pub fn add<'py>(
         ));
     };
     let fd = descriptor(fd)?;
-    let context = ffi::context_copy_current(py)?;
+    let context = current_context(py)?;
     let parts = core.parts(&loop_, callback, args, 2, context)?;
     let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
     let handle = Handle::native().instantiate_with(py, Handle::default(), fill)?;

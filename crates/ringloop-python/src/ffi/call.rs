@@ -1,4 +1,4 @@
-//! Calls into Python without an argument tuple, and contexts.
+//! Calls into Python without an argument tuple.
 //!
 //! Invariants:
 //! 1. A vectorcall's argument array has one free word before the first argument
@@ -87,35 +87,6 @@ pub fn call_tuple(callable: &Obj, arguments: &Bound<'_, PyTuple>) -> PyResult<Ob
         .bind(arguments.py())
         .call1(arguments.clone())
         .map(Obj::from)
-}
-
-/// Copy the current context, as `contextvars.copy_context()`.
-#[inline]
-pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
-    // SAFETY: attached, as the token proves.
-    let context = unsafe { ffi::PyContext_CopyCurrent() };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Obj::from_owned_ptr(py, context) }
-}
-
-/// Make `context` the current one; fails when it is entered already or no context.
-#[inline]
-pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
-    // SAFETY: alive, and the function checks type and state itself.
-    if unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0 {
-        return Err(PyErr::fetch(py));
-    }
-    Ok(())
-}
-
-/// Leave `context`.
-#[inline]
-pub fn context_exit(py: Python<'_>, context: &Obj) -> PyResult<()> {
-    // SAFETY: alive, and the function checks that it is the current one.
-    if unsafe { ffi::PyContext_Exit(context.as_ptr()) } < 0 {
-        return Err(PyErr::fetch(py));
-    }
-    Ok(())
 }
 
 /// Run the Python handlers of signals that have arrived.

@@ -41,6 +41,7 @@
 mod bytes;
 mod call;
 mod confined;
+mod context;
 mod lifecycle;
 mod method;
 mod native_type;
@@ -51,11 +52,12 @@ pub use bytes::{
     bytes_from, bytes_len, copy_bytes, fill, is_writable, lend_bytes, not_bytes_like,
     own_descriptor, receive_bytes, receive_into, send_from, snapshot,
 };
-pub use call::{
-    call, call_method, call_no_args, call_one, call_tuple, check_signals, context_copy_current,
-    context_enter, context_exit, thread_id,
-};
+pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
 pub use confined::{Busy, Confined};
+pub use context::{
+    calibrate, context_copy_current, context_enter, context_exit, context_is_fresh, context_new,
+    current_context_is_empty,
+};
 pub use method::{Args, Class, Method, Property, Return, Target, install_methods};
 #[doc(hidden)]
 pub use method::{entry, entry_getter, entry_setter};
