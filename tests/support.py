@@ -104,9 +104,9 @@ async def within(awaitable: Awaitable[T], timeout: float = 10) -> T:
 def open_descriptors() -> dict[int, str]:
     """Map each open descriptor of this process to what it is."""
     found = {}
-    for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - iterdir keeps its own descriptor open
+    for entry in os.listdir("/proc/self/fd"):
         try:
-            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")  # noqa: PTH115
+            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")
         except OSError:
             continue  # the descriptor of the listing itself
     return found

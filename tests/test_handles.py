@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import support
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests import support
 
 Loop = asyncio.AbstractEventLoop
 
@@ -93,7 +93,7 @@ def test_callback_may_cancel_its_own_handle(loop: Loop) -> None:
         seen.extend([a, b])
 
     marks = [object(), object()]
-    handle = loop.call_soon(callback, *marks)
+    handle = loop.call_soon(callback, marks[0], marks[1])
     loop.call_soon(loop.stop)
     loop.run_forever()
     assert seen == marks

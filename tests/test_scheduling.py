@@ -285,7 +285,9 @@ def test_unclosed_loop_warns(loop_factory: LoopFactory) -> None:
 
 def test_closed_loop_in_a_cycle_is_collected(loop_factory: LoopFactory) -> None:
     loop = loop_factory()
-    loop.set_task_factory(lambda *args, **kwargs: asyncio.Task(args[1], loop=loop, **kwargs))
+    loop.set_task_factory(
+        lambda *args, **kwargs: asyncio.Task(args[1], loop=loop, **kwargs)  # noqa: F821 - until `del`
+    )
     loop.call_later(60, loop.stop)
     loop.myself = loop  # type: ignore[attr-defined]
     gone = weakref.ref(loop)

@@ -131,7 +131,7 @@ def test_close_and_send_race_ends_in_delivery_or_error(loop_factory: LoopFactory
                     loop.call_soon_threadsafe(int)
                     started.set()
             except RuntimeError as error:
-                assert "closed" in str(error)  # noqa: PT017
+                assert "closed" in str(error)
                 refused.set()
 
         thread = threading.Thread(target=send)

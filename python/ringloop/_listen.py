@@ -120,7 +120,7 @@ async def _accept_tls(
             raise
     except (SystemExit, KeyboardInterrupt):
         raise
-    except BaseException as exc:
+    except BaseException as exc:  # noqa: BLE001 - reported, as asyncio does; the server goes on
         if transport is None:
             connection.close()
         if loop.get_debug():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from asyncio import base_events, unix_events
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 from ringloop import _forever, _listen, _missing, _native, _signals, _sock, _tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Ts = TypeVarTuple("Ts")
 
 
 @_missing.add_to
@@ -42,7 +44,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
             super().close()
             self._close()
 
-    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+    def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         """Call `callback` whenever `fd` has data."""
         self._ensure_fd_no_transport(fd)
         self._add_reader(fd, callback, *args)
@@ -52,7 +54,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._ensure_fd_no_transport(fd)
         return self._remove_reader(fd)
 
-    def add_writer(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+    def add_writer(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         """Call `callback` whenever `fd` has room."""
         self._ensure_fd_no_transport(fd)
         self._add_writer(fd, callback, *args)
@@ -62,7 +64,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._ensure_fd_no_transport(fd)
         return self._remove_writer(fd)
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(
+        self, sig: int, callback: Callable[[Unpack[Ts]], Any], *args: *Ts
+    ) -> None:
         """Call `callback` in the loop when the signal arrives; main thread only."""
         _signals.add(self, sig, callback, args)
 

@@ -1,11 +1,10 @@
-"""The native part of ringloop."""
-
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 __version__: str
 
@@ -13,41 +12,52 @@ class Handle(asyncio.Handle): ...
 class TimerHandle(asyncio.TimerHandle): ...
 
 class LoopCore:
-    """The native part of an event loop."""
-
     _debug: bool
     _closed: bool
     _stopping: bool
     _thread_id: int | None
     _task_factory: Callable[..., Any] | None
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> LoopCore: ...
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
     @property
     def driver(self) -> str | None: ...
     @property
     def driver_reason(self) -> str | None: ...
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
     ) -> asyncio.Handle: ...
     def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle: ...
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle: ...
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
     ) -> asyncio.Handle: ...
     def time(self) -> float: ...
     def create_future(self) -> asyncio.Future[Any]: ...
-    def create_task(self, coro: Coroutine[Any, Any, _T], **kwargs: Any) -> asyncio.Task[_T]: ...
+    def create_task(
+        self,
+        coro: Generator[Any, None, _T] | Coroutine[Any, Any, _T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **kwargs: Any,
+    ) -> asyncio.Task[_T]: ...
     def is_running(self) -> bool: ...
     def is_closed(self) -> bool: ...
     def get_debug(self) -> bool: ...
@@ -59,10 +69,10 @@ class LoopCore:
     def _add_callback(self, handle: asyncio.Handle) -> None: ...
     def _add_callback_signalsafe(self, handle: asyncio.Handle) -> None: ...
     def _add_reader(
-        self, fd: Any, callback: Callable[..., object], *args: Any
+        self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts
     ) -> asyncio.Handle: ...
     def _add_writer(
-        self, fd: Any, callback: Callable[..., object], *args: Any
+        self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts
     ) -> asyncio.Handle: ...
     def _remove_reader(self, fd: Any) -> bool: ...
     def _remove_writer(self, fd: Any) -> bool: ...
@@ -76,8 +86,6 @@ class LoopCore:
     def _begin_accept(self, sock: Any) -> Any: ...
 
 class SocketOperation:
-    """An operation on a socket that has to wait."""
-
     def wait(self) -> asyncio.Future[None]: ...
     def attempt(self) -> Any: ...
     def end(self) -> None: ...

@@ -21,9 +21,7 @@ def new_event_loop() -> _loop.Loop:
     return _loop.Loop()
 
 
-def run(
-    main: Coroutine[Any, Any, T], *, debug: bool | None = None, driver: str | None = None
-) -> T:
+def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, driver: str | None = None) -> T:
     """Run a coroutine on a new loop, as `asyncio.run` does, and close the loop.
 
     `driver` is "auto", "uring" or "epoll"; None leaves it to `RINGLOOP_DRIVER`.
@@ -33,7 +31,7 @@ def run(
         return runner.run(main)
 
 
-class EventLoopPolicy(unix_events._UnixDefaultEventLoopPolicy):  # type: ignore[misc,name-defined]
+class EventLoopPolicy(unix_events._UnixDefaultEventLoopPolicy):  # type: ignore[misc]
     """The default policy, except that new loops are ours."""
 
     _loop_factory = _loop.Loop

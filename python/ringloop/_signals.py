@@ -21,7 +21,7 @@ from asyncio import events
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ringloop._loop import Loop
 
@@ -113,7 +113,7 @@ def _give_back(previous: int) -> None:
         signal.set_wakeup_fd(-1)
 
 
-def add(loop: Loop, number: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+def add(loop: Loop, number: int, callback: Any, args: tuple[Any, ...]) -> None:
     """Call `callback` in the loop when the signal arrives."""
     if asyncio.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
         raise TypeError("coroutines cannot be used with add_signal_handler()")

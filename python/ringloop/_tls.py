@@ -33,10 +33,10 @@ def make_ssl_transport(
         loop,
         protocol,
         sslcontext,
-        waiter,
+        waiter,  # type: ignore[arg-type]  # None is allowed
         server_side,
         server_hostname,
-        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]  # so are floats
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
     _native.make_socket_transport(loop, rawsock, ssl_protocol, None, extra, server)
