@@ -20,7 +20,7 @@ use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
 use super::engine::EngineCell;
 use super::handle::TimerHandle;
-use super::handlers::Handlers;
+use super::handlers::{Handler, Handlers};
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
 use super::watchers::{self, Watchers};
@@ -36,7 +36,7 @@ pub struct LoopCore {
     pub(super) timers: Confined<Timers>,
     pub(super) contexts: Contexts,
     /// Transports that were written to in this turn.
-    pub(super) unflushed: Confined<Vec<Obj>>,
+    pub(super) unflushed: Confined<Vec<Handler>>,
     /// Which descriptors belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,

@@ -12,10 +12,7 @@ use pyo3::prelude::*;
 use ringloop::driver::{Event, Token};
 
 use super::core::LoopCore;
-use super::watchers;
-use crate::ffi::{Obj, Payload, Visited, Visitor};
-use crate::sock::{self, Operation};
-use crate::transport::{self, Listener, Stream};
+use crate::ffi::{Obj, Visited, Visitor};
 
 /// Generations are 24 bits wide: the top byte of a token is the owner's.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
@@ -32,34 +29,38 @@ pub fn role(token: Token) -> u8 {
     (token.0 >> ROLE_SHIFT) as u8
 }
 
-/// What a completion is for. Transports add their kinds here and in [`dispatch`].
-pub enum Handler {
-    /// `add_reader` and `add_writer`: the native `Handle` to put into the ready ring.
-    Watcher(Obj),
-    /// A stream transport.
-    Stream(Obj),
-    /// A listening socket.
-    Listener(Obj),
-    /// `sock_recv` and its kin.
-    Socket(Obj),
+/// What one kind of handler does. Each kind has a static of its own, beside its code, so that the loop
+/// knows none of them.
+pub struct Behaviour {
+    /// Take one completion of an operation; an error leaves the loop.
+    pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
+    /// Hand over what was gathered, at the end of a turn in which `flush_later` was called.
+    pub flush: fn(&Bound<'_, PyAny>) -> PyResult<()>,
+    /// The engine is gone: no completion will come.
+    pub abandoned: fn(&Bound<'_, PyAny>),
+}
+
+impl Behaviour {
+    /// For [`Behaviour::flush`], where nothing is ever gathered.
+    pub const NEVER_FLUSHED: fn(&Bound<'_, PyAny>) -> PyResult<()> = |_| Ok(());
+    /// For [`Behaviour::abandoned`], where there is nothing to do.
+    pub const NOTHING_LEFT: fn(&Bound<'_, PyAny>) = |_| ();
+}
+
+/// An object that waits for completions.
+pub struct Handler {
+    /// The object.
+    pub object: Obj,
+    /// What is done with it.
+    pub behaviour: &'static Behaviour,
 }
 
 impl Handler {
-    fn object(&self) -> &Obj {
-        match self {
-            Self::Watcher(object)
-            | Self::Stream(object)
-            | Self::Listener(object)
-            | Self::Socket(object) => object,
-        }
-    }
-
-    fn clone_ref(&self, py: Python<'_>) -> Self {
-        match self {
-            Self::Watcher(object) => Self::Watcher(object.clone_ref(py)),
-            Self::Stream(object) => Self::Stream(object.clone_ref(py)),
-            Self::Listener(object) => Self::Listener(object.clone_ref(py)),
-            Self::Socket(object) => Self::Socket(object.clone_ref(py)),
+    /// Make a second reference.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self {
+            object: self.object.clone_ref(py),
+            behaviour: self.behaviour,
         }
     }
 }
@@ -73,19 +74,7 @@ pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> P
         .handlers
         .with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
     match handler {
-        Some(Handler::Watcher(handle)) => watchers::ready(core, py, handle, &event.completion),
-        Some(Handler::Stream(object)) => match Stream::native().get(object.bind(py)) {
-            Some(this) => transport::completed(this, event),
-            None => Ok(()),
-        },
-        Some(Handler::Listener(object)) => match Listener::native().get(object.bind(py)) {
-            Some(this) => transport::accept_completed(this, event),
-            None => Ok(()),
-        },
-        Some(Handler::Socket(object)) => match Operation::native().get(object.bind(py)) {
-            Some(this) => sock::completed(this, &event),
-            None => Ok(()),
-        },
+        Some(handler) => (handler.behaviour.completed)(loop_, handler.object.bind(py), event),
         None => Ok(()),
     }
 }
@@ -158,7 +147,7 @@ impl Handlers {
     /// Show the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         for handler in self.slots.iter().filter_map(|slot| slot.handler.as_ref()) {
-            visitor.visit(handler.object())?;
+            visitor.visit(&handler.object)?;
         }
         Visited::Continue(())
     }

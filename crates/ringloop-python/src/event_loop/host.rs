@@ -11,8 +11,7 @@ use ringloop::driver::Token;
 use super::core::LoopCore;
 use super::handlers::Handler;
 use super::ready::Entry;
-use crate::ffi::{Obj, Payload};
-use crate::transport::{self, Stream};
+use crate::ffi::Obj;
 
 impl LoopCore {
     /// `call_soon` for a callback whose handle nobody keeps.
@@ -32,12 +31,10 @@ impl LoopCore {
         })?)
     }
 
-    /// Keep a transport alive and name it for completions.
-    pub(crate) fn add_stream(&self, transport: Obj, fd: RawFd) -> PyResult<Token> {
+    /// Keep a transport alive, name it for completions, and mark its descriptor as taken.
+    pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
-        let token = self
-            .handlers
-            .with(|slab| slab.register(Handler::Stream(transport)))?;
+        let token = self.handlers.with(|slab| slab.register(handler))?;
         self.transport_fds.with(|fds| fds.insert(fd, token))?;
         Ok(token)
     }
@@ -47,10 +44,9 @@ impl LoopCore {
         let Some(token) = self.transport_fds.with(|fds| fds.get(&fd).copied())? else {
             return Ok(None);
         };
-        Ok(self.handlers.with(|slab| match slab.get(token) {
-            Some(Handler::Stream(transport)) => Some(transport.clone_ref(py)),
-            _ => None,
-        })?)
+        Ok(self
+            .handlers
+            .with(|slab| slab.get(token).map(|found| found.object.clone_ref(py)))?)
     }
 
     /// Let go of a handler whose operations are over and whose descriptor is about to be closed.
@@ -71,7 +67,7 @@ impl LoopCore {
 
     /// Flush a transport at the end of this turn.
     #[inline]
-    pub(crate) fn flush_later(&self, transport: Obj) -> PyResult<()> {
+    pub(crate) fn flush_later(&self, transport: Handler) -> PyResult<()> {
         Ok(self.unflushed.with(|unflushed| unflushed.push(transport))?)
     }
 
@@ -86,10 +82,8 @@ impl LoopCore {
         let mut batch = self.unflushed.with(std::mem::take)?;
         let mut first_error = Ok(());
         for transport in batch.drain(..) {
-            if let Some(this) = Stream::native().get(transport.bind(py)) {
-                let flushed = transport::flush(this);
-                first_error = first_error.and(flushed);
-            }
+            let flushed = (transport.behaviour.flush)(transport.object.bind(py));
+            first_error = first_error.and(flushed);
         }
         // The memory serves the next turn, unless a callback has written meanwhile.
         self.unflushed.with(|unflushed| {
@@ -100,14 +94,10 @@ impl LoopCore {
         first_error
     }
 
-    /// The engine is gone: tell the transports, which may have sockets to close.
+    /// The engine is gone: tell the handlers, which may have sockets to close.
     pub(super) fn abandon(py: Python<'_>, handlers: Vec<Handler>) {
         for handler in handlers {
-            if let Handler::Stream(transport) = handler
-                && let Some(this) = Stream::native().get(transport.bind(py))
-            {
-                transport::abandoned(this);
-            }
+            (handler.behaviour.abandoned)(handler.object.bind(py));
         }
     }
 }

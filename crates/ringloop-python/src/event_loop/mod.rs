@@ -31,7 +31,7 @@ mod turn;
 mod watchers;
 
 pub use core::LoopCore;
-pub use handlers::Handler;
+pub use handlers::{Behaviour, Handler};
 
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;

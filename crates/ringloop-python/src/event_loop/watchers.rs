@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringloop::driver::{Completion, Key, Sink, Token};
+use ringloop::driver::{Event, Key, Sink, Token};
 use ringloop::op;
 use ringloop::sys::file;
 use ringloop::sys::interest::Interest;
@@ -16,7 +16,7 @@ use ringloop::sys::interest::Interest;
 use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
-use super::handlers::Handler;
+use super::handlers::{Behaviour, Handler};
 use super::ready::Entry;
 use crate::error;
 use crate::ffi::{Args, Obj, Payload, This};
@@ -110,7 +110,7 @@ pub fn add<'py>(
         .watchers
         .with(|watchers| watchers.0.get(&(fd, direction)).copied())?;
     if let Some(watch) = known {
-        let handler = Handler::Watcher(handle.clone().into());
+        let handler = watcher(handle.clone().into());
         let old = core
             .handlers
             .with(|slab| slab.replace(watch.token, handler))?;
@@ -119,7 +119,7 @@ pub fn add<'py>(
     }
     // The kernel tells of a bad descriptor later; asyncio's callers expect it here.
     file::poll_now(fd, direction.interest()).map_err(|error| error::from_io(&error))?;
-    let handler = Handler::Watcher(handle.clone().into());
+    let handler = watcher(handle.clone().into());
     let token = core.handlers.with(|slab| slab.register(handler))?;
     let key = match submit(core, fd, direction, token) {
         Ok(key) => key,
@@ -162,25 +162,34 @@ pub fn remove(
     Ok(true)
 }
 
+static WATCHER: Behaviour = Behaviour {
+    completed: ready,
+    flush: Behaviour::NEVER_FLUSHED,
+    abandoned: Behaviour::NOTHING_LEFT,
+};
+
+fn watcher(object: Obj) -> Handler {
+    Handler {
+        object,
+        behaviour: &WATCHER,
+    }
+}
+
 /// A watched descriptor is ready, or the poll failed: either way the callback finds out.
-pub fn ready(
-    core: &LoopCore,
-    py: Python<'_>,
-    handle: Obj,
-    completion: &Completion,
-) -> PyResult<()> {
+fn ready(loop_: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     let cancelled = Handle::native()
-        .get(handle.bind(py))
+        .get(handle)
         .is_some_and(|this| this.state().is_cancelled());
-    if cancelled || completion.result == -libc::ECANCELED {
+    if cancelled || event.completion.result == -libc::ECANCELED {
         return Ok(());
     }
-    Ok(core.ready.with(|ready| ready.push(Entry::Handle(handle)))?)
+    let entry = Entry::Handle(handle.clone().into());
+    Ok(loop_.get().ready.with(|ready| ready.push(entry))?)
 }
 
 fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
-    if let Some(Handler::Watcher(handle)) = handler
-        && let Some(this) = Handle::native().get(handle.bind(py))
+    if let Some(handler) = handler
+        && let Some(this) = Handle::native().get(handler.object.bind(py))
     {
         return handle::cancel_handle(this);
     }

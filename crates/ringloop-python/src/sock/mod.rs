@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 use crate::event_loop::LoopCore;
 use crate::ffi::{Class, Payload, install_methods, method};
 
-pub use operation::{Operation, completed};
+use operation::Operation;
 
 /// Make the type and put the methods on the loop.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -22,7 +22,7 @@ use super::connect::Connect;
 use super::datagram::Datagram;
 use super::receive::Receive;
 use super::send::SendAll;
-use crate::event_loop::{Handler, LoopCore};
+use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method};
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -236,7 +236,10 @@ fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     disarm(this)?;
     let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
     drop(this.future.replace(Some(future.clone_ref(py))));
-    let handler = Handler::Socket(Obj::from_borrowed(this.object()));
+    let handler = Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: &OPERATION,
+    };
     let token = core.handlers.with(|slab| slab.register(handler))?;
     // Level: the user may close the socket as soon as this is over, so no registration may be left.
     let poll = Request::Poll(Poll {
@@ -269,8 +272,19 @@ fn end(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     disarm(this)
 }
 
+/// What the loop does with an operation that waits.
+static OPERATION: Behaviour = Behaviour {
+    completed: |_, object, event| {
+        Operation::native()
+            .get(object)
+            .map_or(Ok(()), |this| completed(this, &event))
+    },
+    flush: Behaviour::NEVER_FLUSHED,
+    abandoned: Behaviour::NOTHING_LEFT,
+};
+
 /// The socket is ready, or the poll failed: either way the attempt finds out.
-pub fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
+fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
     if event.completion.result == -libc::ECANCELED {
         return Ok(());
     }

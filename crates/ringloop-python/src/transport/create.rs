@@ -78,7 +78,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         drop(this.server.replace(Some(server.clone().into())));
     }
     this.token
-        .set(core.add_stream(transport.clone().into(), fd)?);
+        .set(core.add_transport(super::handler(transport.clone().into()), fd)?);
     schedule(parts, this)?;
     Ok(transport)
 }

@@ -21,7 +21,7 @@ use ringloop::op::{Accept, Request};
 use super::create;
 use super::leaves_the_loop;
 use crate::error;
-use crate::event_loop::{Handler, LoopCore};
+use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method};
 use crate::limits;
 
@@ -124,7 +124,10 @@ fn start(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     }
     let loop_ = core(this)?;
     let core = loop_.get();
-    let handler = Handler::Listener(Obj::from_borrowed(this.object()));
+    let handler = Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: &LISTENER,
+    };
     let token = core.handlers.with(|slab| slab.register(handler))?;
     this.token.set(token);
     arm(this, core)
@@ -171,8 +174,19 @@ fn core<'py>(this: Listener_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {
     Ok(this.loop_.get_or_none(this.py()).cast_into::<LoopCore>()?)
 }
 
+/// What the loop does with a listener.
+static LISTENER: Behaviour = Behaviour {
+    completed: |_, object, event| {
+        Listener::native()
+            .get(object)
+            .map_or(Ok(()), |this| completed(this, event))
+    },
+    flush: Behaviour::NEVER_FLUSHED,
+    abandoned: Behaviour::NOTHING_LEFT,
+};
+
 /// One completion of the accept.
-pub fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
+fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
     let completion = event.completion;
     if !completion.more {
         this.armed.set(None);

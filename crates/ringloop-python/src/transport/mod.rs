@@ -24,11 +24,10 @@ use std::os::fd::RawFd;
 use pyo3::prelude::*;
 use ringloop::driver::{Driver, Event, Kind, Sink, Token};
 
-use crate::event_loop::{LoopCore, handlers};
+use crate::event_loop::{Behaviour, Handler, LoopCore, handlers};
 use crate::ffi::{Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
 
-pub use create::create;
-pub use listener::{Listener, completed as accept_completed, new_listener};
+use listener::Listener;
 
 /// One connection.
 pub struct Stream {
@@ -104,24 +103,37 @@ impl Payload for Stream {
     }
 }
 
+/// What the loop does with a stream.
+static STREAM: Behaviour = Behaviour {
+    completed: |_, object, event| {
+        Stream::native()
+            .get(object)
+            .map_or(Ok(()), |this| completed(this, event))
+    },
+    flush: |object| Stream::native().get(object).map_or(Ok(()), write::flush),
+    abandoned: |object| {
+        if let Some(this) = Stream::native().get(object) {
+            lifecycle::abandoned(this);
+        }
+    },
+};
+
+/// A transport, as the loop's handlers keep it.
+fn handler(transport: Obj) -> Handler {
+    Handler {
+        object: transport,
+        behaviour: &STREAM,
+    }
+}
+
 /// One completion of a stream's operation.
 #[inline]
-pub fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     match handlers::role(event.token) {
         role if role == Role::Read as u8 => read::completed(this, event),
         role if role == Role::Write as u8 => write::completed(this, event),
         _ => write::writable(this, event),
     }
-}
-
-/// Send what the callbacks of this turn have written.
-pub fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
-    write::flush(this)
-}
-
-/// The loop is closed and its driver gone: no completion will come.
-pub fn abandoned(this: Stream_<'_, '_>) {
-    lifecycle::abandoned(this);
 }
 
 impl Stream {
@@ -193,7 +205,7 @@ fn make_socket_transport<'py>(
     extra: Option<&Bound<'py, pyo3::types::PyDict>>,
     server: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    create(&create::Parts {
+    create::create(&create::Parts {
         loop_,
         socket: sock,
         protocol,
@@ -213,5 +225,5 @@ fn make_listener<'py>(
     server: &Bound<'py, PyAny>,
     accepted: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    new_listener(loop_, sock, factory, server, accepted)
+    listener::new_listener(loop_, sock, factory, server, accepted)
 }

@@ -125,7 +125,7 @@ fn mark_dirty(this: Stream_<'_, '_>) -> PyResult<()> {
     }
     this.core(this.py())?
         .get()
-        .flush_later(Obj::from_borrowed(this.object()))
+        .flush_later(super::handler(Obj::from_borrowed(this.object())))
 }
 
 /// End of the turn: hand what was gathered to the kernel.
