@@ -124,7 +124,8 @@ impl ReadSide {
 
     /// In asyncio's repr: whether the selector would have the descriptor.
     pub fn is_polling(&self) -> bool {
-        self.wish.get() == Wish::Read
+        // A connection that is about to read its first bytes counts: nobody has paused it.
+        matches!(self.wish.get(), Wish::Read | Wish::NotStarted)
     }
 }
 
