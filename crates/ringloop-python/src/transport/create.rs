@@ -58,6 +58,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         protocol: ObjCell::new(None),
         server: ObjCell::new(None),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
+        empty_waiter: ObjCell::new(None),
         lifecycle: Lifecycle::new(),
         read: ReadSide::new(kind),
         write: WriteSide::new(),

@@ -17,7 +17,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::{Stream_, leaves_the_loop, read, write};
+use super::{Stream_, leaves_the_loop, read, sendfile, write};
 use crate::ffi::{self, Obj};
 
 /// Where a connection stands.
@@ -151,12 +151,13 @@ pub(super) fn connection_lost(this: Stream_<'_, '_>, error: &Obj) -> PyResult<()
         _ => Ok(()),
     };
     drop((this.protocol.take(), this.context.take()));
+    let interrupted = sendfile::lost(this);
     let closed = close_socket_if_idle(this);
     let detached = match this.server.take() {
         Some(server) => detach(this, &server),
         None => Ok(()),
     };
-    told.and(closed).and(detached)
+    told.and(interrupted).and(closed).and(detached)
 }
 
 /// `Server._detach` learnt to take the transport in 3.12.1 / 3.13 with `close_clients`.

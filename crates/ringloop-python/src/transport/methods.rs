@@ -8,9 +8,10 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
-use super::{Stream, Stream_, create, flow, lifecycle, read, write};
+use super::{Stream, Stream_, create, flow, lifecycle, read, sendfile, write};
 use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
 use crate::limits;
 
@@ -150,6 +151,18 @@ fn define_rest(type_: &mut Definition<Stream>) {
         call_connection_lost,
         c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
     ));
+    type_.method(method!(
+        Stream,
+        c"_make_empty_waiter",
+        make_empty_waiter,
+        c"_make_empty_waiter()\n--\n\nRefuse writes; the future is done once all is sent."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_reset_empty_waiter",
+        reset_empty_waiter,
+        c"_reset_empty_waiter()\n--\n\nAccept writes again."
+    ));
 }
 
 fn define_properties(type_: &mut Definition<Stream>) {
@@ -214,6 +227,12 @@ fn define_properties(type_: &mut Definition<Stream>) {
         start_tls_compatible,
         c"loop.start_tls() accepts it."
     ));
+    type_.property(property!(
+        Stream,
+        c"_sendfile_compatible",
+        sendfile_compatible,
+        c"loop.sendfile() tries its socket first."
+    ));
 }
 
 /// The one argument of a method, by position or by name.
@@ -243,6 +262,11 @@ fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
             "Cannot call write() after write_eof()",
         ));
     }
+    if sendfile::in_progress(this) {
+        return Err(PyRuntimeError::new_err(
+            "unable to write; sendfile is in progress",
+        ));
+    }
     if buf.is_empty() || dropped(this)? {
         return Ok(());
     }
@@ -258,6 +282,11 @@ fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if this.write.eof.get() {
         return Err(PyRuntimeError::new_err(
             "Cannot call writelines() after write_eof()",
+        ));
+    }
+    if sendfile::in_progress(this) {
+        return Err(PyRuntimeError::new_err(
+            "unable to writelines; sendfile is in progress",
         ));
     }
     bufs.retain(|buf| !buf.is_empty());
@@ -439,6 +468,17 @@ fn call_connection_lost(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<(
     }
 }
 
+fn make_empty_waiter(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    args.expect_positional("_make_empty_waiter", 0)?;
+    sendfile::make_empty_waiter(this)
+}
+
+fn reset_empty_waiter(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_reset_empty_waiter", 0)?;
+    sendfile::reset_empty_waiter(this);
+    Ok(())
+}
+
 fn loop_<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(this.loop_.get_or_none(this.py()))
 }
@@ -481,6 +521,16 @@ fn protocol_paused(this: Stream_<'_, '_>) -> PyResult<bool> {
 
 fn start_tls_compatible(_this: Stream_<'_, '_>) -> PyResult<bool> {
     Ok(true)
+}
+
+fn sendfile_compatible<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    static TRY_NATIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = this.py();
+    let mode = TRY_NATIVE.get_or_try_init(py, || {
+        let modes = py.import("asyncio.constants")?.getattr("_SendfileMode")?;
+        Ok::<_, PyErr>(modes.getattr("TRY_NATIVE")?.unbind())
+    })?;
+    Ok(mode.bind(py).clone())
 }
 
 /// As asyncio writes it, with our class's name.

@@ -15,6 +15,7 @@ mod lifecycle;
 mod listener;
 mod methods;
 mod read;
+mod sendfile;
 mod write;
 
 use std::cell::Cell;
@@ -45,6 +46,8 @@ pub struct Stream {
     server: ObjCell,
     /// What protocol callbacks run in: a copy made when the connection was.
     context: ObjCell,
+    /// Set while a file is sent past the write queue.
+    empty_waiter: ObjCell,
     lifecycle: lifecycle::Lifecycle,
     read: read::ReadSide,
     write: write::WriteSide,
@@ -85,7 +88,8 @@ impl Payload for Stream {
         self.socket.visit(visitor)?;
         self.protocol.visit(visitor)?;
         self.server.visit(visitor)?;
-        self.context.visit(visitor)
+        self.context.visit(visitor)?;
+        self.empty_waiter.visit(visitor)
     }
 
     fn clear(&self) {
@@ -95,6 +99,7 @@ impl Payload for Stream {
             self.protocol.take(),
             self.server.take(),
             self.context.take(),
+            self.empty_waiter.take(),
         ));
     }
 
@@ -185,7 +190,10 @@ fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
 /// Make the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let base = py.import("asyncio.transports")?.getattr("Transport")?;
+    // Of asyncio's transports this is the base too, and `loop.sendfile` insists on it.
+    let base = py
+        .import("asyncio.transports")?
+        .getattr("_FlowControlMixin")?;
     let stream = Stream::native().create(py, base.cast()?)?;
     let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketTransport", stream)?;

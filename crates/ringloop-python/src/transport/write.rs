@@ -24,7 +24,7 @@ use ringloop::op::{Poll, Request, Send, SendMsg};
 use ringloop::sys::interest::Interest;
 use ringloop::sys::socket;
 
-use super::{Role, Stream_, flow, lifecycle};
+use super::{Role, Stream_, flow, lifecycle, sendfile};
 use crate::error;
 use crate::ffi::{self, Obj};
 use crate::limits;
@@ -326,6 +326,7 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// Everything is sent: do what waited for that.
 fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
+    sendfile::emptied(this)?;
     match this.lifecycle.state() {
         lifecycle::State::Closing => lifecycle::lose(this, None),
         lifecycle::State::Open if this.write.eof.get() => shut_down(this),
@@ -384,9 +385,7 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
-    lifecycle::fatal_error(
-        this,
-        error::from_errno(errno),
-        "Fatal write error on socket transport",
-    )
+    let error = error::from_errno(errno);
+    sendfile::failed(this, &error)?;
+    lifecycle::fatal_error(this, error, "Fatal write error on socket transport")
 }

@@ -1,0 +1,86 @@
+//! What `loop.sendfile` asks of a transport: to hold still once everything written before is sent.
+//!
+//! Owns: the future that is done when the write queue is empty; while it is set, writes are refused.
+//! Called by: `methods`, `write` (the queue is empty, or failed) and `lifecycle` (the end).
+//! Never does: send.
+//!
+//! Source: `_SelectorSocketTransport._make_empty_waiter` and the places that look at it.
+
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::Stream_;
+use crate::ffi::Obj;
+
+/// Make the future; it is done at once where nothing waits to be sent.
+pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
+    let py = this.py();
+    if this.empty_waiter.is_some() {
+        return Err(PyRuntimeError::new_err("Empty waiter is already set"));
+    }
+    let waiter = this.core(py)?.call_method0(intern!(py, "create_future"))?;
+    drop(this.empty_waiter.replace(Some(waiter.clone().into())));
+    if this.write.is_empty() {
+        emptied(this)?;
+    }
+    Ok(waiter.into())
+}
+
+/// Accept writes again.
+pub(super) fn reset_empty_waiter(this: Stream_<'_, '_>) {
+    drop(this.empty_waiter.take());
+}
+
+/// Say whether writes are refused.
+#[inline]
+pub(super) fn in_progress(this: Stream_<'_, '_>) -> bool {
+    this.empty_waiter.is_some()
+}
+
+/// Everything is sent.
+#[inline]
+pub(super) fn emptied(this: Stream_<'_, '_>) -> PyResult<()> {
+    match pending_waiter(this)? {
+        Some(waiter) => {
+            let py = this.py();
+            waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// A write failed, and what is left will not be sent.
+pub(super) fn failed(this: Stream_<'_, '_>, error: &PyErr) -> PyResult<()> {
+    if let Some(waiter) = pending_waiter(this)? {
+        let py = this.py();
+        waiter.call_method1(intern!(py, "set_exception"), (error.value(py),))?;
+    }
+    Ok(())
+}
+
+/// The connection is over.
+pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
+    if !in_progress(this) {
+        return Ok(());
+    }
+    let py = this.py();
+    // A poll of the file's sender would keep the socket open.
+    this.core(py)?
+        .call_method1(intern!(py, "_remove_writer"), (this.fd,))?;
+    failed(
+        this,
+        &PyConnectionError::new_err("Connection is closed by peer"),
+    )
+}
+
+fn pending_waiter<'py>(this: Stream_<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = this.py();
+    let Some(waiter) = this.empty_waiter.get(py) else {
+        return Ok(None);
+    };
+    let waiter = waiter.into_bound(py);
+    let done = waiter.call_method0(intern!(py, "done"))?.is_truthy()?;
+    Ok((!done).then_some(waiter))
+}
