@@ -1,4 +1,4 @@
-"""Signals: handlers run in the loop, Ctrl-C ends a wait at once, the wake-up descriptor is returned."""
+"""Signals: handlers run in the loop, Ctrl-C ends a wait, the wake-up descriptor goes back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,7 +235,7 @@ def test_interrupt_of_a_program(loop_name: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=os.path.dirname(os.path.dirname(__file__)),
+        cwd=Path(__file__).parents[1],
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

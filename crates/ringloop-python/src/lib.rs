@@ -7,7 +7,6 @@
 
 mod error;
 mod event_loop;
-#[allow(unused, reason = "the transport uses the rest")]
 mod ffi;
 mod limits;
 mod sock;

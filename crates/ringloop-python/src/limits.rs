@@ -11,6 +11,10 @@ pub const READY_CALLBACKS_MAX: usize = 16 * 1024;
 /// connection may wait longer because of ready callbacks, below the noise of a network.
 pub const READY_NANOSECONDS_MAX: u64 = 50_000;
 
+/// Callbacks between two readings of the clock for the bound above: reading it costs as much as an
+/// empty callback.
+pub const READY_CALLBACKS_UNCLOCKED: usize = 8;
+
 /// Completions taken over in one turn before callbacks run, so that a flood of them cannot hold
 /// callbacks up; the rest stay in the completion queue.
 pub const EVENTS_PER_TURN: usize = 4096;

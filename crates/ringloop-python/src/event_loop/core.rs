@@ -42,6 +42,8 @@ pub struct LoopCore {
     pub(super) watchers: Confined<Watchers>,
     /// Messages of other threads; empty before `__init__` and after `close`.
     inbox: RwLock<Option<Inbox<Obj>>>,
+    /// Ends the passes of a turn early; the inbox itself is what counts.
+    message_hint: AtomicBool,
     /// Memory of the inbox's last batch, for the next.
     pub(super) inbox_batch: Confined<VecDeque<Obj>>,
     /// The driver's name, and why it is that one.
@@ -113,6 +115,7 @@ impl LoopCore {
         if direct {
             return Ok(self.ready.with(|ready| ready.push(Entry::Handle(handle)))?);
         }
+        self.message_hint.store(true, Relaxed);
         let sent = match &*self.inbox() {
             Some(inbox) => inbox.send(handle),
             None => Err((handle, Error::Closed)),
@@ -120,8 +123,15 @@ impl LoopCore {
         sent.map_err(|(_handle, error)| error::from_engine(error))
     }
 
+    /// Say whether other threads may have sent something since it was last looked; it may come late.
+    #[inline]
+    pub(super) fn may_have_messages(&self) -> bool {
+        self.message_hint.load(Relaxed)
+    }
+
     /// Say whether other threads have sent anything.
     pub(super) fn has_messages(&self) -> bool {
+        self.message_hint.store(false, Relaxed);
         self.inbox().as_ref().is_some_and(|inbox| !inbox.is_empty())
     }
 
@@ -285,6 +295,7 @@ impl LoopCore {
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
             inbox: RwLock::new(None),
+            message_hint: AtomicBool::new(false),
             inbox_batch: Confined::new(VecDeque::new()),
             driver: OnceLock::new(),
             task_factory: Confined::new(None),

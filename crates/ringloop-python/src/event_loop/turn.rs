@@ -30,6 +30,15 @@ use super::timers::Timers;
 use crate::ffi::{self, Obj, Payload, This};
 use crate::limits;
 
+/// What the passes of one turn have used up.
+#[derive(Default)]
+struct Budget {
+    callbacks: usize,
+    /// Callbacks since the clock was last read.
+    unclocked: usize,
+    end_ns: Option<u64>,
+}
+
 impl LoopCore {
     /// Run turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
@@ -135,8 +144,7 @@ impl LoopCore {
     }
 
     fn run_ready(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
-        let mut callbacks = 0;
-        let mut deadline_ns = None;
+        let mut budget = Budget::default();
         for _ in 0..limits::READY_PASSES_MAX {
             let count = self.ready.with(|ready| ready.len())?;
             for _ in 0..count {
@@ -146,11 +154,7 @@ impl LoopCore {
                 self.run_entry(loop_, entry)?;
             }
             ffi::check_signals(loop_.py())?;
-            callbacks += count;
-            if count == 0
-                || callbacks > limits::READY_CALLBACKS_MAX
-                || self.owes_a_turn(&mut deadline_ns)?
-            {
+            if count == 0 || self.owes_a_turn()? || self.is_spent(&mut budget, count)? {
                 break;
             }
         }
@@ -158,18 +162,30 @@ impl LoopCore {
     }
 
     /// Say whether something waits that only a new turn can do.
-    fn owes_a_turn(&self, deadline_ns: &mut Option<u64>) -> PyResult<bool> {
-        if self.is_stopping()
+    fn owes_a_turn(&self) -> PyResult<bool> {
+        Ok(self.is_stopping()
             || self.has_unflushed()?
-            || self.engine.owes_io()?
-            || self.has_messages()
-        {
-            return Ok(true);
-        }
-        let now_ns = clock::monotonic_ns();
-        let deadline_ns = *deadline_ns.get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
+            || self.may_have_messages()
+            || self.engine.owes_io()?)
+    }
+
+    /// Count a pass of `count` callbacks; says whether no other may follow. The clock is read after
+    /// every few callbacks only, unless a timer could be due.
+    fn is_spent(&self, budget: &mut Budget, count: usize) -> PyResult<bool> {
+        budget.callbacks += count;
+        budget.unclocked += count;
         let timer_ns = self.timers.with(|timers| timers.next_deadline_ns())?;
-        Ok(now_ns >= deadline_ns || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
+        if timer_ns.is_none() && budget.unclocked < limits::READY_CALLBACKS_UNCLOCKED {
+            return Ok(false);
+        }
+        budget.unclocked = 0;
+        let now_ns = clock::monotonic_ns();
+        let end_ns = *budget
+            .end_ns
+            .get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
+        Ok(budget.callbacks > limits::READY_CALLBACKS_MAX
+            || now_ns >= end_ns
+            || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
     }
 
     #[inline]

@@ -214,7 +214,7 @@ pub struct Method<T> {
     target: PhantomData<fn(T)>,
 }
 
-/// A getter, or a getter and setter, of `T`, made by [`property!`].
+/// A read-only property of `T`, made by [`property!`].
 pub struct Property<T> {
     pub(super) definition: ffi::PyGetSetDef,
     target: PhantomData<fn(T)>,
@@ -245,21 +245,16 @@ impl<T: Target> Method<T> {
 }
 
 impl<T: Target> Property<T> {
-    /// Describe a property; use [`property!`], which also makes the entries.
+    /// Describe a property; use [`property!`], which also makes the entry.
     ///
     /// # Safety
-    /// `get` and `set` must treat `self` as an instance of `T`.
-    pub unsafe fn new(
-        name: &'static CStr,
-        get: ffi::getter,
-        set: Option<ffi::setter>,
-        doc: &'static CStr,
-    ) -> Self {
+    /// `get` must treat `self` as an instance of `T`.
+    pub unsafe fn new(name: &'static CStr, get: ffi::getter, doc: &'static CStr) -> Self {
         Self {
             definition: ffi::PyGetSetDef {
                 name: name.as_ptr(),
                 get: Some(get),
-                set,
+                set: None,
                 doc: doc.as_ptr(),
                 closure: std::ptr::null_mut(),
             },
@@ -389,30 +384,6 @@ pub unsafe fn entry_getter<T: Target, R: Copy>(
     guard(failure, |py| body(py, unsafe { T::receive(py, object) }))
 }
 
-/// Enter a setter (`value` null means delete) or a slot that takes one more object.
-///
-/// # Safety
-/// Called by `CPython` as a member of `T`'s type.
-#[doc(hidden)]
-#[inline]
-pub unsafe fn entry_setter<T: Target, R: Copy>(
-    object: *mut ffi::PyObject,
-    value: *mut ffi::PyObject,
-    failure: R,
-    body: impl for<'a, 'py> FnOnce(
-        Python<'py>,
-        T::Receiver<'a, 'py>,
-        Option<Borrowed<'a, 'py, PyAny>>,
-    ) -> PyResult<R>,
-) -> R {
-    guard(failure, |py| {
-        // SAFETY: invariant 2: null, or alive until the entry returns.
-        let value = unsafe { Borrowed::from_ptr_or_opt(py, value) };
-        // SAFETY: invariant 1.
-        body(py, unsafe { T::receive(py, object) }, value)
-    })
-}
-
 /// Make a [`Method`] from a safe function `fn(This<T>, Args) -> PyResult<impl Return>`.
 macro_rules! method {
     ($target:ty, $name:literal, $function:path, $doc:literal) => {{
@@ -440,45 +411,24 @@ macro_rules! method {
     }};
 }
 
-/// Make a [`Property`] from `fn(This<T>) -> PyResult<impl Return>` and optionally
-/// `fn(This<T>, Option<Borrowed<PyAny>>) -> PyResult<()>`.
+/// Make a read-only [`Property`] from `fn(This<T>) -> impl Return`.
 macro_rules! property {
-    (@get $target:ty, $get:path) => {{
+    ($target:ty, $name:literal, $get:path, $doc:literal) => {{
         unsafe extern "C" fn get(
             object: *mut ::pyo3::ffi::PyObject,
             _closure: *mut ::std::ffi::c_void,
         ) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
             unsafe {
-                $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
-                    $crate::ffi::Return::into_new_reference($get(this), py)
-                })
+                $crate::ffi::entry_getter::<$target, _>(
+                    object,
+                    ::std::ptr::null_mut(),
+                    |py, this| $crate::ffi::Return::into_new_reference($get(this), py),
+                )
             }
         }
-        get
-    }};
-    ($target:ty, $name:literal, $get:path, $doc:literal) => {
         // SAFETY: the entry treats `self` as the target.
-        unsafe {
-            $crate::ffi::Property::<$target>::new($name, $crate::ffi::property!(@get $target, $get), None, $doc)
-        }
-    };
-    ($target:ty, $name:literal, $get:path, $set:path, $doc:literal) => {{
-        unsafe extern "C" fn set(
-            object: *mut ::pyo3::ffi::PyObject,
-            value: *mut ::pyo3::ffi::PyObject,
-            _closure: *mut ::std::ffi::c_void,
-        ) -> ::std::ffi::c_int {
-            // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
-            unsafe {
-                $crate::ffi::entry_setter::<$target, _>(object, value, -1, |_py, this, value| {
-                    $set(this, value).map(|()| 0)
-                })
-            }
-        }
-        let get = $crate::ffi::property!(@get $target, $get);
-        // SAFETY: the entries treat `self` as the target.
-        unsafe { $crate::ffi::Property::<$target>::new($name, get, Some(set), $doc) }
+        unsafe { $crate::ffi::Property::<$target>::new($name, get, $doc) }
     }};
 }
 

@@ -14,8 +14,7 @@
 //!     fn native() -> &'static Native<Self> { static TYPE: Native<Counter> = Native::new(); &TYPE }
 //!     fn define(type_: &mut Definition<Self>) {
 //!         type_.method(method!(Counter, c"add", add, c"add(n)\n--\n\nAdd n."));
-//!         type_.property(property!(Counter, c"count", count, c"How many."));           // read-only
-//!         type_.property(property!(Counter, c"callback", callback, set_callback, c"…"));
+//!         type_.property(property!(Counter, c"count", count, c"How many."));
 //!         type_.repr(repr_slot!(Counter, repr));
 //!     }
 //!     fn visit(&self, visitor: &mut dyn Visitor) -> Visited { self.callback.visit(visitor) }
@@ -23,7 +22,6 @@
 //! }
 //! fn add(this: This<'_, '_, Counter>, args: Args<'_, '_>) -> PyResult<()> { … }        // any `Return`
 //! fn count(this: This<'_, '_, Counter>) -> u64 { … }                       // a value or a PyResult
-//! fn set_callback(this: This<'_, '_, Counter>, value: Option<Borrowed<'_, '_, PyAny>>) -> PyResult<()>
 //!
 //! Counter::native().create(py, &base)?            // once, in the module's initialisation
 //! let object = Counter::native().instantiate(py, Counter { … })?;   // Bound<'py, PyAny>
@@ -53,14 +51,14 @@ pub use bytes::{
     own_descriptor, receive_bytes, receive_into, send_from, snapshot,
 };
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
-pub use confined::{Busy, Confined};
+pub use confined::Confined;
 pub use context::{
     calibrate, context_copy_current, context_enter, context_exit, context_is_fresh, context_new,
     current_context_is_empty,
 };
-pub use method::{Args, Class, Method, Property, Return, Target, install_methods};
+pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]
-pub use method::{entry, entry_getter, entry_setter};
+pub use method::{entry, entry_getter};
 pub use native_type::{Definition, Native, Payload, This};
 pub use object::{Obj, ObjCell, Visited, Visitor};
 pub use task_step::StepTypes;

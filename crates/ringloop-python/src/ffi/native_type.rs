@@ -297,16 +297,6 @@ impl<T: Payload> Native<T> {
         !self.type_object.load(Ordering::Relaxed).is_null()
     }
 
-    /// The type object.
-    pub fn class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
-        let pointer = self.type_object.load(Ordering::Acquire);
-        // SAFETY: invariant 1: null or a type that this static keeps alive.
-        let class = unsafe { Bound::from_borrowed_ptr_or_opt(py, pointer.cast()) };
-        class
-            .and_then(|class| class.cast_into::<PyType>().ok())
-            .ok_or_else(|| PySystemError::new_err("the type was not created"))
-    }
-
     #[inline]
     pub(super) fn payload_ptr(&self, object: *mut ffi::PyObject) -> *mut T {
         object
