@@ -313,6 +313,15 @@ impl Foreign {
         }
     }
 
+    /// Memory that holds `bytes`.
+    pub fn holding(bytes: &[u8]) -> Self {
+        let foreign = Self::new(bytes.len());
+        for (cell, byte) in foreign.shared.memory.iter().zip(bytes) {
+            cell.set(*byte);
+        }
+        foreign
+    }
+
     fn lend(&self) -> (*mut u8, usize, *mut ()) {
         let owner = Rc::into_raw(Rc::clone(&self.shared));
         let memory = self.shared.memory.as_ptr().cast_mut().cast::<u8>();
