@@ -245,3 +245,17 @@ def test_run_method_calls_the_callback(loop: Loop) -> None:
     handle._run()
     assert ran == [1]
     handle.cancel()
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_cancelled_in_debug_mode_keeps_its_looks(
+    loop: asyncio.AbstractEventLoop, count: int
+) -> None:
+    """The word that keeps the looks held an argument before; `remove_writer` failed in debug mode."""
+    loop.set_debug(True)
+    handle = loop.call_soon(print, *range(count))
+    shown = ", ".join(map(str, range(count)))
+    assert f"print({shown})" in repr(handle)
+    handle.cancel()
+    assert repr(handle).startswith("<Handle cancelled")
+    assert f"print({shown})" in repr(handle)

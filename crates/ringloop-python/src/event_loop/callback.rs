@@ -202,7 +202,8 @@ impl<'a> Callback<'a> {
 
     /// What it looked like when it was cancelled, in debug mode.
     pub fn repr(self, py: Python<'_>) -> Option<Obj> {
-        if self.state.is_cancelled() {
+        // Until the handle is emptied, the word may hold an argument.
+        if self.state.is_cancelled() && !self.cells[CALLABLE].is_some() {
             self.cells[REPR].get(py)
         } else {
             None
