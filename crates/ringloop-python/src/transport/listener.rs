@@ -272,11 +272,11 @@ fn report(
     connection: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let py = this.py();
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
     if let Some(connection) = connection {
         connection.call_method0(intern!(py, "close"))?;
+    }
+    if leaves_the_loop(py, &error) {
+        return Err(error);
     }
     let loop_ = core(this)?;
     if !loop_.get().debug() {
