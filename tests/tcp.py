@@ -143,8 +143,11 @@ def socket_pair(buffer_bytes: int | None = None) -> tuple[socket.socket, socket.
         ours = socket.socket(*kind)
         if buffer_bytes is not None:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         ours.connect(listening.getsockname())
         theirs, _ = listening.accept()
+        if buffer_bytes is not None:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
     ours.setblocking(False)
     return ours, theirs
 
