@@ -29,6 +29,12 @@ REPLACED = {
     "KqueueEventLoopTests",
     "ProactorEventLoopTests",
 }
+# What those classes test, by module; the rest of a module runs as it is.
+MIXINS = {
+    "test_events": "EventLoopTestsMixin",
+    "test_sendfile": "SendfileTestsBase",
+    "test_sock_lowlevel": "BaseSockTestsMixin",
+}
 
 
 def inject(loop_class: Any) -> None:
@@ -46,12 +52,12 @@ def inject(loop_class: Any) -> None:
 
 
 def load(module_name: str) -> unittest.TestSuite:
-    """Load a test module, with the mixin of test_events on the loop under test."""
+    """Load a test module, with its mixin on the loop under test."""
     module = importlib.import_module(module_name)
     for name in REPLACED & vars(module).keys():
         delattr(module, name)
-    if module_name.endswith("test_events"):
-        mixin: Any = module.EventLoopTestsMixin
+    if mixin_name := MIXINS.get(module_name.rpartition(".")[2]):
+        mixin: Any = getattr(module, mixin_name)
         utils = importlib.import_module("test.test_asyncio.utils")
 
         class LoopUnderTest(mixin, utils.TestCase):  # type: ignore[misc,name-defined]

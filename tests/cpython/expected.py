@@ -36,10 +36,14 @@ class Difference:
         )
 
 
-UNIX = "Unix sockets raise NotImplementedError: not there yet"
 PIPES = "connect_read_pipe and connect_write_pipe raise NotImplementedError: not there yet"
 DATAGRAMS = "create_datagram_endpoint raises NotImplementedError: not there yet"
-SOCK = "the sock_* methods raise NotImplementedError: not there yet"
+SUBPROCESSES = "subprocess_exec raises NotImplementedError: not there yet"
+SIGNALS = (
+    "white box: replaces asyncio.unix_events.signal, or reads _signal_handlers, _check_signal and"
+    " _handle_signal, which are the selector loop's"
+)
+SELECTOR = "white box: reads _selector, the selector loop's"
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
@@ -52,12 +56,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         " create_task makes the C task, which looks for the running loop where C keeps it",
         since=(3, 14),
     ),
-    Difference("test_events.LoopUnderTest.test_create_unix_*", UNIX),
-    Difference("test_events.LoopUnderTest.test_create_ssl_unix_connection", UNIX),
-    Difference("test_server.SelectorStartServerTests.test_start_unix_server_1", UNIX),
-    Difference("test_server.UnixServerCleanupTests.*", UNIX),
-    Difference("test_streams.StreamTests.test_open_unix_connection*", UNIX),
-    Difference("test_streams.StreamTests.test_start_unix_server", UNIX),
     Difference("test_events.LoopUnderTest.test_bidirectional_pty", PIPES),
     Difference("test_events.LoopUnderTest.test_read_pipe", PIPES),
     Difference("test_events.LoopUnderTest.test_read_pty_output", PIPES),
@@ -69,5 +67,29 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("test_streams.StreamTests.test_read_all_from_pipe_reader", PIPES),
     Difference("test_events.LoopUnderTest.test_create_datagram_endpoint*", DATAGRAMS),
     Difference("test_events.LoopUnderTest.test_datagram_send_to_non_listening_address", DATAGRAMS),
-    Difference("test_events.LoopUnderTest.test_prompt_cancellation", SOCK),
+    Difference("test_sendfile.LoopUnderTest.test_sendfile_not_supported", DATAGRAMS),
+    *(
+        Difference(f"test_unix_events.SelectorEventLoopSignalTests.{test}", SIGNALS)
+        for test in (
+            "test_add_signal_handler",
+            "test_add_signal_handler_install_error*",
+            "test_add_signal_handler_setup_error",
+            "test_check_signal",
+            "test_close*",
+            "test_handle_signal_*",
+            "test_remove_signal_handler",
+            "test_remove_signal_handler_2",
+            "test_remove_signal_handler_error*",
+        )
+    ),
+    *(
+        Difference(f"test_unix_events.SelectorEventLoopUnixSockSendfileTests.{test}", SELECTOR)
+        for test in (
+            "test_sock_sendfile_blocking_error",
+            "test_sock_sendfile_cancel*",
+            "test_sock_sendfile_exception",
+            "test_sock_sendfile_os_error_*_call",
+        )
+    ),
+    Difference("test_unix_events.TestFork.test_fork_asyncio_subprocess", SUBPROCESSES),
 )

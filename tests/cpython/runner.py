@@ -41,13 +41,16 @@ MODULES = (
     "test.test_asyncio.test_pep492",
     "test.test_asyncio.test_queues",
     "test.test_asyncio.test_runners",
+    "test.test_asyncio.test_sendfile",
     "test.test_asyncio.test_server",
+    "test.test_asyncio.test_sock_lowlevel",
     "test.test_asyncio.test_staggered",
     "test.test_asyncio.test_streams",
     "test.test_asyncio.test_taskgroups",
     "test.test_asyncio.test_tasks",
     "test.test_asyncio.test_threads",
     "test.test_asyncio.test_timeouts",
+    "test.test_asyncio.test_unix_events",
     "test.test_asyncio.test_waitfor",
 )
 WORKERS = 4
