@@ -6,11 +6,12 @@
 mod support;
 
 use ringloop::Options;
-use ringloop::driver::{Choice, Event, Kind};
+use ringloop::driver::{Choice, Event, Kind, Sink, Token};
 use ringloop::executor::{Engine, Inbox};
 use ringloop::limits;
-use ringloop::op::{Accept, Nop, RecvMulti, Request, Timeout};
+use ringloop::op::{Accept, Nop, Poll, RecvMulti, Request, Timeout};
 use ringloop::sys::file;
+use ringloop::sys::interest::Interest;
 use std::collections::{HashSet, VecDeque};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -454,4 +455,41 @@ fn timeout_of_a_wait_never_ends_early_without_a_reason() {
         bed.expect(token);
         assert!(started.elapsed() >= Duration::from_millis(3));
     });
+}
+
+/// A ring belongs to one thread; a driver that is dropped on another one cannot reap. Nothing is lost
+/// by that as long as the kernel holds no memory, so it need not wait.
+#[test]
+fn engine_with_only_polls_may_be_dropped_on_another_thread() {
+    struct Moved(Engine);
+    // SAFETY: the test hands the engine over whole; no reference to it stays behind.
+    unsafe impl Send for Moved {}
+
+    for driver in [Choice::Uring, Choice::Epoll] {
+        let moved = std::thread::spawn(move || {
+            let mut engine = Engine::new(Options { driver }).unwrap();
+            engine.bind().unwrap();
+            let (read, write) = file::pipe().unwrap();
+            let poll = Poll {
+                fd: read.as_raw_fd(),
+                interest: Interest::READ,
+                level: true,
+            };
+            engine
+                .driver_mut()
+                .submit(Request::Poll(poll), Sink::Handler(Token(1)));
+            engine.park(Some(Duration::ZERO)).unwrap();
+            assert_eq!(engine.driver_mut().in_flight(), 1);
+            drop((read, write));
+            Moved(engine)
+        })
+        .join()
+        .unwrap();
+        let started = Instant::now();
+        drop(moved);
+        assert!(
+            started.elapsed() < Duration::from_millis(500),
+            "{driver:?} waited"
+        );
+    }
 }

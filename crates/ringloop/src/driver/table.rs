@@ -273,6 +273,12 @@ impl Table {
             .collect()
     }
 
+    /// Whether the kernel may still touch memory of any operation.
+    pub fn lends_memory(&self) -> bool {
+        let slots = self.chunks.iter().flatten();
+        slots.filter_map(Slot::request).any(Operation::lends_memory)
+    }
+
     /// Forget the slots without dropping what they own: the kernel may still write to it.
     pub fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.chunks));

@@ -94,6 +94,12 @@ pub(crate) trait Operation {
         result
     }
 
+    /// Whether the kernel may touch memory of the request, or of the pool, while it is in flight. What
+    /// it copies when the entry is submitted (an address, a time) does not count.
+    fn lends_memory(&self) -> bool {
+        false
+    }
+
     /// Give back a result that nobody will take (invariant 2).
     fn discard(&mut self, _result: i32) {}
 }
@@ -174,6 +180,10 @@ impl Operation for Request {
 
     fn finish(&mut self, result: i32) -> i32 {
         each!(self, op => op.finish(result))
+    }
+
+    fn lends_memory(&self) -> bool {
+        each!(self, op => op.lends_memory())
     }
 
     fn discard(&mut self, result: i32) {

@@ -50,6 +50,10 @@ impl Operation for Read {
         unsafe { self.buf.set_filled(result.max(0) as usize) };
         result
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for Read {

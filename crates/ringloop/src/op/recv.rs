@@ -46,6 +46,10 @@ impl Operation for Recv {
         unsafe { self.buf.set_filled(result.max(0) as usize) };
         result
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for Recv {
@@ -91,5 +95,9 @@ impl Operation for RecvMulti {
 
     fn shape(&self) -> Shape {
         Shape::MultiBuffer
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
     }
 }

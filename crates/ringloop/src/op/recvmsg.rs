@@ -96,6 +96,10 @@ impl Operation for RecvMsg {
         parts.source.set_len(len);
         result
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for RecvMsg {

@@ -36,6 +36,10 @@ impl Operation for Send {
     fn attempt(&mut self) -> io::Result<u32> {
         socket::send(self.fd, self.buf.as_slice(), libc::MSG_DONTWAIT).map(|count| count as u32)
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for Send {

@@ -81,6 +81,10 @@ impl Operation for SendMsg {
         // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
         unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for SendMsg {

@@ -42,6 +42,10 @@ impl Operation for Write {
         }
         file::write(self.fd, self.buf.as_slice(), self.offset).map(|count| count as u32)
     }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
 }
 
 impl Kind for Write {
