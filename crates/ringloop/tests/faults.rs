@@ -486,7 +486,7 @@ fn engine_with_only_polls_may_be_dropped_on_another_thread() {
         .join()
         .unwrap();
         let started = Instant::now();
-        drop(moved);
+        drop(moved.0);
         assert!(
             started.elapsed() < Duration::from_millis(500),
             "{driver:?} waited"
