@@ -94,6 +94,11 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         kwargs.pop("context", None)
         return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
 
+    def _make_datagram_transport(
+        self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra)
+
     def _start_serving(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("context", None)
         _listen.start_serving(self, *args, **kwargs)

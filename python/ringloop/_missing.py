@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 COROUTINES = (
-    "create_datagram_endpoint",
     "connect_read_pipe",
     "connect_write_pipe",
     "subprocess_exec",

@@ -37,7 +37,6 @@ class Difference:
 
 
 PIPES = "connect_read_pipe and connect_write_pipe raise NotImplementedError: not there yet"
-DATAGRAMS = "create_datagram_endpoint raises NotImplementedError: not there yet"
 SUBPROCESSES = "subprocess_exec raises NotImplementedError: not there yet"
 SIGNALS = (
     "white box: replaces asyncio.unix_events.signal, or reads _signal_handlers, _check_signal and"
@@ -65,9 +64,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("test_events.LoopUnderTest.test_write_pty", PIPES),
     Difference("test_events.UnixPipeObjectSupportTests.*", PIPES),
     Difference("test_streams.StreamTests.test_read_all_from_pipe_reader", PIPES),
-    Difference("test_events.LoopUnderTest.test_create_datagram_endpoint*", DATAGRAMS),
-    Difference("test_events.LoopUnderTest.test_datagram_send_to_non_listening_address", DATAGRAMS),
-    Difference("test_sendfile.LoopUnderTest.test_sendfile_not_supported", DATAGRAMS),
     *(
         Difference(f"test_unix_events.SelectorEventLoopSignalTests.{test}", SIGNALS)
         for test in (

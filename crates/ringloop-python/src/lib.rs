@@ -5,6 +5,7 @@
     reason = "Python's clock is a float of seconds: exact to a nanosecond for the first 100 days"
 )]
 
+mod datagram;
 mod error;
 mod event_loop;
 mod ffi;
@@ -27,6 +28,7 @@ mod _native {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::event_loop::initialise(module)?;
         crate::transport::initialise(module)?;
-        crate::sock::initialise(module)
+        crate::sock::initialise(module)?;
+        crate::datagram::initialise(module)
     }
 }

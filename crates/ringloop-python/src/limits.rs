@@ -69,3 +69,10 @@ pub const ACCEPT_RETRY_SECONDS: u32 = 1;
 
 /// Empty contexts that a loop keeps for its callbacks: more than one only when runs are nested.
 pub const CONTEXTS_KEPT: usize = 8;
+
+/// Bytes of a datagram that are received; a longer one is cut. asyncio's `max_size`, which only a Unix
+/// datagram can exceed.
+pub const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
+
+/// Datagrams received in one system call, and by one endpoint before others get their turn.
+pub const DATAGRAMS_PER_EVENT: usize = 32;

@@ -15,6 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use ringloop::Error;
 use ringloop::driver::Token;
 use ringloop::executor::Inbox;
+use ringloop::sys::datagram::Batch;
 
 use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
@@ -40,6 +41,8 @@ pub struct LoopCore {
     /// Which descriptors belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
+    /// What datagrams are received into; made by the first endpoint that receives.
+    pub(crate) datagrams: Confined<Option<Batch>>,
     /// Messages of other threads; empty before `__init__` and after `close`.
     inbox: RwLock<Option<Inbox<Obj>>>,
     /// Ends the passes of a turn early; the inbox itself is what counts.
@@ -250,6 +253,7 @@ impl LoopCore {
         drop(self.handlers.with(Handlers::take)?);
         drop(self.unflushed.with(std::mem::take)?);
         drop(self.watchers.with(std::mem::take)?);
+        drop(self.datagrams.with(Option::take)?);
         drop(self.task_factory.with(Option::take)?);
         drop(self.replace_inbox(None));
         Ok(())
@@ -294,6 +298,7 @@ impl LoopCore {
             unflushed: Confined::new(Vec::new()),
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
+            datagrams: Confined::new(None),
             inbox: RwLock::new(None),
             message_hint: AtomicBool::new(false),
             inbox_batch: Confined::new(VecDeque::new()),

@@ -134,6 +134,18 @@ pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
     Some(View::open(object, ffi::PyBUF_SIMPLE).map(|view| view.bytes().to_vec()))
 }
 
+/// Look at the bytes of an object that has some; `body` must not call into Python.
+pub fn with_bytes<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    body: impl FnOnce(&[u8]) -> R,
+) -> PyResult<R> {
+    if let Ok(exact) = object.cast_exact::<PyBytes>() {
+        return Ok(body(exact.as_bytes()));
+    }
+    let view = View::open(object, ffi::PyBUF_SIMPLE)?;
+    Ok(body(view.bytes()))
+}
+
 /// Fill the start of a writable object from `bytes`; returns how many fitted.
 pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
     let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;

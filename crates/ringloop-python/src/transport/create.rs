@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use ringloop::driver::Token;
-use ringloop::sys::socket;
+use ringloop::sys;
 
 use super::flow::Flow;
 use super::lifecycle::Lifecycle;
@@ -22,7 +22,7 @@ use super::read::ReadSide;
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, Obj, ObjCell, Payload};
+use crate::ffi::{self, ObjCell, Payload};
 
 /// What a transport is made of.
 pub struct Parts<'a, 'py> {
@@ -65,7 +65,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         flow: Flow::new(),
     };
     let transport = Stream::native().instantiate(py, stream)?;
-    transport.setattr(intern!(py, "_extra"), extra(parts, fd)?)?;
+    transport.setattr(intern!(py, "_extra"), extra(parts.socket, parts.extra, fd)?)?;
     let Some(this) = Stream::native().get(&transport) else {
         return Err(pyo3::exceptions::PySystemError::new_err(
             "a new transport has another type",
@@ -73,31 +73,36 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     };
     set_protocol(this, parts.protocol)?;
     // Nagle's algorithm only delays what the loop has gathered already; not every family has it.
-    drop(socket::set_nodelay(fd, true));
+    drop(sys::socket::set_nodelay(fd, true));
     if let Some(server) = parts.server {
         attach(server, &transport)?;
         drop(this.server.replace(Some(server.clone().into())));
     }
     this.token
         .set(core.add_transport(super::handler(transport.clone().into()), fd)?);
-    schedule(parts, this)?;
+    schedule(parts.loop_, parts.protocol, &transport, parts.waiter)?;
     Ok(transport)
 }
 
-fn schedule(parts: &Parts<'_, '_>, this: Stream_<'_, '_>) -> PyResult<()> {
+/// Schedule `connection_made`, `_start_reading` and the waiter.
+pub(crate) fn schedule(
+    loop_: &Bound<'_, LoopCore>,
+    protocol: &Bound<'_, PyAny>,
+    transport: &Bound<'_, PyAny>,
+    waiter: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
     static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = this.py();
-    let core = parts.loop_.get();
-    let transport = this.object();
-    let made = parts.protocol.getattr(intern!(py, "connection_made"))?;
+    let py = loop_.py();
+    let core = loop_.get();
+    let made = protocol.getattr(intern!(py, "connection_made"))?;
     let context = ffi::context_copy_current(py)?;
-    core.call_soon_step(made.into(), Some(Obj::from_borrowed(transport)), context)?;
+    core.call_soon_step(made.into(), Some(transport.clone().into()), context)?;
     let start = transport.getattr(intern!(py, "_start_reading"))?;
-    let Some(waiter) = parts.waiter else {
+    let Some(waiter) = waiter else {
         return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
     };
     let set_result = SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
-    let call_soon = parts.loop_.getattr(intern!(py, "call_soon"))?;
+    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
     call_soon.call1((set_result, waiter, py.None()))?;
     // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
     // has bytes, as where a selector only queues what it found.
@@ -106,17 +111,21 @@ fn schedule(parts: &Parts<'_, '_>, this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 /// The `_extra` dictionary: socket, names, and what the caller knows.
-fn extra<'py>(parts: &Parts<'_, 'py>, fd: RawFd) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn extra<'py>(
+    socket: &Bound<'py, PyAny>,
+    known: Option<&Bound<'py, PyDict>>,
+    fd: RawFd,
+) -> PyResult<Bound<'py, PyDict>> {
     static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = parts.loop_.py();
-    let extra = match parts.extra {
+    let py = socket.py();
+    let extra = match known {
         Some(known) => known.copy()?,
         None => PyDict::new(py),
     };
     let wrapper = TRANSPORT_SOCKET.import(py, "asyncio.trsock", "TransportSocket")?;
-    extra.set_item(intern!(py, "socket"), wrapper.call1((parts.socket,))?)?;
+    extra.set_item(intern!(py, "socket"), wrapper.call1((socket,))?)?;
     let sockname = intern!(py, "sockname");
-    match parts.socket.call_method0(intern!(py, "getsockname")) {
+    match socket.call_method0(intern!(py, "getsockname")) {
         Ok(name) => extra.set_item(sockname, name)?,
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyOSError>(py) => {
             extra.set_item(sockname, py.None())?;
@@ -125,8 +134,8 @@ fn extra<'py>(parts: &Parts<'_, 'py>, fd: RawFd) -> PyResult<Bound<'py, PyDict>>
     }
     let peername = intern!(py, "peername");
     if !extra.contains(peername)? {
-        let name = match socket::peer_addr(fd) {
-            Ok(_) => parts.socket.call_method0(intern!(py, "getpeername")).ok(),
+        let name = match sys::socket::peer_addr(fd) {
+            Ok(_) => socket.call_method0(intern!(py, "getpeername")).ok(),
             Err(_) => None,
         };
         extra.set_item(peername, name)?;

@@ -1,22 +1,23 @@
 //! Flow control of the writing side: when the protocol is told to pause and to resume.
 //!
 //! Owns: the water marks and whether the protocol is paused. Called by: `write` after every change of
-//! the queue, and by `methods`. Never does: look at the queue itself; it is told the size.
+//! the queue, and by `methods`, of streams and of datagram endpoints. Never does: look at the queue
+//! itself; it is told the size.
 //! Source: `asyncio.transports._FlowControlMixin`.
 
 use std::cell::Cell;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Stream_, call_protocol, leaves_the_loop};
-use crate::ffi;
+use super::{Endpoint, call_protocol, leaves_the_loop};
+use crate::ffi::{self, Args, This};
 use crate::limits;
 
 /// Water marks in bytes, and the protocol's state.
-pub(super) struct Flow {
+pub(crate) struct Flow {
     high: Cell<usize>,
     low: Cell<usize>,
     paused: Cell<bool>,
@@ -61,14 +62,47 @@ impl Flow {
     }
 }
 
+/// `set_write_buffer_limits(high=None, low=None)`: its arguments, high before low.
+pub(crate) fn limits_of(args: Args<'_, '_>) -> PyResult<[Option<usize>; 2]> {
+    if args.len() > 2 {
+        return Err(PyTypeError::new_err(format!(
+            "set_write_buffer_limits() takes at most 2 arguments, but {} were given",
+            args.len()
+        )));
+    }
+    let mut values = [args.get(0), args.get(1)];
+    for (name, value) in args.keywords() {
+        match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
+            "high" => values[0] = Some(value),
+            "low" => values[1] = Some(value),
+            other => {
+                return Err(PyTypeError::new_err(format!(
+                    "set_write_buffer_limits() got an unexpected keyword argument '{other}'"
+                )));
+            }
+        }
+    }
+    let mut marks = [None, None];
+    for (mark, value) in marks.iter_mut().zip(values) {
+        let Some(value) = value.filter(|value| !value.is_none()) else {
+            continue;
+        };
+        let value: i64 = value.extract()?;
+        *mark = Some(usize::try_from(value).map_err(|_| {
+            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
+        })?);
+    }
+    Ok(marks)
+}
+
 /// Tell the protocol to stop writing when `size` bytes are too many.
-pub(super) fn maybe_pause(this: Stream_<'_, '_>, size: usize) -> PyResult<()> {
-    if !this.flow.above_high(size) || this.flow.paused.replace(true) {
+pub(crate) fn maybe_pause<T: Endpoint>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
+    if !this.flow().above_high(size) || this.flow().paused.replace(true) {
         return Ok(());
     }
     // In the writer's own context: it is the one that is running.
     let py = this.py();
-    let told = match this.protocol.get(py) {
+    let told = match this.protocol().get(py) {
         Some(protocol) => {
             ffi::call_method(py, intern!(py, "pause_writing"), &[&protocol]).map(drop)
         }
@@ -78,16 +112,20 @@ pub(super) fn maybe_pause(this: Stream_<'_, '_>, size: usize) -> PyResult<()> {
 }
 
 /// Tell the protocol to go on when `size` bytes are few enough.
-pub(super) fn maybe_resume(this: Stream_<'_, '_>, size: usize) -> PyResult<()> {
-    if size > this.flow.low.get() || !this.flow.paused.replace(false) {
+pub(crate) fn maybe_resume<T: Endpoint>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
+    if size > this.flow().low.get() || !this.flow().paused.replace(false) {
         return Ok(());
     }
     let told = call_protocol(this, intern!(this.py(), "resume_writing"), None).map(drop);
     report(this, told, "protocol.resume_writing() failed")
 }
 
-/// Errors of these two callbacks are reported and do not end the connection.
-fn report(this: Stream_<'_, '_>, told: PyResult<()>, message: &str) -> PyResult<()> {
+/// Errors of these callbacks are reported and do not end the connection.
+pub(crate) fn report<T: Endpoint>(
+    this: This<'_, '_, T>,
+    told: PyResult<()>,
+    message: &str,
+) -> PyResult<()> {
     let py = this.py();
     let Err(error) = told else { return Ok(()) };
     if leaves_the_loop(py, &error) {
@@ -97,8 +135,8 @@ fn report(this: Stream_<'_, '_>, told: PyResult<()>, message: &str) -> PyResult<
     context.set_item("message", message)?;
     context.set_item("exception", error.into_value(py))?;
     context.set_item("transport", this.object())?;
-    context.set_item("protocol", this.protocol.get_or_none(py))?;
-    this.loop_
+    context.set_item("protocol", this.protocol().get_or_none(py))?;
+    this.loop_()
         .get_or_none(py)
         .call_method1(intern!(py, "call_exception_handler"), (context,))?;
     Ok(())

@@ -17,8 +17,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::{Stream_, leaves_the_loop, read, sendfile, write};
-use crate::ffi::{self, Obj};
+use super::{Endpoint, Stream_, leaves_the_loop, read, sendfile, write};
+use crate::event_loop::LoopCore;
+use crate::ffi::{self, Obj, Payload, This};
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,15 +95,26 @@ pub(super) fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult
 
 /// Report an error that ends the connection, and end it.
 pub(super) fn fatal_error(this: Stream_<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
+    let exception = report_fatal(this, error, message)?;
+    force_close(this, Some(exception))
+}
+
+/// Tell the loop's exception handler, or in debug mode the log, of an error that ends a connection;
+/// returns the exception. What must leave the loop does.
+pub(crate) fn report_fatal<T: Endpoint>(
+    this: This<'_, '_, T>,
+    error: PyErr,
+    message: &str,
+) -> PyResult<Obj> {
     let py = this.py();
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
     let is_os_error = error.is_instance_of::<PyOSError>(py);
     let exception = error.into_value(py);
-    let core = this.core(py)?;
+    let loop_ = this.loop_().get_or_none(py);
     if is_os_error {
-        if core.get().debug() {
+        if loop_.cast::<LoopCore>()?.get().debug() {
             let logger = py.import("asyncio.log")?.getattr("logger")?;
             let keywords = PyDict::new(py);
             keywords.set_item("exc_info", exception.bind(py))?;
@@ -113,10 +125,10 @@ pub(super) fn fatal_error(this: Stream_<'_, '_>, error: PyErr, message: &str) ->
         context.set_item("message", message)?;
         context.set_item("exception", exception.bind(py))?;
         context.set_item("transport", this.object())?;
-        context.set_item("protocol", this.protocol.get_or_none(py))?;
-        core.call_method1(intern!(py, "call_exception_handler"), (context,))?;
+        context.set_item("protocol", this.protocol().get_or_none(py))?;
+        loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
     }
-    force_close(this, Some(exception.into_bound(py).into_any().into()))
+    Ok(exception.into_bound(py).into_any().into())
 }
 
 /// Everything is sent, or dropped: schedule `connection_lost`.
@@ -222,7 +234,8 @@ pub(super) fn finalize(this: Stream_<'_, '_>) {
     }
 }
 
-fn warn_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
+/// The warning of a transport that nobody closed.
+pub(crate) fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
     let py = this.py();
     let text = PyString::new(py, &format!("unclosed transport {}", this.object().repr()?));
     let keywords = PyDict::new(py);

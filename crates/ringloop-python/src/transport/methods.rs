@@ -5,7 +5,7 @@
 // Every member has one signature, also where it cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -337,35 +337,8 @@ fn get_write_buffer_limits<'py>(
 }
 
 fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    if args.len() > 2 {
-        return Err(PyTypeError::new_err(format!(
-            "set_write_buffer_limits() takes at most 2 arguments, but {} were given",
-            args.len()
-        )));
-    }
-    let mut values = [args.get(0), args.get(1)];
-    for (name, value) in args.keywords() {
-        match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
-            "high" => values[0] = Some(value),
-            "low" => values[1] = Some(value),
-            other => {
-                return Err(PyTypeError::new_err(format!(
-                    "set_write_buffer_limits() got an unexpected keyword argument '{other}'"
-                )));
-            }
-        }
-    }
-    let mut marks = [None, None];
-    for (mark, value) in marks.iter_mut().zip(values) {
-        let Some(value) = value.filter(|value| !value.is_none()) else {
-            continue;
-        };
-        let value: i64 = value.extract()?;
-        *mark = Some(usize::try_from(value).map_err(|_| {
-            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
-        })?);
-    }
-    this.flow.set_limits(marks[0], marks[1])?;
+    let [high, low] = flow::limits_of(args)?;
+    this.flow.set_limits(high, low)?;
     flow::maybe_pause(this, this.write.size())
 }
 

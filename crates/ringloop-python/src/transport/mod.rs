@@ -9,14 +9,14 @@
 //!
 //! The behaviour is `asyncio.selector_events._SelectorSocketTransport`'s, to the letter.
 
-mod create;
-mod flow;
-mod lifecycle;
+pub(crate) mod create;
+pub(crate) mod flow;
+pub(crate) mod lifecycle;
 mod listener;
 mod methods;
 mod read;
 mod sendfile;
-mod write;
+pub(crate) mod write;
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -162,27 +162,65 @@ impl Stream {
     }
 }
 
+/// What a stream and a datagram endpoint have in common, for the code that serves both.
+pub(crate) trait Endpoint: Payload {
+    /// The loop.
+    fn loop_(&self) -> &ObjCell;
+    /// The protocol; empty once the connection is lost.
+    fn protocol(&self) -> &ObjCell;
+    /// What protocol callbacks run in; empty once the connection is lost.
+    fn context(&self) -> &ObjCell;
+    /// Flow control of the writing side.
+    fn flow(&self) -> &flow::Flow;
+}
+
+impl Endpoint for Stream {
+    fn loop_(&self) -> &ObjCell {
+        &self.loop_
+    }
+
+    fn protocol(&self) -> &ObjCell {
+        &self.protocol
+    }
+
+    fn context(&self) -> &ObjCell {
+        &self.context
+    }
+
+    fn flow(&self) -> &flow::Flow {
+        &self.flow
+    }
+}
+
 /// Call a method of the protocol in the connection's context. `None`: it is gone.
-fn call_protocol(
-    this: Stream_<'_, '_>,
+fn call_protocol<T: Endpoint>(
+    this: This<'_, '_, T>,
     method: &Bound<'_, pyo3::types::PyString>,
     argument: Option<&Obj>,
 ) -> PyResult<Option<Obj>> {
+    with_protocol(this, |protocol| match argument {
+        Some(argument) => crate::ffi::call_method(this.py(), method, &[protocol, argument]),
+        None => crate::ffi::call_method(this.py(), method, &[protocol]),
+    })
+}
+
+/// Run `body` with the protocol, in the connection's context. `None`: it is gone.
+pub(crate) fn with_protocol<T: Endpoint>(
+    this: This<'_, '_, T>,
+    body: impl FnOnce(&Obj) -> PyResult<Obj>,
+) -> PyResult<Option<Obj>> {
     let py = this.py();
-    let (Some(protocol), Some(context)) = (this.protocol.get(py), this.context.get(py)) else {
+    let (Some(protocol), Some(context)) = (this.protocol().get(py), this.context().get(py)) else {
         return Ok(None);
     };
     crate::ffi::context_enter(py, &context)?;
-    let result = match argument {
-        Some(argument) => crate::ffi::call_method(py, method, &[&protocol, argument]),
-        None => crate::ffi::call_method(py, method, &[&protocol]),
-    };
+    let result = body(&protocol);
     crate::ffi::context_exit(py, &context)?;
     result.map(Some)
 }
 
 /// Whether an exception must leave the loop instead of ending a connection.
-fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
+pub(crate) fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<pyo3::exceptions::PySystemExit>(py)
         || error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py)
 }

@@ -88,7 +88,7 @@ impl WriteSide {
 }
 
 /// Take one buffer of the user's over; `None` where it is not bytes-like.
-pub(super) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
+pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
     if let Some(buf) = ffi::lend_bytes(data, 0) {
         return Ok(buf);
     }

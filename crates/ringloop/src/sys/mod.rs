@@ -13,6 +13,7 @@
 //! | [`epoll`] | readiness of many descriptors, and the contract a second backend has to meet |
 //! | [`address`] | socket addresses in the kernel's own form |
 //! | [`socket`] | sockets: create, connect, accept, move bytes, options |
+//! | [`datagram`] | many datagrams in one system call |
 //! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
 //! | [`memory`] | mappings that a forked child does not inherit |
 //! | [`limits`] | resource limits of the process |
@@ -28,6 +29,7 @@
 
 pub mod address;
 pub mod clock;
+pub mod datagram;
 pub mod epoll;
 pub mod event;
 pub mod file;

@@ -1,0 +1,134 @@
+//! Addresses between Python's form and the kernel's, without a resolver.
+//!
+//! Owns: nothing but [`Seen`]. Called by: `read` (sources), `write` (destinations). Never does: look a
+//! name up; what is not a numeric address is left to `socket.sendto`, which also has the exceptions.
+//!
+//! | family   | Python                                  |
+//! |----------|-----------------------------------------|
+//! | `INET`   | `(host, port)`                          |
+//! | `INET6`  | `(host, port, flow info, scope id)`, the last two may be missing |
+//! | `UNIX`   | `str`; `bytes` for an abstract name; None for a nameless source |
+//!
+//! Source: `makesockaddr` and `getsockaddrarg` of CPython's socketmodule.c.
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
+use ringloop::sys::address::{SockAddr, UnixName};
+
+use crate::ffi::Obj;
+
+/// The last source and the last destination, in both forms.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub source: Option<(SockAddr, Obj)>,
+    pub destination: Option<(SockAddr, Obj)>,
+}
+
+impl Seen {
+    /// The kernel's form of an object seen before. Only immutable objects are remembered, so the same
+    /// object means the same address.
+    pub fn known(&self, address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
+        [&self.source, &self.destination]
+            .into_iter()
+            .flatten()
+            .find(|(_, object)| object.as_ptr() == address.as_ptr())
+            .map(|(known, _)| known.clone())
+    }
+}
+
+/// Read a destination of a socket of `family`; `None` is left to `socket.sendto`.
+pub(super) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Option<SockAddr> {
+    if family == libc::AF_UNIX {
+        return unix_from_python(address);
+    }
+    let tuple = address.cast_exact::<PyTuple>().ok()?;
+    let host = tuple.get_borrowed_item(0).ok()?;
+    let host = host
+        .cast_exact::<PyString>()
+        .ok()?
+        .to_str()
+        .ok()?
+        .to_owned();
+    let port = u16::try_from(number(tuple, 1)?).ok()?;
+    match (family, tuple.len()) {
+        (libc::AF_INET, 2) => {
+            let ip: Ipv4Addr = host.parse().ok()?;
+            Some(SocketAddr::new(IpAddr::V4(ip), port).into())
+        }
+        (libc::AF_INET6, len @ 2..=4) => {
+            let ip: Ipv6Addr = host.parse().ok()?;
+            let flow_info = if len > 2 { number(tuple, 2)? } else { 0 };
+            let scope_id = if len > 3 { number(tuple, 3)? } else { 0 };
+            // Wider ones are an OverflowError, which is not ours to raise.
+            (flow_info <= 0xf_ffff)
+                .then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, flow_info, scope_id)).into())
+        }
+        _ => None,
+    }
+}
+
+fn number(tuple: Borrowed<'_, '_, PyTuple>, index: usize) -> Option<u32> {
+    let item = tuple.get_borrowed_item(index).ok()?;
+    item.cast_exact::<PyInt>().ok()?.extract().ok()
+}
+
+fn unix_from_python(address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
+    let bytes = if let Ok(text) = address.cast_exact::<PyString>() {
+        text.to_str().ok()?.as_bytes().to_vec()
+    } else {
+        address.cast_exact::<PyBytes>().ok()?.as_bytes().to_vec()
+    };
+    let name = match &*bytes {
+        [] => return None,
+        [0, name @ ..] => UnixName::Abstract(name),
+        path => UnixName::Path(Path::new(OsStr::from_bytes(path))),
+    };
+    SockAddr::unix(name).ok()
+}
+
+/// Make Python's form of a source.
+pub(super) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
+    if address.len() == 0 {
+        return Ok(py.None().into_bound(py).into());
+    }
+    let object = match address.to_std() {
+        Some(SocketAddr::V4(v4)) => (v4.ip().to_string(), v4.port())
+            .into_pyobject(py)?
+            .into_any(),
+        Some(SocketAddr::V6(v6)) => {
+            let host = host_text(*v6.ip());
+            (host, v6.port(), v6.flowinfo(), v6.scope_id())
+                .into_pyobject(py)?
+                .into_any()
+        }
+        None => match address.to_unix() {
+            Some(UnixName::Path(path)) => path.as_os_str().into_pyobject(py)?.into_any(),
+            Some(UnixName::Abstract(name)) => {
+                let mut bytes = vec![0];
+                bytes.extend_from_slice(name);
+                PyBytes::new(py, &bytes).into_any()
+            }
+            Some(UnixName::Unnamed) => PyString::new(py, "").into_any(),
+            None => py.None().into_bound(py),
+        },
+    };
+    Ok(object.into())
+}
+
+/// As glibc's `inet_ntop`: IPv4-compatible addresses (`::/96`) end in a dotted quad, which Rust writes for
+/// mapped ones only.
+fn host_text(ip: Ipv6Addr) -> String {
+    match ip.segments() {
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
+            let [a, b] = high.to_be_bytes();
+            let [c, d] = low.to_be_bytes();
+            format!("::{}", Ipv4Addr::new(a, b, c, d))
+        }
+        _ => ip.to_string(),
+    }
+}

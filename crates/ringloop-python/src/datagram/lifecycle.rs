@@ -1,0 +1,214 @@
+//! How an endpoint ends: close, abort, a fatal error, or being forgotten.
+//!
+//! ```text
+//!   Open ──close()──▶ Closing ──all sent──▶ Losing ──connection_lost──▶ Lost ──no poll──▶ fd closed
+//!     └──abort(), fatal error, nothing to send──▲
+//! ```
+//! The descriptor is closed once the last poll on it has completed: until then the kernel holds the
+//! socket, and its port.
+//!
+//! Called by: every part of the endpoint. Never does: send or receive.
+
+use std::cell::Cell;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::{Armed, Datagram_, read};
+use crate::error;
+use crate::ffi::{self, Obj};
+use crate::transport::{leaves_the_loop, lifecycle as shared};
+
+/// Where an endpoint stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Closed by the user; what was queued is still being sent.
+    Closing,
+    /// `connection_lost` is scheduled.
+    Losing,
+    /// `connection_lost` was called.
+    Lost,
+}
+
+/// The state, and what asyncio counts beside it.
+pub(super) struct Lifecycle {
+    state: Cell<State>,
+    /// Sends after the end: the fifth and later ones are logged.
+    pub lost_sends: Cell<u32>,
+}
+
+impl Lifecycle {
+    pub fn new() -> Self {
+        Self {
+            state: Cell::new(State::Open),
+            lost_sends: Cell::new(0),
+        }
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.state.get() != State::Open
+    }
+
+    /// `connection_lost` was called or is about to be.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state.get(), State::Losing | State::Lost)
+    }
+
+    /// `connection_lost` was called: the socket is gone.
+    pub fn is_over(&self) -> bool {
+        self.state.get() == State::Lost
+    }
+}
+
+/// Close once everything queued is sent.
+pub(super) fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.lifecycle.is_closing() {
+        return Ok(());
+    }
+    this.lifecycle.state.set(State::Closing);
+    read::stop(this)?;
+    if this.write.is_empty() {
+        lose(this, None)
+    } else {
+        Ok(())
+    }
+}
+
+/// Close now; what was not sent is dropped.
+pub(super) fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+    if this.lifecycle.is_lost() {
+        return Ok(());
+    }
+    this.write.discard();
+    this.disarm(this.py(), this.write.armed())?;
+    if this.lifecycle.state.get() == State::Open {
+        this.lifecycle.state.set(State::Closing);
+        read::stop(this)?;
+    }
+    lose(this, error)
+}
+
+/// Report an error that ends the endpoint, and end it.
+pub(super) fn fatal_error(this: Datagram_<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
+    let exception = shared::report_fatal(this, error, message)?;
+    force_close(this, Some(exception))
+}
+
+/// The descriptor cannot be polled: it was closed under the transport, say.
+pub(super) fn poll_failed(this: Datagram_<'_, '_>, errno: i32) -> PyResult<()> {
+    let error = error::from_errno(errno);
+    fatal_error(this, error, "Fatal read error on datagram transport")
+}
+
+/// An exception of the protocol does not end a datagram endpoint: as asyncio, whose reader callback
+/// it leaves, tell the exception handler.
+pub(super) fn report_callback(
+    this: Datagram_<'_, '_>,
+    told: PyResult<()>,
+    callback: &str,
+) -> PyResult<()> {
+    let py = this.py();
+    let Err(error) = told else { return Ok(()) };
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let name = this.object().get_type().name()?;
+    let context = PyDict::new(py);
+    context.set_item(
+        "message",
+        format!("Exception in callback {name}.{callback}()"),
+    )?;
+    context.set_item("exception", error.into_value(py))?;
+    context.set_item("transport", this.object())?;
+    context.set_item("protocol", this.protocol.get_or_none(py))?;
+    this.loop_
+        .get_or_none(py)
+        .call_method1(intern!(py, "call_exception_handler"), (context,))?;
+    Ok(())
+}
+
+/// Everything is sent, or dropped: schedule `connection_lost`.
+pub(super) fn lose(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+    let py = this.py();
+    if this.lifecycle.is_lost() {
+        return Ok(());
+    }
+    this.lifecycle.state.set(State::Losing);
+    this.lifecycle
+        .lost_sends
+        .set(this.lifecycle.lost_sends.get() + 1);
+    let callback: Obj = this
+        .object()
+        .getattr(intern!(py, "_call_connection_lost"))?
+        .into();
+    let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
+    let context = ffi::context_copy_current(py)?;
+    this.core(py)?
+        .get()
+        .call_soon_step(callback, Some(error), context)
+}
+
+/// `_call_connection_lost`: tell the protocol, then let go of everything.
+pub(super) fn connection_lost(this: Datagram_<'_, '_>, error: &Obj) -> PyResult<()> {
+    let py = this.py();
+    if this.lifecycle.is_over() {
+        return Ok(());
+    }
+    let told = match this.protocol.get(py) {
+        Some(protocol) => {
+            ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
+        }
+        None => Ok(()),
+    };
+    this.lifecycle.state.set(State::Lost);
+    this.write.discard();
+    drop((this.protocol.take(), this.context.take()));
+    told.and(close_socket_if_idle(this))
+}
+
+/// Close the descriptor once the endpoint is lost and the kernel is done with it.
+pub(super) fn close_socket_if_idle(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if !this.lifecycle.is_over() || this.in_flight() {
+        return Ok(());
+    }
+    let py = this.py();
+    this.core(py)?
+        .get()
+        .release_handler(this.token.get(), this.fd)?;
+    close_socket(this)
+}
+
+fn close_socket(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if let Some(socket) = this.socket.take() {
+        let py = this.py();
+        socket.bind(py).call_method0(intern!(py, "close"))?;
+    }
+    Ok(())
+}
+
+/// The loop was closed under the transport.
+pub(super) fn abandoned(this: Datagram_<'_, '_>) {
+    this.read.armed().set(Armed::Nothing);
+    this.write.armed().set(Armed::Nothing);
+    this.write.discard();
+    if this.lifecycle.is_over()
+        && let Err(error) = close_socket(this)
+    {
+        error.write_unraisable(this.py(), None);
+    }
+}
+
+/// `__del__`: nobody holds the transport, and it was never closed.
+pub(super) fn finalize(this: Datagram_<'_, '_>) {
+    if !this.socket.is_some() {
+        return;
+    }
+    // The warning shows the transport as it is: open.
+    for result in [shared::warn_unclosed(this), close_socket(this)] {
+        if let Err(error) = result {
+            error.write_unraisable(this.py(), Some(&this.object()));
+        }
+    }
+}

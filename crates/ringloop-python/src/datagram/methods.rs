@@ -1,0 +1,406 @@
+//! The transport's Python methods: `asyncio.DatagramTransport`, and what asyncio's own has beside it.
+//!
+//! Called by: user code. Never does: more than check arguments and hand over to a part.
+
+// Every member has one signature, also where it cannot fail.
+#![allow(clippy::unnecessary_wraps)]
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+
+use super::{Datagram, Datagram_, lifecycle, read, write};
+use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
+use crate::limits;
+use crate::transport::flow;
+
+/// List the members.
+pub(super) fn define(type_: &mut Definition<Datagram>) {
+    define_writing(type_);
+    define_reading(type_);
+    define_rest(type_);
+    define_properties(type_);
+    type_.repr(repr_slot!(Datagram, repr));
+}
+
+fn define_writing(type_: &mut Definition<Datagram>) {
+    type_.method(method!(
+        Datagram,
+        c"sendto",
+        sendto,
+        c"sendto(data, addr=None)\n--\n\nSend a datagram; returns at once."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"get_write_buffer_size",
+        get_write_buffer_size,
+        c"get_write_buffer_size()\n--\n\nReturn how many bytes wait to be sent."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"get_write_buffer_limits",
+        get_write_buffer_limits,
+        c"get_write_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"set_write_buffer_limits",
+        set_write_buffer_limits,
+        c"set_write_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
+    ));
+}
+
+fn define_reading(type_: &mut Definition<Datagram>) {
+    type_.method(method!(
+        Datagram,
+        c"pause_reading",
+        pause_reading,
+        c"pause_reading()\n--\n\nDeliver nothing until resume_reading()."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"resume_reading",
+        resume_reading,
+        c"resume_reading()\n--\n\nDeliver again."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"is_reading",
+        is_reading,
+        c"is_reading()\n--\n\nSay whether datagrams are delivered."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"_start_reading",
+        start_reading,
+        c"_start_reading()\n--\n\nBegin to read, after connection_made."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"_read_ready",
+        read_ready,
+        c"_read_ready()\n--\n\nReceive and deliver."
+    ));
+}
+
+fn define_rest(type_: &mut Definition<Datagram>) {
+    type_.method(method!(
+        Datagram,
+        c"close",
+        close,
+        c"close()\n--\n\nClose once everything is sent."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"abort",
+        abort,
+        c"abort()\n--\n\nClose now; unsent datagrams are lost."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"is_closing",
+        is_closing,
+        c"is_closing()\n--\n\nSay whether it is closing or closed."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"set_protocol",
+        set_protocol,
+        c"set_protocol(protocol)\n--\n\nHand the endpoint to another protocol."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"get_protocol",
+        get_protocol,
+        c"get_protocol()\n--\n\nReturn the current protocol."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"_call_connection_lost",
+        call_connection_lost,
+        c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
+    ));
+}
+
+fn define_properties(type_: &mut Definition<Datagram>) {
+    type_.property(property!(Datagram, c"_loop", loop_, c"The loop."));
+    type_.property(property!(
+        Datagram,
+        c"_sock",
+        socket,
+        c"The socket; None once closed."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_sock_fd",
+        socket_fd,
+        c"The socket's descriptor."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_protocol",
+        protocol,
+        c"The protocol; None once lost."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_address",
+        address,
+        c"The remote address it was made with, or None."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_closing",
+        closing,
+        c"Whether it is closing or closed."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_conn_lost",
+        conn_lost,
+        c"Sends since the endpoint was lost."
+    ));
+    type_.property(property!(
+        Datagram,
+        c"_protocol_paused",
+        protocol_paused,
+        c"Whether the protocol was told to stop writing."
+    ));
+}
+
+fn sendto(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    let (data, address) = sendto_arguments(args)?;
+    let is_bytes_like = data.is_instance_of::<PyBytes>()
+        || data.is_instance_of::<PyByteArray>()
+        || data.is_instance_of::<PyMemoryView>();
+    if !is_bytes_like {
+        return Err(PyTypeError::new_err(format!(
+            "data argument must be a bytes-like object, not {}",
+            data.get_type().name()?.repr()?
+        )));
+    }
+    if !this.rules.sends_empty && !data.is_truthy()? {
+        return Ok(());
+    }
+    let none = this.py().None();
+    let mut address = address.unwrap_or_else(|| none.bind_borrowed(this.py()));
+    let bound = this.address.get(this.py());
+    if let Some(bound) = &bound {
+        let bound = bound.bind(this.py());
+        if !address.is_none() && !address.eq(bound)? {
+            return Err(PyValueError::new_err(format!(
+                "Invalid address: must be None or {}",
+                bound.str()?
+            )));
+        }
+        address = bound.as_borrowed();
+    }
+    if dropped(this, bound.is_some())? {
+        return Ok(());
+    }
+    write::send(this, data, write::destination(this, address))
+}
+
+type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
+
+fn sendto_arguments<'a, 'py>(
+    args: Args<'a, 'py>,
+) -> PyResult<(Argument<'a, 'py>, Option<Argument<'a, 'py>>)> {
+    let mut values = [args.get(0), args.get(1)];
+    if args.len() > values.len() {
+        return Err(PyTypeError::new_err(format!(
+            "sendto() takes from 1 to 2 positional arguments but {} were given",
+            args.len()
+        )));
+    }
+    for (name, value) in args.keywords() {
+        let index = match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
+            "data" => 0,
+            "addr" => 1,
+            other => {
+                return Err(PyTypeError::new_err(format!(
+                    "sendto() got an unexpected keyword argument '{other}'"
+                )));
+            }
+        };
+        if values[index].replace(value).is_some() {
+            return Err(PyTypeError::new_err(format!(
+                "sendto() got multiple values for argument '{}'",
+                name.to_owned()
+            )));
+        }
+    }
+    match values {
+        [Some(data), address] => Ok((data, address)),
+        [None, _] => Err(PyTypeError::new_err(
+            "sendto() missing 1 required positional argument: 'data'",
+        )),
+    }
+}
+
+/// After the end, datagrams go nowhere; asyncio logs the fifth and later ones.
+///
+/// An endpoint without a remote address sends until its socket is closed. After that asyncio's reports
+/// an `AttributeError` of its own (`None.sendto`) as fatal; here they are dropped as the others.
+fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
+    let lost = this.lifecycle.lost_sends.get();
+    if !(this.lifecycle.is_over() || has_address && lost > 0) {
+        return Ok(false);
+    }
+    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
+        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
+        logger.call_method1(
+            intern!(this.py(), "warning"),
+            ("socket.send() raised exception.",),
+        )?;
+    }
+    this.lifecycle.lost_sends.set(lost + 1);
+    Ok(true)
+}
+
+fn get_write_buffer_size(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
+    args.expect_positional("get_write_buffer_size", 0)?;
+    Ok(this.write.size() as u64)
+}
+
+fn get_write_buffer_limits<'py>(
+    this: Datagram_<'_, 'py>,
+    args: Args<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    args.expect_positional("get_write_buffer_limits", 0)?;
+    Ok(this.flow.limits().into_pyobject(this.py())?.into_any())
+}
+
+fn set_write_buffer_limits(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    let [high, low] = flow::limits_of(args)?;
+    this.flow.set_limits(high, low)?;
+    flow::maybe_pause(this, this.write.size())
+}
+
+fn pause_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("pause_reading", 0)?;
+    if read::pause(this)? {
+        log_debug(this, "%r pauses reading")?;
+    }
+    Ok(())
+}
+
+fn resume_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("resume_reading", 0)?;
+    if !this.lifecycle.is_closing() && read::resume(this)? {
+        log_debug(this, "%r resumes reading")?;
+    }
+    Ok(())
+}
+
+fn log_debug(this: Datagram_<'_, '_>, text: &str) -> PyResult<()> {
+    let py = this.py();
+    if this.core(py)?.get().debug() {
+        let logger = py.import("asyncio.log")?.getattr("logger")?;
+        logger.call_method1(intern!(py, "debug"), (text, this.object()))?;
+    }
+    Ok(())
+}
+
+fn is_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_reading", 0)?;
+    Ok(!this.lifecycle.is_closing() && !this.read.is_paused())
+}
+
+fn start_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_start_reading", 0)?;
+    read::start(this)
+}
+
+fn read_ready(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_read_ready", 0)?;
+    read::read_ready(this)
+}
+
+fn close(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("close", 0)?;
+    lifecycle::close(this)
+}
+
+fn abort(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("abort", 0)?;
+    lifecycle::force_close(this, None)
+}
+
+fn is_closing(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
+    args.expect_positional("is_closing", 0)?;
+    closing(this)
+}
+
+fn set_protocol(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("set_protocol", 1)?;
+    drop(this.protocol.replace(args.get(0).map(Obj::from_borrowed)));
+    Ok(())
+}
+
+fn get_protocol<'py>(this: Datagram_<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    args.expect_positional("get_protocol", 0)?;
+    protocol(this)
+}
+
+fn call_connection_lost(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_call_connection_lost", 1)?;
+    match args.get(0) {
+        Some(error) => lifecycle::connection_lost(this, &Obj::from_borrowed(error)),
+        None => Ok(()),
+    }
+}
+
+fn loop_<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.loop_.get_or_none(this.py()))
+}
+
+fn socket<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.socket.get_or_none(this.py()))
+}
+
+fn socket_fd<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.fd.into_pyobject(this.py())?.into_any())
+}
+
+fn protocol<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.protocol.get_or_none(this.py()))
+}
+
+fn address<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(this.address.get_or_none(this.py()))
+}
+
+fn closing(this: Datagram_<'_, '_>) -> PyResult<bool> {
+    Ok(this.lifecycle.is_closing())
+}
+
+fn conn_lost(this: Datagram_<'_, '_>) -> PyResult<u64> {
+    Ok(u64::from(this.lifecycle.lost_sends.get()))
+}
+
+fn protocol_paused(this: Datagram_<'_, '_>) -> PyResult<bool> {
+    Ok(this.flow.is_paused())
+}
+
+/// As asyncio writes it, with our class's name.
+fn repr<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let is_closed = !this.socket.is_some();
+    let state = match (is_closed, this.lifecycle.is_closing()) {
+        (true, _) => " closed",
+        (false, true) => " closing",
+        (false, false) => "",
+    };
+    let traffic = if is_closed {
+        String::new()
+    } else {
+        let word = |polling: bool| if polling { "polling" } else { "idle" };
+        let (read, write) = (word(this.read.is_polling()), word(!this.write.is_empty()));
+        let size = this.write.size();
+        format!(" read={read} write=<{write}, bufsize={size}>")
+    };
+    let name = this.object().get_type().name()?;
+    let text = format!("<{name}{state} fd={}{traffic}>", this.fd);
+    Ok(text.into_pyobject(this.py())?.into_any())
+}

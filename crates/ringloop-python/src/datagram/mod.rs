@@ -1,0 +1,236 @@
+//! The datagram transport: a UDP or Unix datagram socket and its protocol.
+//!
+//! Owns: the state of one endpoint, in parts that know only their own fields: [`read`], [`write`] and
+//! [`lifecycle`]; flow control is the stream transport's. Called by: the turn (completions), user code
+//! ([`methods`]). Never does: wait; readiness is the engine's to tell.
+//!
+//! Byte path in: `event_loop::dispatch` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
+//! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
+//!
+//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, to the letter.
+
+mod address;
+mod create;
+mod lifecycle;
+mod methods;
+mod read;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use ringloop::driver::{Driver, Event, Key, Sink, Token};
+use ringloop::op::{Poll, Request};
+use ringloop::sys::interest::Interest;
+
+use crate::event_loop::{Behaviour, LoopCore, handlers};
+use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor};
+use crate::transport::Endpoint;
+use crate::transport::flow::Flow;
+
+/// One endpoint.
+pub struct Datagram {
+    /// The loop; cleared only by the collector.
+    loop_: ObjCell,
+    fd: RawFd,
+    family: i32,
+    /// Its place among the loop's handlers, which keep the transport alive.
+    token: Cell<Token>,
+    /// The `socket.socket`; gone once it is closed.
+    socket: ObjCell,
+    protocol: ObjCell,
+    /// What protocol callbacks run in.
+    context: ObjCell,
+    /// The `remote_addr` it was made with; empty without one.
+    address: ObjCell,
+    /// The socket has a peer: datagrams go there, whatever address is given.
+    connected: bool,
+    /// What this version of asyncio counts for a queued datagram, and whether it sends empty ones.
+    rules: create::Rules,
+    lifecycle: lifecycle::Lifecycle,
+    read: read::ReadSide,
+    write: write::WriteSide,
+    flow: Flow,
+    /// The addresses last seen in both forms: most datagrams go where the last one came from.
+    seen: RefCell<address::Seen>,
+}
+
+/// What a poll of an endpoint is for; it travels in the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Read,
+    Write,
+}
+
+/// The poll of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    Nothing,
+    Polling(Key),
+    /// Asked to stop; its last completion has yet to come.
+    Stopping(Key),
+}
+
+/// The receiver of the functions of this module.
+type Datagram_<'a, 'py> = This<'a, 'py, Datagram>;
+
+impl Payload for Datagram {
+    const NAME: &'static CStr = c"ringloop._native.DatagramTransport";
+    const DOC: &'static CStr = c"A datagram transport; see asyncio.DatagramTransport.";
+    const DICT: bool = true;
+    const FINALIZER: bool = true;
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<Datagram> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        methods::define(type_);
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.loop_.visit(visitor)?;
+        self.socket.visit(visitor)?;
+        self.protocol.visit(visitor)?;
+        self.context.visit(visitor)?;
+        self.address.visit(visitor)
+    }
+
+    fn clear(&self) {
+        // The loop and the socket stay: the finaliser has run, and a cleared transport that is still
+        // reachable answers like a closed one.
+        drop((self.protocol.take(), self.context.take()));
+    }
+
+    fn finalize(this: Datagram_<'_, '_>) {
+        lifecycle::finalize(this);
+    }
+}
+
+impl Endpoint for Datagram {
+    fn loop_(&self) -> &ObjCell {
+        &self.loop_
+    }
+
+    fn protocol(&self) -> &ObjCell {
+        &self.protocol
+    }
+
+    fn context(&self) -> &ObjCell {
+        &self.context
+    }
+
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+}
+
+/// What the loop does with an endpoint.
+static DATAGRAM: Behaviour = Behaviour {
+    completed: |_, object, event| {
+        Datagram::native()
+            .get(object)
+            .map_or(Ok(()), |this| completed(this, &event))
+    },
+    flush: Behaviour::NEVER_FLUSHED,
+    abandoned: |object| {
+        if let Some(this) = Datagram::native().get(object) {
+            lifecycle::abandoned(this);
+        }
+    },
+};
+
+/// One completion of an endpoint's poll.
+fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
+    let completion = &event.completion;
+    let is_read = handlers::role(event.token) == Role::Read as u8;
+    let armed = if is_read {
+        this.read.armed()
+    } else {
+        this.write.armed()
+    };
+    if !completion.more {
+        armed.set(Armed::Nothing);
+    }
+    let handled = match completion.result {
+        result if result == -libc::ECANCELED => Ok(()),
+        result if result < 0 => lifecycle::poll_failed(this, -result),
+        _ if is_read => read::ready(this),
+        _ => write::ready(this),
+    };
+    if completion.more {
+        return handled;
+    }
+    // A stop that was taken back meanwhile.
+    let again = if is_read {
+        read::arm(this)
+    } else {
+        write::arm(this)
+    };
+    handled
+        .and(again)
+        .and(lifecycle::close_socket_if_idle(this))
+}
+
+impl Datagram {
+    /// Open the loop's driver for a moment.
+    fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
+        self.core(py)?.get().engine.driver(body)
+    }
+
+    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
+        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
+    }
+
+    fn in_flight(&self) -> bool {
+        self.read.armed().get() != Armed::Nothing || self.write.armed().get() != Armed::Nothing
+    }
+
+    /// Poll for one direction until [`Datagram::disarm`].
+    fn poll(&self, py: Python<'_>, role: Role) -> PyResult<Armed> {
+        let interest = match role {
+            Role::Read => Interest::READ,
+            Role::Write => Interest::WRITE,
+        };
+        let poll = Poll {
+            fd: self.fd,
+            interest,
+            level: true,
+        };
+        let sink = Sink::Handler(handlers::with_role(self.token.get(), role as u8));
+        let key = self.driver(py, |driver| driver.submit(Request::Poll(poll), sink))?;
+        Ok(Armed::Polling(key))
+    }
+
+    fn disarm(&self, py: Python<'_>, armed: &Cell<Armed>) -> PyResult<()> {
+        if let Armed::Polling(key) = armed.get() {
+            self.driver(py, |driver| driver.cancel(key))?;
+            armed.set(Armed::Stopping(key));
+        }
+        Ok(())
+    }
+}
+
+/// Make the type.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let transports = py.import("asyncio.transports")?;
+    // asyncio's own is an instance of both, and CPython's tests look at the first.
+    let bases = (
+        transports.getattr("Transport")?,
+        transports.getattr("DatagramTransport")?,
+    );
+    let members = PyDict::new(py);
+    members.set_item("__slots__", ())?;
+    members.set_item("__module__", "ringloop._native")?;
+    let base = py
+        .get_type::<PyType>()
+        .call1(("DatagramTransportBase", bases, members))?;
+    let class = Datagram::native().create(py, base.cast()?)?;
+    module.add("DatagramTransport", class)?;
+    module.add_function(wrap_pyfunction!(create::make_datagram_transport, module)?)
+}

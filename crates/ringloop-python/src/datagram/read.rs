@@ -1,0 +1,248 @@
+//! The reading side: from "readable" to `datagram_received`.
+//!
+//! Owns: the poll for reading, and datagrams that were received and not delivered yet.
+//! Called by: the turn, `methods` (pause, resume), `lifecycle` (stop).
+//! Never does: decide what an error means for the endpoint.
+//!
+//! Both drivers tell when the socket is readable; then one recvmmsg(2) takes a batch into the loop's
+//! own memory. It asks for twice as many after a full batch and for half after a poor one, so that an
+//! endpoint that answers one datagram at a time pays for one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::sys::address::SockAddr;
+use ringloop::sys::datagram::Batch;
+
+use super::{Armed, Datagram_, Role, address, lifecycle};
+use crate::error;
+use crate::ffi::{self, Obj};
+use crate::limits;
+use crate::transport::{leaves_the_loop, with_protocol};
+
+/// What the user wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// `connection_made` has not run yet.
+    NotStarted,
+    Read,
+    Pause,
+    /// Closed: for good.
+    Stop,
+}
+
+/// The state of the reading side.
+pub(super) struct ReadSide {
+    armed: Cell<Armed>,
+    wish: Cell<Wish>,
+    /// Received and not delivered, oldest first.
+    held: RefCell<VecDeque<(Obj, SockAddr)>>,
+    scheduled: Cell<bool>,
+    /// How many datagrams the next call asks for.
+    batch_count: Cell<usize>,
+}
+
+impl ReadSide {
+    pub fn new() -> Self {
+        Self {
+            armed: Cell::new(Armed::Nothing),
+            wish: Cell::new(Wish::NotStarted),
+            held: RefCell::new(VecDeque::new()),
+            scheduled: Cell::new(false),
+            batch_count: Cell::new(1),
+        }
+    }
+
+    pub fn armed(&self) -> &Cell<Armed> {
+        &self.armed
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.wish.get() == Wish::Pause
+    }
+
+    /// In asyncio's repr: whether the selector would have the descriptor.
+    pub fn is_polling(&self) -> bool {
+        self.wish.get() == Wish::Read
+    }
+}
+
+/// Begin to read; scheduled right after `connection_made`.
+pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() != Wish::NotStarted {
+        return Ok(());
+    }
+    this.read.wish.set(Wish::Read);
+    arm(this)
+}
+
+/// Stop for good.
+pub(super) fn stop(this: Datagram_<'_, '_>) -> PyResult<()> {
+    this.read.wish.set(Wish::Stop);
+    drop(this.read.held.take());
+    this.disarm(this.py(), &this.read.armed)
+}
+
+/// `pause_reading`; `false` where it makes no difference.
+pub(super) fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
+    match this.read.wish.get() {
+        Wish::Read | Wish::NotStarted => {
+            this.read.wish.set(Wish::Pause);
+            this.disarm(this.py(), &this.read.armed)?;
+            Ok(true)
+        }
+        Wish::Pause | Wish::Stop => Ok(false),
+    }
+}
+
+/// `resume_reading`; `false` where it makes no difference.
+pub(super) fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
+    if this.read.wish.get() != Wish::Pause {
+        return Ok(false);
+    }
+    this.read.wish.set(Wish::Read);
+    if holds(this) {
+        schedule(this)?;
+    } else {
+        arm(this)?;
+    }
+    Ok(true)
+}
+
+fn holds(this: Datagram_<'_, '_>) -> bool {
+    !this.read.held.borrow().is_empty()
+}
+
+/// Have the engine poll, unless it does or is not wanted to.
+pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let idle = this.read.armed.get() == Armed::Nothing;
+    if idle && this.read.wish.get() == Wish::Read && !holds(this) {
+        this.read.armed.set(this.poll(this.py(), Role::Read)?);
+    }
+    Ok(())
+}
+
+/// The socket is readable: receive behind what is ready already, as a selector's callback would; who
+/// sends to itself and then waits must wait before the datagram comes.
+pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() == Wish::Read && !holds(this) {
+        schedule(this)
+    } else {
+        this.disarm(this.py(), &this.read.armed)
+    }
+}
+
+/// `_read_ready`: deliver what is held, or receive.
+pub(super) fn read_ready(this: Datagram_<'_, '_>) -> PyResult<()> {
+    this.read.scheduled.set(false);
+    if this.read.wish.get() != Wish::Read {
+        return Ok(());
+    }
+    let done = if holds(this) {
+        deliver(this)
+    } else {
+        receive_and_deliver(this)
+    };
+    done.and(arm(this))
+}
+
+fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
+    match receive(this)? {
+        Ok(()) => deliver(this),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Ok(())
+        }
+        Err(error) => {
+            let py = this.py();
+            let exception: Obj = error::from_io(&error).into_value(py).into_bound(py).into();
+            let told = with_protocol(this, |protocol| {
+                ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
+            });
+            lifecycle::report_callback(this, told.map(drop), "_read_ready")
+        }
+    }
+}
+
+/// One batch, into the queue of what is to be delivered.
+fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
+    let py = this.py();
+    let wanted = this.read.batch_count.get();
+    let mut held = this.read.held.borrow_mut();
+    let received = this.core(py)?.get().datagrams.with(|batch| {
+        let batch = batch.get_or_insert_with(|| {
+            Batch::new(limits::DATAGRAMS_PER_EVENT, limits::DATAGRAM_BYTES_MAX)
+        });
+        let count = batch.receive(this.fd, wanted)?;
+        for (bytes, source) in batch.received() {
+            held.push_back((ffi::copy_bytes(py, bytes), source.clone()));
+        }
+        Ok(count)
+    })?;
+    Ok(received.map(|count| {
+        let next = if count == wanted {
+            (wanted * 2).min(limits::DATAGRAMS_PER_EVENT)
+        } else if count * 2 <= wanted {
+            (wanted / 2).max(1)
+        } else {
+            wanted
+        };
+        this.read.batch_count.set(next);
+    }))
+}
+
+/// Give the protocol what was received, until it wants no more.
+fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    while this.read.wish.get() == Wish::Read {
+        let Some((bytes, source)) = this.read.held.borrow_mut().pop_front() else {
+            return Ok(());
+        };
+        let source = source_object(this, &source)?;
+        let told = with_protocol(this, |protocol| {
+            let method = intern!(py, "datagram_received");
+            ffi::call_method(py, method, &[protocol, &bytes, &source])
+        });
+        if let Err(error) = told {
+            if leaves_the_loop(py, &error) && holds(this) {
+                // The rest is for the next run.
+                schedule(this)?;
+            }
+            lifecycle::report_callback(this, Err(error), "_read_ready")?;
+        }
+    }
+    Ok(())
+}
+
+/// Python's form of a source: the object of the last datagram, where it came from the same place.
+fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
+    let py = this.py();
+    if let Some((known, object)) = &this.seen.borrow().source
+        && known == source
+    {
+        return Ok(object.clone_ref(py));
+    }
+    let object = address::to_python(py, source)?;
+    let seen = (source.clone(), object.clone_ref(py));
+    let old = this.seen.borrow_mut().source.replace(seen);
+    drop(old);
+    Ok(object)
+}
+
+/// Call `_read_ready` in the next pass.
+fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.read.scheduled.replace(true) {
+        return Ok(());
+    }
+    let py = this.py();
+    let callback: Obj = this.object().getattr(intern!(py, "_read_ready"))?.into();
+    let context = ffi::context_copy_current(py)?;
+    this.core(py)?.get().call_soon_step(callback, None, context)
+}
