@@ -122,6 +122,14 @@ impl ReadSide {
         self.wish.get() == Wish::Pause || self.paused_after_end.get()
     }
 
+    /// The error that waits behind a pause.
+    pub fn held_errno(&self) -> Option<i32> {
+        match self.held_end.get() {
+            Some(End::Failed(errno)) => Some(errno),
+            Some(End::Eof) | None => None,
+        }
+    }
+
     /// In asyncio's repr: whether the selector would have the descriptor.
     pub fn is_polling(&self) -> bool {
         // A connection that is about to read its first bytes counts: nobody has paused it.

@@ -385,6 +385,8 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
+    // The kernel tells of a reset once; where a paused reader has it, a write finds only EPIPE.
+    let errno = this.read.held_errno().unwrap_or(errno);
     let error = error::from_errno(errno);
     sendfile::failed(this, &error)?;
     lifecycle::fatal_error(this, error, "Fatal write error on socket transport")
