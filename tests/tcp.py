@@ -146,6 +146,8 @@ def socket_pair(buffer_bytes: int | None = None) -> tuple[socket.socket, socket.
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         ours.connect(listening.getsockname())
         theirs, _ = listening.accept()
+        # Small messages of the test must not wait for acknowledgements of earlier ones.
+        theirs.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if buffer_bytes is not None:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
     ours.setblocking(False)
