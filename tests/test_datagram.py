@@ -568,7 +568,7 @@ def test_a_transport_is_what_asyncio_says_it_is(run: Run) -> None:
             other = Recorder()
             transport.set_protocol(other)
             assert transport.get_protocol() is other
-            transport.sendto(b"to myself", name_of(protocol))
+            transport.sendto(b"to myself", sock.getsockname())
             await wait_until(lambda: other.received)
             transport.set_protocol(protocol)
             transport.close()

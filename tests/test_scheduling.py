@@ -576,16 +576,6 @@ def test_child_of_a_fork_leaves_the_parents_loop_alone(loop_factory: LoopFactory
     loop.close()
 
 
-def test_missing_method_says_its_name() -> None:
-    ringloop = pytest.importorskip("ringloop")
-    loop = ringloop.Loop()
-    try:
-        with pytest.raises(NotImplementedError, match=r"subprocess_exec\(\)"):
-            loop.run_until_complete(loop.subprocess_exec(asyncio.SubprocessProtocol, "true"))
-    finally:
-        loop.close()
-
-
 def test_unknown_driver_is_refused_without_a_warning() -> None:
     ringloop = pytest.importorskip("ringloop")
     with pytest.raises(ValueError, match="uring"):

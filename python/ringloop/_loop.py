@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
-from ringloop import _forever, _listen, _missing, _native, _signals, _sock, _tls
+from ringloop import _forever, _listen, _native, _signals, _sock, _subprocess, _tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 
-@_missing.add_to
 class Loop(_native.LoopCore, base_events.BaseEventLoop):
     """An event loop on io_uring or epoll.
 
@@ -26,6 +25,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         super().__init__()
         self._signals = _signals.SignalState()
         self._listeners: dict[int, Any] = {}
+        self._children: dict[int, Any] = {}
         # Unix sockets to remove when their server stops, with their inode numbers.
         self._unix_server_sockets: dict[Any, int] = {}
         # Descriptors of transports that hold still for `sendfile`.
@@ -41,6 +41,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
             raise RuntimeError("Cannot close a running event loop")
         if not self.is_closed():
             _signals.close(self)
+            _subprocess.close(self)
             super().close()
             self._close()
 
@@ -99,6 +100,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     ) -> Any:
         return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra)
 
+    async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
+        return await _subprocess.make_transport(self, *args, **kwargs)
+
     def _start_serving(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("context", None)
         _listen.start_serving(self, *args, **kwargs)
@@ -155,6 +159,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     _unix: Any = unix_events._UnixSelectorEventLoop
     create_unix_connection = _unix.create_unix_connection
     create_unix_server = _unix.create_unix_server
+    _make_read_pipe_transport = _unix._make_read_pipe_transport
+    _make_write_pipe_transport = _unix._make_write_pipe_transport
     _sock_sendfile_native = _unix._sock_sendfile_native
     _sock_sendfile_native_impl = _unix._sock_sendfile_native_impl
     _sock_sendfile_update_filepos = _unix._sock_sendfile_update_filepos

@@ -36,12 +36,11 @@ class Difference:
         )
 
 
-PIPES = "connect_read_pipe and connect_write_pipe raise NotImplementedError: not there yet"
-SUBPROCESSES = "subprocess_exec raises NotImplementedError: not there yet"
 SIGNALS = (
     "white box: replaces asyncio.unix_events.signal, or reads _signal_handlers, _check_signal and"
     " _handle_signal, which are the selector loop's"
 )
+WATCHER = "white box: reads _watcher or the policy's child watcher, which have no part in ours"
 SELECTOR = "white box: reads _selector, the selector loop's"
 
 DIFFERENCES: tuple[Difference, ...] = (
@@ -55,15 +54,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         " create_task makes the C task, which looks for the running loop where C keeps it",
         since=(3, 14),
     ),
-    Difference("test_events.LoopUnderTest.test_bidirectional_pty", PIPES),
-    Difference("test_events.LoopUnderTest.test_read_pipe", PIPES),
-    Difference("test_events.LoopUnderTest.test_read_pty_output", PIPES),
-    Difference("test_events.LoopUnderTest.test_unclosed_pipe_transport", PIPES),
-    Difference("test_events.LoopUnderTest.test_write_named_fifo_unread_data", PIPES),
-    Difference("test_events.LoopUnderTest.test_write_pipe*", PIPES),
-    Difference("test_events.LoopUnderTest.test_write_pty", PIPES),
-    Difference("test_events.UnixPipeObjectSupportTests.*", PIPES),
-    Difference("test_streams.StreamTests.test_read_all_from_pipe_reader", PIPES),
     *(
         Difference(f"test_unix_events.SelectorEventLoopSignalTests.{test}", SIGNALS)
         for test in (
@@ -87,5 +77,12 @@ DIFFERENCES: tuple[Difference, ...] = (
             "test_sock_sendfile_os_error_*_call",
         )
     ),
-    Difference("test_unix_events.TestFork.test_fork_asyncio_subprocess", SUBPROCESSES),
+    *(
+        Difference(f"test_subprocess.{test}", WATCHER)
+        for test in (
+            "GenericWatcherTests.test_create_subprocess_fails_with_inactive_watcher",
+            "Subprocess*WatcherTests.test_watcher_implementation",
+            "SubprocessThreadedWatcherTests.test_pid_not_reaped_before_exit_published",
+        )
+    ),
 )

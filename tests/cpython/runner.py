@@ -46,6 +46,7 @@ MODULES = (
     "test.test_asyncio.test_sock_lowlevel",
     "test.test_asyncio.test_staggered",
     "test.test_asyncio.test_streams",
+    "test.test_asyncio.test_subprocess",
     "test.test_asyncio.test_taskgroups",
     "test.test_asyncio.test_tasks",
     "test.test_asyncio.test_threads",
