@@ -1,8 +1,8 @@
 """Run one module of CPython's test suite on the loop under test; the process that `runner` starts.
 
 `python child.py MODULE LOOP REPORT SKIP`: LOOP is "asyncio" or "ringloop"; REPORT is a file that
-gets a line of JSON when a test starts and one when it ends; SKIP is a file of test names to leave
-out. Nothing of ours is imported but the loop: the interpreter's own `test` package is what runs.
+gets a line of JSON when a test starts and one when it ends; SKIP is a file of name patterns to
+leave out. Nothing of ours is imported but the loop: the interpreter's own `test` package is what runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import json
 import sys
 import unittest
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -133,11 +134,11 @@ def main(module_name: str, loop: str, report: str, skip: str) -> None:
 
         inject(ringloop.Loop)
     prefix = module_name.removesuffix(module_name.rpartition(".")[2])
-    left_out = set(Path(skip).read_text().splitlines())
+    left_out = Path(skip).read_text().splitlines()
     tests = unittest.TestSuite(
         test
         for test in flatten(load(module_name))
-        if test.id().removeprefix(prefix) not in left_out
+        if not any(fnmatchcase(test.id().removeprefix(prefix), name) for name in left_out)
     )
     with Path(report).open("a") as out:
         tests.run(Report(out, prefix))
