@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.support import LoopFactory
 
 T = TypeVar("T")
+
+# A background job of a shell starts with SIGINT ignored, and so would every process that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import asyncio.unix_events
 import faulthandler
 import importlib
 import json
+import signal
 import sys
 import unittest
 from fnmatch import fnmatchcase
@@ -129,6 +130,8 @@ class Report(unittest.TestResult):
 
 def main(module_name: str, loop: str, report: str, skip: str) -> None:
     """Run the module and write the report."""
+    # The runner may have been started with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if loop != "asyncio":
         import ringloop
 
