@@ -118,6 +118,8 @@ class Play:
         match name:
             case "write":
                 transport.write(pattern(number, number))
+            case "writelines" if transport.is_closing():
+                pass  # since 3.12, asyncio fails inside
             case "writelines":
                 transport.writelines([b"<", pattern(number // 2), bytearray(b">")])
             case "react":

@@ -500,8 +500,10 @@ def test_size_counts_what_is_not_sent(run: Run) -> None:
             size = transport.get_write_buffer_size()
             assert 0 < size < MORE_THAN_THE_KERNEL_TAKES
             transport.write(b"12345")
+            assert transport.get_write_buffer_size() == size + 5
             transport.writelines([b"67", b"89"])
-            assert transport.get_write_buffer_size() == size + 9
+            # It may try to send, and the kernel may have made room.
+            assert 0 < transport.get_write_buffer_size() <= size + 9
             await peer.receive(MORE_THAN_THE_KERNEL_TAKES + 9)
             await support.wait_until(lambda: transport.get_write_buffer_size() == 0, "0 bytes")
 

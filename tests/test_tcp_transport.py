@@ -120,8 +120,19 @@ def test_large_write_arrives_whole(run: Run) -> None:
     run(main())
 
 
+def skip_where_asyncio_keeps_a_view(loop_name: str, size: int) -> None:
+    if (
+        loop_name == support.ORACLE
+        and sys.version_info >= (3, 12)
+        and size == MORE_THAN_THE_KERNEL_TAKES
+    ):
+        pytest.skip("asyncio keeps a view of what it could not send at once, since 3.12")
+
+
 @pytest.mark.parametrize("size", [5, 20_000, MORE_THAN_THE_KERNEL_TAKES])
-def test_bytearray_may_change_after_write(run: Run, size: int) -> None:
+def test_bytearray_may_change_after_write(run: Run, loop_name: str, size: int) -> None:
+    skip_where_asyncio_keeps_a_view(loop_name, size)
+
     async def main() -> None:
         data = pattern(size)
         mutable = bytearray(data)
@@ -135,7 +146,9 @@ def test_bytearray_may_change_after_write(run: Run, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 20_000, MORE_THAN_THE_KERNEL_TAKES])
-def test_memory_under_a_view_may_change_after_write(run: Run, size: int) -> None:
+def test_memory_under_a_view_may_change_after_write(run: Run, loop_name: str, size: int) -> None:
+    skip_where_asyncio_keeps_a_view(loop_name, size)
+
     async def main() -> None:
         data = pattern(size)
         owner = bytearray(data)
@@ -447,12 +460,13 @@ def test_transport_is_usable_after_the_loss(run: Run) -> None:
     run(main())
 
 
-def test_writes_in_connection_lost_go_nowhere(run: Run) -> None:
+def test_writes_in_connection_lost_go_nowhere(run: Run, loop_name: str) -> None:
     class Insistent(Recorder):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self.transport.write(b"late")
-            self.transport.writelines([b"later"])
+            if loop_name != support.ORACLE:  # since 3.12, asyncio fails inside
+                self.transport.writelines([b"later"])
             self.transport.write_eof()
             self.transport.close()
             self.transport.abort()
