@@ -457,14 +457,64 @@ fn timeout_of_a_wait_never_ends_early_without_a_reason() {
     });
 }
 
+/// An engine on its way to another thread.
+struct Moved(Engine);
+
+// SAFETY: each test hands its engine over whole; no reference to it stays behind.
+unsafe impl Send for Moved {}
+
+#[test]
+fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
+    for driver in drivers() {
+        let mut engine = Engine::new(Options { driver }).unwrap();
+        engine.bind().unwrap();
+        engine.bind().unwrap();
+        let moved = Moved(engine);
+        std::thread::spawn(move || {
+            let moved = moved;
+            let mut engine = moved.0;
+            match (engine.kind(), engine.bind()) {
+                (Kind::Uring, bound) => {
+                    let error = bound.unwrap_err().to_string();
+                    assert!(
+                        error.contains("belongs to the thread that bound it first"),
+                        "{error}"
+                    );
+                    assert!(error.contains("make a new engine"), "{error}");
+                }
+                (Kind::Epoll, bound) => {
+                    bound.unwrap();
+                    engine.park(Some(Duration::ZERO)).unwrap();
+                }
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
+    for driver in drivers() {
+        let moved = Moved(Engine::new(Options { driver }).unwrap());
+        std::thread::spawn(move || {
+            let moved = moved;
+            let mut engine = moved.0;
+            engine.bind().unwrap();
+            let sink = Sink::Handler(Token(7));
+            engine.driver_mut().submit(Request::Nop(Nop), sink);
+            engine.park(Some(Duration::from_secs(10))).unwrap();
+            assert_eq!(engine.next_event().unwrap().token, Token(7));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
 /// A ring belongs to one thread; a driver that is dropped on another one cannot reap. Nothing is lost
 /// by that as long as the kernel holds no memory, so it need not wait.
 #[test]
 fn engine_with_only_polls_may_be_dropped_on_another_thread() {
-    struct Moved(Engine);
-    // SAFETY: the test hands the engine over whole; no reference to it stays behind.
-    unsafe impl Send for Moved {}
-
     for driver in [Choice::Uring, Choice::Epoll] {
         let moved = std::thread::spawn(move || {
             let mut engine = Engine::new(Options { driver }).unwrap();

@@ -141,7 +141,8 @@ impl Driver {
         }
     }
 
-    /// Make the calling thread the only one that may use the driver from now on.
+    /// Make the calling thread the only one that may use the driver from now on. A ring stays with
+    /// the first thread that bound it: binding it on another one is an error.
     pub fn bind(&mut self) -> io::Result<()> {
         each!(self, driver => driver.bind())
     }

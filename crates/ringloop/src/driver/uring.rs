@@ -28,6 +28,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 /// The kinds of `user_data`, in its top byte.
@@ -50,7 +51,8 @@ pub struct UringDriver {
     pool: ManuallyDrop<BufferRing>,
     wake: Arc<EventFd>,
     wake_armed: bool,
-    bound: bool,
+    /// The thread that the kernel has tied the ring to.
+    bound: Option<ThreadId>,
     /// Operations (and cancels of them) that found the submission queue full, or that came before
     /// the ring was bound, in order.
     backlog: VecDeque<Entry>,
@@ -96,7 +98,7 @@ impl UringDriver {
             pool: ManuallyDrop::new(pool),
             wake,
             wake_armed: false,
-            bound: false,
+            bound: None,
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
             resting: Vec::new(),
@@ -107,11 +109,20 @@ impl UringDriver {
     }
 
     pub(super) fn bind(&mut self) -> io::Result<()> {
-        if !self.bound {
-            self.ring.enable()?;
-            self.bound = true;
+        let here = thread::current().id();
+        match self.bound {
+            Some(owner) if owner == here => Ok(()),
+            // Every later system call would fail with `EEXIST`, far from its cause.
+            Some(_) => Err(io::Error::other(
+                "this io_uring belongs to the thread that bound it first; \
+                 make a new engine on this thread, or use the epoll driver",
+            )),
+            None => {
+                self.ring.enable()?;
+                self.bound = Some(here);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     pub(super) fn table_mut(&mut self) -> &mut Table {
@@ -133,7 +144,7 @@ impl UringDriver {
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
         let key = self.table.insert(request, sink);
-        if self.bound && self.backlog.is_empty() && self.arm(key) {
+        if self.bound.is_some() && self.backlog.is_empty() && self.arm(key) {
             return key;
         }
         self.backlog.push_back(Entry::Operation(key));
@@ -456,7 +467,7 @@ impl UringDriver {
         let Err(sqe) = (unsafe { self.ring.push(sqe) }) else {
             return true;
         };
-        if !self.bound || self.hand_over().is_err() {
+        if self.bound.is_none() || self.hand_over().is_err() {
             return false;
         }
         // SAFETY: as above.

@@ -74,7 +74,8 @@ impl Engine {
         })
     }
 
-    /// Make the calling thread the engine's own.
+    /// Make the calling thread the engine's own. On a ring the first thread stays the owner; another
+    /// one gets an error and needs an engine of its own.
     pub fn bind(&mut self) -> io::Result<()> {
         self.driver.bind()
     }
