@@ -55,6 +55,20 @@ fn join_handle_yields_the_result_of_the_task() {
 }
 
 #[test]
+fn join_handle_polled_after_its_result_panics_and_says_so() {
+    on_both(|| async {
+        let mut handle = spawn(async { 1 });
+        assert_eq!((&mut handle).await.unwrap(), 1);
+        assert!(handle.is_finished());
+        let again = spawn(async move { handle.await.unwrap() });
+        assert_eq!(
+            again.await.unwrap_err().to_string(),
+            "the task panicked: JoinHandle polled after it gave the task's result"
+        );
+    });
+}
+
+#[test]
 fn panic_in_a_task_reaches_only_its_handle() {
     on_both(|| async {
         let handle = spawn(async { panic!("on purpose") });

@@ -48,10 +48,21 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
+/// Where a task's result is.
+#[derive(Debug)]
+pub(super) enum Outcome<T> {
+    /// The task has none yet.
+    Pending,
+    /// It waits for the handle.
+    Ready(Result<T, JoinError>),
+    /// The handle gave it out.
+    Taken,
+}
+
 /// What a task and its handle share.
 #[derive(Debug)]
 pub(super) struct Join<T> {
-    pub result: Option<Result<T, JoinError>>,
+    pub outcome: Outcome<T>,
     pub waiter: Option<Waker>,
     pub abort: bool,
 }
@@ -59,7 +70,7 @@ pub(super) struct Join<T> {
 impl<T> Join<T> {
     pub fn new() -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(Self {
-            result: None,
+            outcome: Outcome::Pending,
             waiter: None,
             abort: false,
         }))
@@ -69,7 +80,7 @@ impl<T> Join<T> {
     pub fn settle(this: &Rc<RefCell<Self>>, result: Result<T, JoinError>) {
         let waiter = {
             let mut join = this.borrow_mut();
-            join.result = Some(result);
+            join.outcome = Outcome::Ready(result);
             join.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -94,21 +105,26 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether the result is there.
+    /// Whether the task is over.
     pub fn is_finished(&self) -> bool {
-        self.join.borrow().result.is_some()
+        !matches!(self.join.borrow().outcome, Outcome::Pending)
     }
 }
 
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
+    /// Panics: when it is polled after it gave the result, as an `async` block does.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut join = self.join.borrow_mut();
-        if let Some(result) = join.result.take() {
-            return Poll::Ready(result);
+        match std::mem::replace(&mut join.outcome, Outcome::Taken) {
+            Outcome::Ready(result) => Poll::Ready(result),
+            Outcome::Taken => panic!("JoinHandle polled after it gave the task's result"),
+            Outcome::Pending => {
+                join.outcome = Outcome::Pending;
+                join.waiter = Some(cx.waker().clone());
+                Poll::Pending
+            }
         }
-        join.waiter = Some(cx.waker().clone());
-        Poll::Pending
     }
 }
