@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -168,6 +170,64 @@ def test_bad_descriptors_are_refused(loop: Loop) -> None:
     with pytest.raises(ValueError, match="Invalid file object"):
         loop.add_writer(object(), print)  # type: ignore[arg-type]
     assert not loop.remove_reader(reader)
+
+
+@pytest.mark.parametrize("path", [__file__, "/", "/dev/null", "/dev/zero"])
+def test_what_is_always_ready_is_refused(loop: Loop, run: Callable[..., Any], path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for add in (loop.add_reader, loop.add_writer):
+            with pytest.raises(PermissionError) as caught:
+                add(fd, pytest.fail, "called")
+            assert caught.value.errno == errno.EPERM
+        assert not loop.remove_reader(fd)
+        assert not loop.remove_writer(fd)
+        run(asyncio.sleep(0.001))
+    finally:
+        os.close(fd)
+
+
+def test_temporary_file_is_refused_and_its_number_is_good_afterwards(
+    loop: Loop, run: Callable[..., Any]
+) -> None:
+    with tempfile.TemporaryFile() as file:
+        number = file.fileno()
+        with pytest.raises(PermissionError):
+            loop.add_writer(file, print)
+    left, right = socket.socketpair()
+    try:
+        # The next descriptor has the file's number.
+        assert left.fileno() == number
+        future = loop.create_future()
+        loop.add_reader(left, lambda: future.done() or future.set_result(None))
+        right.send(b"x")
+        run(support.within(future))
+        loop.remove_reader(left)
+    finally:
+        left.close()
+        right.close()
+
+
+def test_terminal_and_eventfd_can_be_watched(loop: Loop, run: Callable[..., Any]) -> None:
+    main, other = os.openpty()
+    event = os.eventfd(0, os.EFD_NONBLOCK)
+    got: list[str] = []
+
+    def readable(fd: int, name: str) -> None:
+        os.read(fd, 8)
+        got.append(name)
+
+    try:
+        loop.add_reader(main, readable, main, "terminal")
+        loop.add_reader(event, readable, event, "event")
+        os.write(other, b"x")
+        os.eventfd_write(event, 1)
+        run(support.wait_until(lambda: sorted(got) == ["event", "terminal"]))
+        assert loop.remove_reader(main)
+        assert loop.remove_reader(event)
+    finally:
+        for fd in (main, other, event):
+            os.close(fd)
 
 
 def test_wrong_thread_gets_an_error_and_the_loop_lives(

@@ -4,14 +4,15 @@
 //! The semantics, and the exceptions, are those of asyncio's selector loop.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ringloop::driver::{Event, Key, Sink, Token};
 use ringloop::op;
-use ringloop::sys::file;
 use ringloop::sys::interest::Interest;
+use ringloop::sys::{epoll, file};
 
 use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
@@ -117,8 +118,8 @@ pub fn add<'py>(
         cancel(py, old)?;
         return Ok(handle);
     }
-    // The kernel tells of a bad descriptor later; asyncio's callers expect it here.
-    file::poll_now(fd, direction.interest()).map_err(|error| error::from_io(&error))?;
+    // The kernel tells of a wrong descriptor later; asyncio's callers expect it here.
+    check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
     let handler = watcher(handle.clone().into());
     let token = core.handlers.with(|slab| slab.register(handler))?;
     let key = match submit(core, fd, direction, token) {
@@ -131,6 +132,13 @@ pub fn add<'py>(
     core.watchers
         .with(|watchers| watchers.0.insert((fd, direction), Watch { token, key }))?;
     Ok(handle)
+}
+
+/// Fail as epoll does at once, on both drivers: `EBADF`, and `EPERM` for what is always ready, which a
+/// ring would report again and again.
+fn check_watchable(fd: RawFd, direction: Direction) -> io::Result<()> {
+    file::poll_now(fd, direction.interest())?;
+    epoll::check_waits(fd)
 }
 
 /// Stop watching; says whether there was a watcher.

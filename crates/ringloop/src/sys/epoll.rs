@@ -30,6 +30,7 @@
 //! - **P3** A non-negative return of `epoll_create1` is a fresh descriptor that nothing else owns.
 
 use super::check;
+use super::file;
 use super::interest::Interest;
 use std::io;
 use std::mem::MaybeUninit;
@@ -232,6 +233,19 @@ impl AsRawFd for Epoll {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+}
+
+/// Fail for a descriptor that is always ready, and so nothing to wait for.
+///
+/// Errors: `EPERM` a regular file, a directory, most devices; `EBADF`; where it has to be tried,
+/// those of [`Epoll::new`].
+/// Cost: one system call for sockets and pipes, four for anything else.
+pub fn check_waits(fd: RawFd) -> io::Result<()> {
+    // What else has a poll function is each driver's and file system's affair, so epoll is asked.
+    if file::is_stream(fd)? {
+        return Ok(());
+    }
+    Epoll::new()?.add(fd, Interest::NONE, 0, Trigger::Level)
 }
 
 /// Rounding down would turn the last fraction of a timer into a busy loop of zero timeouts.

@@ -10,6 +10,7 @@
 //!   passes this duty to its caller.
 //! - **F2** A read that returns *n* has initialised exactly the first *n* bytes.
 //! - **F3** A successful `pipe2` gives two fresh descriptors that nothing else owns.
+//! - **F4** A successful `fstat` fills the whole structure.
 
 use super::check;
 use super::interest::Interest;
@@ -104,6 +105,22 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
+/// Say whether a descriptor is a socket or a pipe.
+///
+/// Errors: `EBADF`.
+/// Source: fstat(2), inode(7).
+pub fn is_stream(fd: RawFd) -> io::Result<bool> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: F1: room for one, live for the call.
+    check(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
+    // SAFETY: F4.
+    let status = unsafe { status.assume_init() };
+    Ok(matches!(
+        status.st_mode & libc::S_IFMT,
+        libc::S_IFSOCK | libc::S_IFIFO
+    ))
+}
+
 /// Ask what a descriptor is ready for now, without waiting.
 ///
 /// Shape: the part of `interest` that is ready; both directions on an error or a hang-up. A regular
@@ -192,6 +209,17 @@ mod tests {
             let flags = unsafe { libc::fcntl(end.as_raw_fd(), libc::F_GETFD) };
             assert!(status & libc::O_NONBLOCK != 0 && flags & libc::FD_CLOEXEC != 0);
         }
+    }
+
+    #[test]
+    fn f4_sockets_and_pipes_are_streams_and_files_are_not() {
+        let (reader, _writer) = pipe().unwrap();
+        assert!(is_stream(reader.as_raw_fd()).unwrap());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(is_stream(listener.as_raw_fd()).unwrap());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(!is_stream(file.as_raw_fd()).unwrap());
+        assert_eq!(errno(is_stream(1 << 24)), Some(libc::EBADF));
     }
 
     #[test]

@@ -187,6 +187,22 @@ fn contract_8_regular_files_are_refused() {
 }
 
 #[test]
+fn what_is_always_ready_is_told_from_what_can_be_waited_for() {
+    for path in ["/proc/self/exe", "/", "/dev/null"] {
+        let file = std::fs::File::open(path).unwrap();
+        let checked = check_waits(file.as_raw_fd());
+        assert_eq!(errno(checked), Some(libc::EPERM), "{path}");
+    }
+    // A regular file by its mode, which can be waited for all the same.
+    let mounts = std::fs::File::open("/proc/self/mounts").unwrap();
+    check_waits(mounts.as_raw_fd()).unwrap();
+    let (reader, _writer) = crate::sys::file::pipe().unwrap();
+    check_waits(reader.as_raw_fd()).unwrap();
+    check_waits(EventFd::new().unwrap().as_raw_fd()).unwrap();
+    assert_eq!(errno(check_waits(1 << 24)), Some(libc::EBADF));
+}
+
+#[test]
 fn p1_more_descriptors_than_one_wait_reports_come_in_turns() {
     let epoll = Epoll::new().unwrap();
     let events: Vec<_> = (0..EVENTS_PER_WAIT + 50)
