@@ -185,3 +185,123 @@ def test_running_in_a_second_thread_is_refused(loop: Loop, run: Callable[..., An
 
     run(main())
     run(loop.shutdown_default_executor())
+
+
+def bounded_loop(loop_name: str, inbox_messages: int) -> Any:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio has no bound")
+    factory: Any = support.loop_factory(loop_name)
+    return factory(inbox_messages=inbox_messages)
+
+
+def test_full_inbox_refuses_and_loses_nothing_that_it_took(loop_name: str) -> None:
+    loop = bounded_loop(loop_name, 100)
+    ran: list[int] = []
+    accepted: list[int] = []
+    errors: list[str] = []
+
+    def send() -> None:
+        for number in range(150):
+            try:
+                loop.call_soon_threadsafe(ran.append, number)
+            except RuntimeError as error:
+                errors.append(str(error))
+            else:
+                accepted.append(number)
+
+    def block() -> None:
+        # The loop does not take anything while this callback runs.
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join()
+
+    loop.call_soon(block)
+    loop.run_until_complete(asyncio.sleep(0.001))
+    assert accepted == ran == list(range(100))
+    assert len(errors) == 50
+    for error in errors:
+        assert "inbox is full (100 messages wait)" in error
+        assert "wait for an acknowledgement" in error
+    # There is room again.
+    loop.run_until_complete(asyncio.to_thread(loop.call_soon_threadsafe, ran.append, 100))
+    loop.run_until_complete(support.wait_until(lambda: ran[-1] == 100))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def test_many_senders_on_a_small_inbox_each_keep_what_was_taken_in_order(loop_name: str) -> None:
+    loop = bounded_loop(loop_name, 8)
+    senders, messages = 4, 5000
+    got: list[list[int]] = [[] for _ in range(senders)]
+    accepted: list[list[int]] = [[] for _ in range(senders)]
+    refused = 0
+
+    def send(sender: int) -> None:
+        nonlocal refused
+        for number in range(messages):
+            try:
+                loop.call_soon_threadsafe(got[sender].append, number)
+            except RuntimeError as error:
+                assert "inbox is full" in str(error)
+                refused += 1
+            else:
+                accepted[sender].append(number)
+
+    async def main() -> None:
+        threads = [threading.Thread(target=send, args=(sender,)) for sender in range(senders)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(0.001)  # a loop that is busy, so that the inbox fills up
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    assert refused > 0
+    assert got == accepted
+    loop.close()
+
+
+def test_the_loops_own_thread_is_not_bounded(loop_name: str) -> None:
+    loop = bounded_loop(loop_name, 1)
+    ran: list[int] = []
+
+    async def main() -> None:
+        for number in range(1000):
+            loop.call_soon_threadsafe(ran.append, number)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert ran == list(range(1000))
+
+
+def test_bound_of_the_inbox_moves_with_the_loop_to_another_thread(loop_name: str) -> None:
+    loop = bounded_loop(loop_name, 2)
+    loop.run_until_complete(asyncio.sleep(0.001))
+    errors: list[str] = []
+
+    def send() -> None:
+        for _ in range(3):
+            try:
+                loop.call_soon_threadsafe(int)
+            except RuntimeError as error:
+                errors.append(str(error))
+
+    async def main() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join()  # noqa: ASYNC110 - blocking is the point
+
+    runner = threading.Thread(target=loop.run_until_complete, args=(main(),))
+    runner.start()
+    runner.join()
+    assert len(errors) == 1
+    assert "2 messages wait" in errors[0]
+    loop.close()
+
+
+@pytest.mark.parametrize("bad", [0, -1, "many", 1.5])
+def test_bound_of_the_inbox_is_a_count(loop_name: str, bad: Any) -> None:
+    with pytest.raises(ValueError if isinstance(bad, int) else TypeError):
+        bounded_loop(loop_name, bad)

@@ -18,10 +18,13 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     `driver` is "auto", "uring" or "epoll"; None leaves it to the environment's `RINGLOOP_DRIVER`, and
     that to "auto". A driver that this machine refuses raises `OSError` with the cause and the remedy.
+
+    `inbox_messages` is how many calls of other threads (`call_soon_threadsafe`) may wait for the running
+    loop, 16,777,216 by default: one more raises `RuntimeError`, and every call that was taken runs.
     """
 
-    def __init__(self, *, driver: str | None = None) -> None:
-        self._open(driver, type(self) is Loop)
+    def __init__(self, *, driver: str | None = None, inbox_messages: int | None = None) -> None:
+        self._open(driver, type(self) is Loop, inbox_messages)
         super().__init__()
         self._signals = _signals.SignalState()
         self._listeners: dict[int, Any] = {}

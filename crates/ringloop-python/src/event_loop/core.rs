@@ -5,16 +5,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use ringloop::Error;
 use ringloop::driver::Token;
-use ringloop::executor::Inbox;
+use ringloop::executor::{Inbox, Unpark};
 use ringloop::sys::datagram::Batch;
 
 use super::callback::{AsHandle, Contexts, Parts};
@@ -45,6 +45,8 @@ pub struct LoopCore {
     pub(crate) datagrams: Confined<Option<Batch>>,
     /// Messages of other threads; empty before `__init__` and after `close`.
     inbox: RwLock<Option<Inbox<Obj>>>,
+    /// How many messages the inbox takes.
+    inbox_capacity: AtomicUsize,
     /// Ends the passes of a turn early; the inbox itself is what counts.
     message_hint: AtomicBool,
     /// Memory of the inbox's last batch, for the next.
@@ -80,10 +82,18 @@ impl LoopCore {
     #[inline]
     pub fn check_open(&self) -> PyResult<()> {
         if self.is_closed() {
-            Err(error::closed())
+            Err(self.why_closed())
         } else {
             Ok(())
         }
+    }
+
+    #[cold]
+    fn why_closed(&self) -> PyErr {
+        if self.driver.get().is_none() {
+            return PyRuntimeError::new_err("Loop.__init__() was not called, or has failed");
+        }
+        error::closed()
     }
 
     /// Say whether some thread runs the loop.
@@ -168,8 +178,7 @@ impl LoopCore {
             ));
         }
         let (unpark, ..) = self.engine.open(Some("uring"))?;
-        let inbox = Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES);
-        if let Some(old) = self.replace_inbox(Some(inbox)) {
+        if let Some(old) = self.replace_inbox(Some(self.new_inbox(unpark))) {
             let handles = old.close();
             self.ready.with(|ready| {
                 for handle in handles {
@@ -178,6 +187,10 @@ impl LoopCore {
             })?;
         }
         watchers::resubmit(self)
+    }
+
+    fn new_inbox(&self, unpark: Unpark) -> Inbox<Obj> {
+        Inbox::new(unpark, self.inbox_capacity.load(Relaxed))
     }
 
     /// Replace the inbox; the old one is closed and comes back with what nobody took.
@@ -260,6 +273,15 @@ impl LoopCore {
     }
 }
 
+/// The bound of the inbox that the user asked for.
+fn inbox_capacity(messages: Option<isize>) -> PyResult<usize> {
+    match messages.map(usize::try_from) {
+        None => Ok(ringloop::limits::INBOX_MESSAGES),
+        Some(Ok(messages @ 1..)) => Ok(messages),
+        Some(_) => Err(PyValueError::new_err("inbox_messages must be at least 1")),
+    }
+}
+
 /// Shows `PyO3`'s visitor what ours is shown.
 struct Adapter<'a, 'b> {
     visit: &'a PyVisit<'b>,
@@ -300,12 +322,14 @@ impl LoopCore {
             watchers: Confined::new(Watchers::default()),
             datagrams: Confined::new(None),
             inbox: RwLock::new(None),
+            inbox_capacity: AtomicUsize::new(ringloop::limits::INBOX_MESSAGES),
             message_hint: AtomicBool::new(false),
             inbox_batch: Confined::new(VecDeque::new()),
             driver: OnceLock::new(),
             task_factory: Confined::new(None),
             stopping: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+            // Until it is opened, so that `__del__` does not complain of a loop that never was.
+            closed: AtomicBool::new(true),
             debug: AtomicBool::new(false),
             exact: AtomicBool::new(false),
             has_task_factory: AtomicBool::new(false),
@@ -314,23 +338,26 @@ impl LoopCore {
         })
     }
 
-    /// Set the engine up; `exact` says that the object is a `ringloop.Loop` and no subclass.
-    #[pyo3(signature = (driver, exact))]
-    fn _open(&self, driver: Option<&str>, exact: bool) -> PyResult<()> {
+    /// Set the engine up; `exact` says that the object is a `ringloop.Loop` and no subclass,
+    /// `inbox_messages` how many messages of other threads may wait.
+    #[pyo3(signature = (driver, exact, inbox_messages))]
+    fn _open(
+        &self,
+        driver: Option<&str>,
+        exact: bool,
+        inbox_messages: Option<isize>,
+    ) -> PyResult<()> {
         if self.driver.get().is_some() {
             return Err(PyRuntimeError::new_err("Loop.__init__() was called twice"));
         }
-        let opened = self.engine.open(driver);
-        if opened.is_err() {
-            // So that `__del__` does not complain of a loop that never was.
-            self.closed.store(true, Relaxed);
-        }
-        let (unpark, name, reason) = opened?;
-        let inbox = Inbox::new(unpark, ringloop::limits::INBOX_MESSAGES);
-        drop(self.replace_inbox(Some(inbox)));
+        let capacity = inbox_capacity(inbox_messages)?;
+        let (unpark, name, reason) = self.engine.open(driver)?;
+        self.inbox_capacity.store(capacity, Relaxed);
+        drop(self.replace_inbox(Some(self.new_inbox(unpark))));
         // Found empty above.
         let _ = self.driver.set((name, reason));
         self.exact.store(exact, Relaxed);
+        self.closed.store(false, Relaxed);
         Ok(())
     }
 
