@@ -59,6 +59,8 @@ pub struct LoopCore {
     debug: AtomicBool,
     /// The object is exactly a `ringloop.Loop`: nobody overrides `call_soon`.
     exact: AtomicBool,
+    /// Timers go by a `time()` that is not ours.
+    pub(super) foreign_clock: AtomicBool,
     has_task_factory: AtomicBool,
     /// `threading.get_ident()` of the running thread; zero when the loop does not run.
     thread_id: AtomicU64,
@@ -332,6 +334,7 @@ impl LoopCore {
             closed: AtomicBool::new(true),
             debug: AtomicBool::new(false),
             exact: AtomicBool::new(false),
+            foreign_clock: AtomicBool::new(false),
             has_task_factory: AtomicBool::new(false),
             thread_id: AtomicU64::new(0),
             steps: STEPS.get_or_try_init(py, || StepTypes::find(py))?,

@@ -11,11 +11,13 @@
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
 //! | `handle`, `threadsafe`, `callback` | what a scheduled callback is                        |
 //! | `ready`, `timers`    | the queues                                                        |
+//! | `clock`      | what timers go by                                                         |
 //! | `handlers`, `watchers` | who gets a completion; `add_reader` and `add_writer`            |
 //! | `engine`     | the engine behind its cell                                                |
 //! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
 
 mod callback;
+mod clock;
 mod core;
 mod debug;
 mod engine;

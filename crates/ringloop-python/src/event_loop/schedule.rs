@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use ringloop::sys::clock;
 
 use super::callback::{self, Callback};
+use super::clock::foreign_time;
 use super::core::LoopCore;
 use super::debug;
 use super::handle::{Handle, TimerHandle};
@@ -188,6 +189,14 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
         return Err(PyTypeError::new_err("delay must not be None"));
     };
     let delay: f64 = delay.extract()?;
+    let core = loop_.get();
+    if !core.is_running_here() {
+        core.look_for_clock(&loop_)?;
+    }
+    if core.has_foreign_clock() {
+        let when = foreign_time(&loop_)? + delay;
+        return schedule_timer(loop_, args, call, when, None);
+    }
     let now_ns = clock::monotonic_ns();
     let when = now_ns as f64 / 1e9 + delay;
     let due_at_once = delay == 0.0;

@@ -43,6 +43,7 @@ impl LoopCore {
     /// Run turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.bind()?;
+        self.look_for_clock(loop_)?;
         let ended = loop {
             let turned = self.turn(loop_);
             if turned.is_err() || self.is_stopping() {
@@ -56,22 +57,23 @@ impl LoopCore {
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
         self.flush(py)?;
-        self.park(py)?;
+        self.park(loop_)?;
         for _ in 0..limits::EVENTS_PER_TURN {
             let Some(event) = self.engine.next_event()? else {
                 break;
             };
             handlers::dispatch(self, loop_, event)?;
         }
-        self.collect_timers(py)?;
+        self.collect_timers(loop_)?;
         self.collect_inbox()?;
         self.run_ready(loop_)
     }
 
-    fn park(&self, py: Python<'_>) -> PyResult<()> {
+    fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = loop_.py();
         let idle = !self.is_stopping() && self.ready.with(|ready| ready.is_empty())?;
         let timeout = if idle {
-            self.time_to_next_timer(py)?
+            self.time_to_next_timer(loop_)?
         } else {
             Some(Duration::ZERO)
         };
@@ -84,7 +86,8 @@ impl LoopCore {
     }
 
     /// How long the loop may sleep; cancelled timers in front are dropped.
-    fn time_to_next_timer(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
+    fn time_to_next_timer(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<Option<Duration>> {
+        let py = loop_.py();
         loop {
             let cancelled = self.timers.with(|timers| {
                 let in_front = timers
@@ -102,20 +105,19 @@ impl LoopCore {
         let Some(deadline_ns) = self.timers.with(|timers| timers.next_deadline_ns())? else {
             return Ok(None);
         };
-        let left_ns = deadline_ns
-            .saturating_sub(clock::monotonic_ns() as i64)
-            .max(0) as u64;
+        let left_ns = deadline_ns.saturating_sub(self.now_ns(loop_)?).max(0) as u64;
         Ok(Some(
             Duration::from_nanos(left_ns).min(Duration::from_secs(limits::WAIT_SECONDS_MAX)),
         ))
     }
 
     /// Move due timers into the ready ring.
-    fn collect_timers(&self, py: Python<'_>) -> PyResult<()> {
+    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         if self.timers.with(|timers| timers.is_empty())? {
             return Ok(());
         }
-        let now_ns = clock::monotonic_ns() as i64;
+        let py = loop_.py();
+        let now_ns = self.now_ns(loop_)?;
         while let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))? {
             if is_cancelled_timer(py, &handle) {
                 self.timers.with(Timers::uncount_cancelled)?;
@@ -185,6 +187,8 @@ impl LoopCore {
             .get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
         Ok(budget.callbacks > limits::READY_CALLBACKS_MAX
             || now_ns >= end_ns
+            // Another clock is read once a turn, by `collect_timers`.
+            || (timer_ns.is_some() && self.has_foreign_clock())
             || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
     }
 

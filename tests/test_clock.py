@@ -1,0 +1,186 @@
+"""A loop with a clock of the user's: `time()` in a subclass, or set on the loop itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Clock:
+    """A clock that stands still unless it is told to move, as simulations use it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asked = 0
+
+    def time(self) -> float:
+        self.asked += 1
+        return self.now
+
+
+def make_loop(name: str, **members: Any) -> Any:
+    """A loop of the kind called `name`, of a subclass with `members` where there are any."""
+    base: Any = asyncio.SelectorEventLoop
+    keywords = {}
+    if name != support.ORACLE:
+        import ringloop
+
+        base = ringloop.Loop
+        keywords["driver"] = name.removeprefix("ringloop-")
+    return (type("Subclass", (base,), members) if members else base)(**keywords)
+
+
+@pytest.fixture(params=["subclass", "instance"])
+def clocked(request: pytest.FixtureRequest, loop_name: str) -> Iterator[tuple[Any, Clock]]:
+    """A loop and its clock, which a subclass or the loop itself carries."""
+    clock = Clock()
+    if request.param == "subclass":
+        loop = make_loop(loop_name, time=lambda _self: clock.time())
+    else:
+        loop = make_loop(loop_name)
+        loop.time = clock.time
+    yield loop, clock
+    loop.close()
+
+
+def run_pending(loop: Any, passes: int = 3) -> None:
+    for _ in range(passes):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+
+def test_call_later_counts_from_the_loops_time(clocked: tuple[Any, Clock]) -> None:
+    loop, _ = clocked
+    assert loop.call_later(5, print).when() == 1005.0
+    assert loop.call_later(0, print).when() == 1000.0
+    assert loop.call_at(7, print).when() == 7
+
+
+def test_timers_run_by_the_loops_time(clocked: tuple[Any, Clock]) -> None:
+    loop, clock = clocked
+    ran: list[str] = []
+    loop.call_later(60, ran.append, "minute")
+    loop.call_later(3600, ran.append, "hour")
+    run_pending(loop)
+    assert ran == []
+    clock.now += 60
+    run_pending(loop)
+    assert ran == ["minute"]
+    clock.now += 3600
+    run_pending(loop)
+    assert ran == ["minute", "hour"]
+
+
+def test_timers_set_while_the_loop_runs_go_by_its_time(clocked: tuple[Any, Clock]) -> None:
+    loop, clock = clocked
+    started = time.monotonic()
+
+    async def main() -> list[float]:
+        readings = []
+        for _ in range(3):
+            # What moves the clock: a simulation that has nothing else to do.
+            loop.call_soon(advance)
+            await asyncio.sleep(100)
+            readings.append(loop.time())
+        return readings
+
+    def advance() -> None:
+        clock.now += 100
+
+    assert loop.run_until_complete(main()) == [1100.0, 1200.0, 1300.0]
+    assert time.monotonic() - started < 20
+
+
+def test_timeouts_go_by_the_loops_time(clocked: tuple[Any, Clock]) -> None:
+    loop, clock = clocked
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1000):
+                loop.call_soon(advance)
+                await loop.create_future()
+
+    def advance() -> None:
+        clock.now += 1000
+
+    loop.run_until_complete(main())
+
+
+def test_clock_that_runs_ahead_and_back(clocked: tuple[Any, Clock]) -> None:
+    loop, clock = clocked
+    ran: list[str] = []
+    clock.now = 5000.0
+    loop.call_later(0, ran.append, "late")
+    clock.now = 10.0
+    loop.call_later(0, ran.append, "early")
+    run_pending(loop)
+    assert ran == ["early"]
+    clock.now = 5000.0
+    run_pending(loop)
+    assert ran == ["early", "late"]
+
+
+def test_clock_that_raises_ends_the_run_and_the_loop_can_go_on(loop_name: str) -> None:
+    loop = make_loop(loop_name)
+    loop.call_later(0.01, int)
+
+    def broken() -> float:
+        raise OverflowError("no time")
+
+    loop.time = broken
+    with pytest.raises(OverflowError, match="no time"):
+        loop.call_later(1, print)
+    with pytest.raises(OverflowError, match="no time"):
+        run_pending(loop)
+    del loop.time
+    run_pending(loop)
+    assert loop.run_until_complete(asyncio.sleep(0.001, "done")) == "done"
+    loop.close()
+
+
+def test_clock_taken_off_the_loop_leaves_the_monotonic_one(loop_name: str) -> None:
+    loop = make_loop(loop_name)
+    clock = Clock()
+    loop.time = clock.time
+    run_pending(loop)
+    del loop.time
+    before = time.monotonic()
+    when = loop.call_later(5, print).when()
+    assert before + 5 <= when <= time.monotonic() + 5
+    loop.close()
+
+
+def test_own_clock_is_not_looked_for_while_the_loop_runs(loop_name: str) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio asks self.time() each time")
+    loop = make_loop(loop_name)
+
+    async def main() -> None:
+        loop.time = lambda: 0.0
+        assert loop.call_later(5, print).when() > 5
+
+    loop.run_until_complete(main())
+    # From the next run on it is.
+    assert loop.call_later(5, print).when() == 5.0
+    loop.close()
+
+
+def test_subclass_that_leaves_time_alone_has_the_monotonic_clock(
+    loop_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use: Callable[[Any], str] = lambda _self: "unrelated"  # noqa: E731
+    loop = make_loop(loop_name, another=use)
+    before = time.monotonic()
+    assert before + 1 <= loop.call_later(1, print).when() <= time.monotonic() + 1
+    # A class that is patched later counts too.
+    monkeypatch.setattr(type(loop), "time", lambda _self: 50.0, raising=False)
+    assert loop.call_later(1, print).when() == 51.0
+    loop.close()
