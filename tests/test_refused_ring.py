@@ -1,0 +1,164 @@
+"""A machine that refuses io_uring: epoll takes its place, or an error names cause and remedy.
+
+Each test runs in a child process: what refuses a ring cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+
+# Ends every child: what `ringloop` says now, and whether a loop moves bytes.
+REPORT = """
+import asyncio, json, os, ringloop
+
+def attempt(**keywords):
+    try:
+        loop = ringloop.Loop(**keywords)
+    except (OSError, ValueError) as error:
+        return {"error": type(error).__name__, "errno": getattr(error, "errno", None), "words": str(error)}
+    try:
+        return {"driver": loop.driver, "reason": loop.driver_reason, "echo": loop.run_until_complete(echo())}
+    finally:
+        loop.close()
+
+async def echo():
+    async def serve(reader, writer):
+        writer.write(await reader.readexactly(5))
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"bytes")
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    return answer.decode()
+"""
+
+
+def child(code: str, **environment: str) -> Any:
+    """Run `code` after `REPORT` in a child; return what it printed as JSON."""
+    variables = {name: value for name, value in os.environ.items() if name != "RINGLOOP_DRIVER"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", REPORT + textwrap.dedent(code)],
+        cwd=Path(__file__).parent.parent,
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("word", ["EPERM", "ENOSYS", "EACCES"])
+def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
+    auto, uring, epoll = child(f"""
+        from tests import refuse
+        refuse.deny_io_uring({getattr(errno, word)})
+        print(json.dumps([attempt(), attempt(driver="uring"), attempt(driver="epoll")]))
+    """)
+    assert auto["driver"] == "epoll"
+    assert auto["echo"] == "bytes"
+    assert auto["reason"].startswith("io_uring refused: ")
+    assert auto["reason"].endswith("; using epoll")
+    assert uring["error"] in {"OSError", "PermissionError"}
+    for words in (auto["reason"], uring["words"]):
+        # On a machine whose administrator has switched it off as well, that comes first.
+        if "kernel.io_uring_disabled" in words:
+            continue
+        assert "a seccomp filter" in words
+        assert "allow io_uring_setup" in words
+    assert epoll == {"driver": "epoll", "reason": "epoll, as asked for", "echo": "bytes"}
+
+
+def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
+    support.usable_loop("ringloop-uring")
+    report = child("""
+        from tests import refuse
+        # One is the loop's own, to be woken by.
+        fillers = refuse.leave_descriptors(1)
+        refused = [attempt(driver="uring"), attempt(driver="epoll"), attempt()]
+        for fd in fillers:
+            os.close(fd)
+        print(json.dumps([*refused, attempt(driver="uring"), attempt()]))
+    """)
+    uring, epoll, auto, later, later_auto = report
+    assert uring["error"] == "OSError"
+    assert "no file descriptor is free" in uring["words"]
+    assert "ulimit -n" in uring["words"]
+    assert "64" in uring["words"]
+    # Here epoll does not fit either.
+    for refused in (epoll, auto):
+        assert refused["error"] == "OSError"
+        assert refused["errno"] == errno.EMFILE
+    assert later["driver"] == later_auto["driver"] == "uring"
+    assert later["echo"] == later_auto["echo"] == "bytes"
+
+
+def test_refused_loops_leave_no_descriptor_behind() -> None:
+    before, after = child("""
+        from tests import refuse
+        refuse.deny_io_uring(1)
+        attempt()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(100):
+            assert "error" in attempt(driver="uring")
+        print(json.dumps([before, len(os.listdir("/proc/self/fd"))]))
+    """)
+    assert before == after
+
+
+def test_no_locked_memory_is_named_or_needs_none() -> None:
+    support.usable_loop("ringloop-uring")
+    auto, uring = child("""
+        from tests import refuse
+        refuse.limit_locked_memory()
+        print(json.dumps([attempt(), attempt(driver="uring")]))
+    """)
+    assert auto["echo"] == "bytes"
+    if auto["driver"] == "uring":
+        # Linux charges rings to the control group since 5.12.
+        assert uring["echo"] == "bytes"
+        return
+    assert "RLIMIT_MEMLOCK" in auto["reason"]
+    assert uring["error"] == "OSError"
+    assert "RLIMIT_MEMLOCK" in uring["words"]
+
+
+def test_unknown_driver_is_a_value_error_with_the_words_that_are_known() -> None:
+    by_environment, by_keyword, overruled = child(
+        """
+        report = [attempt(), attempt(driver="kqueue"), attempt(driver="epoll")]
+        print(json.dumps(report))
+        """,
+        RINGLOOP_DRIVER="nonsense",
+    )
+    for refused, word in ((by_environment, "nonsense"), (by_keyword, "kqueue")):
+        assert refused["error"] == "ValueError"
+        assert f'"{word}"' in refused["words"]
+        assert "auto, uring, epoll" in refused["words"]
+    # What the program asks for is not the environment's affair.
+    assert overruled["driver"] == "epoll"
+
+
+@pytest.mark.parametrize("word", ["", "auto", "epoll"])
+def test_environment_chooses_the_driver(word: str) -> None:
+    chosen = child("print(json.dumps(attempt()))", RINGLOOP_DRIVER=word)
+    unset = child("print(json.dumps(attempt()))")
+    assert chosen["driver"] == ("epoll" if word == "epoll" else unset["driver"])
+    assert chosen["echo"] == "bytes"
