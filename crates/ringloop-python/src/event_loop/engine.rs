@@ -105,7 +105,7 @@ impl EngineCell {
             self.cell
                 .with(|cell| cell.as_mut().map(|engine| engine.park(timeout)))
         })?
-        .ok_or_else(not_open)?
+        .ok_or_else(error::closed)?
         .map_err(|error| error::from_io(&error))
     }
 
@@ -167,7 +167,7 @@ impl EngineCell {
         self.check_process()?;
         self.cell
             .with(|cell| cell.as_mut().map(body))?
-            .ok_or_else(not_open)
+            .ok_or_else(error::closed)
     }
 }
 
@@ -183,12 +183,5 @@ impl Drop for EngineCell {
 fn forked() -> PyErr {
     PyRuntimeError::new_err(
         "this loop was made before a fork and belongs to the parent process; make a new one",
-    )
-}
-
-#[cold]
-fn not_open() -> PyErr {
-    PyRuntimeError::new_err(
-        "this loop has no engine: it was closed, or Loop.__init__() was not called",
     )
 }
