@@ -1,0 +1,327 @@
+"""Memory: what is opened and dropped again leaves nothing, however often.
+
+Three counters see different leaks: Python's blocks (handles, transports, bytes), the C heap (the
+engine's tables and queues), and the references of an object that passed through everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import gc
+import os
+import socket
+import struct
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+Loop = asyncio.AbstractEventLoop
+
+CONNECTIONS = 10_000
+CONNECTIONS_AT_ONCE = 100
+# A leak of one transport each would be several megabytes.
+RESIDENT_GROWTH_MAX = 2 << 20
+ITERATIONS = 3000
+
+
+class _HeapInfo(ctypes.Structure):
+    """mallinfo2(3)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def native_bytes() -> int:
+    """Bytes in use on the C heap; 0 where the C library does not tell."""
+    libc = ctypes.CDLL(None)
+    try:
+        mallinfo2 = libc.mallinfo2
+    except AttributeError:
+        return 0
+    mallinfo2.restype = _HeapInfo
+    info = mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in use, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Usage:
+    """What is allocated now."""
+
+    blocks: int
+    objects: int
+    native: int
+
+    @classmethod
+    def now(cls) -> Usage:
+        for _ in range(3):
+            gc.collect()
+        return cls(sys.getallocatedblocks(), len(gc.get_objects()), native_bytes())
+
+    def assert_flat(self, before: Usage, iterations: int) -> None:
+        """Fail when a block, or a few bytes of the C heap, may have stayed of each iteration."""
+        assert self.blocks - before.blocks < iterations // 4, (before, self)
+        assert self.objects - before.objects < iterations // 4, (before, self)
+        # Tables and free lists grow to what one burst needs, and stay.
+        assert self.native - before.native < iterations * 16, (before, self)
+
+
+class Token:
+    """An object whose references are counted."""
+
+    def __call__(self, *args: object) -> None:
+        pass
+
+
+def flat(
+    scenario: Callable[[Token], Awaitable[None]],
+    run: Callable[..., Any],
+    iterations: int = ITERATIONS,
+) -> None:
+    """Run a scenario `iterations` times, twice; the second time must leave nothing."""
+    token = Token()
+
+    async def repeat() -> None:
+        for _ in range(iterations):
+            await scenario(token)
+        # What was cancelled, and what is in the ready ring, goes.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    run(repeat())
+    references, before = sys.getrefcount(token), Usage.now()
+    run(repeat())
+    Usage.now().assert_flat(before, iterations)
+    assert sys.getrefcount(token) == references
+
+
+def test_handles_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    async def scenario(token: Token) -> None:
+        loop.call_soon(token)
+        loop.call_soon(token, token, token, token)
+        loop.call_soon(token, *[token] * 5, context=contextvars.Context())
+        loop.call_soon(token, token).cancel()
+        await asyncio.sleep(0)
+
+    flat(scenario, run)
+
+
+def test_handles_in_debug_mode_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    async def scenario(token: Token) -> None:
+        loop.call_soon(token, token)
+        repr(loop.call_soon(token, token))
+        loop.call_later(10, token, token).cancel()
+        await asyncio.sleep(0)
+
+    loop.set_debug(True)
+    # A stack each is slow.
+    flat(scenario, run, 500)
+    loop.set_debug(False)
+
+
+def test_timers_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    async def scenario(token: Token) -> None:
+        loop.call_later(0, token, token)
+        loop.call_later(60, token, token).cancel()
+        loop.call_at(loop.time(), token, token, token, token, token)
+        await asyncio.sleep(0)
+
+    flat(scenario, run)
+
+
+def test_tasks_and_futures_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    async def use(token: Token) -> Token:
+        await asyncio.sleep(0)
+        return token
+
+    async def scenario(token: Token) -> None:
+        assert await loop.create_task(use(token)) is token
+        future = loop.create_future()
+        future.add_done_callback(token)
+        future.set_result(token)
+        task = asyncio.ensure_future(use(token))
+        task.cancel()
+        await asyncio.sleep(0)
+
+    flat(scenario, run)
+
+
+def test_messages_of_other_threads_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    token = Token()
+
+    def send() -> None:
+        for _ in range(ITERATIONS):
+            loop.call_soon_threadsafe(token, token)
+
+    async def round_() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        await support.wait_until(lambda: not thread.is_alive())
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    for _ in range(2):
+        run(round_())
+    references, before = sys.getrefcount(token), Usage.now()
+    run(round_())
+    Usage.now().assert_flat(before, ITERATIONS)
+    assert sys.getrefcount(token) == references
+
+
+def test_watchers_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
+    left, right = socket.socketpair()
+
+    async def scenario(token: Token) -> None:
+        loop.add_reader(left, token, token)
+        loop.add_reader(left, token, token, token)
+        loop.add_writer(left, token)
+        await asyncio.sleep(0)
+        loop.remove_reader(left)
+        loop.remove_writer(left)
+
+    flat(scenario, run)
+    left.close()
+    right.close()
+
+
+class Echo(asyncio.Protocol):
+    """Send back what comes."""
+
+    transport: Any
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+@pytest.mark.parametrize("count", [10, 5000, 100_000])
+def test_bytes_leave_nothing(loop: Loop, run: Callable[..., Any], count: int) -> None:
+    payload = bytes(range(250)) * (count // 250 + 1)
+    rounds = ITERATIONS if count < 100_000 else ITERATIONS // 10
+
+    async def exchange(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        for _ in range(rounds):
+            writer.write(payload)
+            assert await reader.readexactly(len(payload)) == payload
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        async with serving(Echo) as (_, address):
+            await exchange(address)
+            references, before = sys.getrefcount(payload), Usage.now()
+            await exchange(address)
+            await exchange(address)
+            Usage.now().assert_flat(before, max(rounds, 1000))
+            assert sys.getrefcount(payload) == references
+
+    run(main())
+
+
+def reset(sock: socket.socket) -> None:
+    """Close with RST, which leaves no TIME_WAIT behind."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def test_ten_thousand_connections_leave_memory_flat(loop: Loop, run: Callable[..., Any]) -> None:
+    made = lost = 0
+
+    class Counted(Echo):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            nonlocal made
+            made += 1
+            super().connection_made(transport)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            nonlocal lost
+            lost += 1
+
+    async def batch(address: tuple[str, int]) -> None:
+        wanted = made + CONNECTIONS_AT_ONCE
+        clients = [socket.create_connection(address) for _ in range(CONNECTIONS_AT_ONCE)]
+        for client in clients:
+            client.sendall(b"hello")
+        await support.wait_until(lambda: made == wanted)
+        for client in clients:
+            # Whether they have had their answer or not.
+            reset(client)
+        await support.wait_until(lambda: lost == made)
+
+    async def main() -> None:
+        async with serving(Counted, backlog=CONNECTIONS_AT_ONCE) as (_, address):
+            for _ in range(10):
+                await batch(address)
+            before, resident = Usage.now(), resident_bytes()
+            for _ in range(CONNECTIONS // CONNECTIONS_AT_ONCE):
+                await batch(address)
+            Usage.now().assert_flat(before, CONNECTIONS)
+            assert resident_bytes() - resident < RESIDENT_GROWTH_MAX
+
+    run(main())
+    assert made == lost == CONNECTIONS + 10 * CONNECTIONS_AT_ONCE
+
+
+def test_client_connections_leave_memory_flat(loop: Loop, run: Callable[..., Any]) -> None:
+    async def once() -> None:
+        left, right = socket.socketpair()
+        transport, _ = await loop.create_connection(Echo, sock=left)
+        right.send(b"x")
+        transport.write(b"y")
+        await asyncio.sleep(0)
+        transport.abort()
+        right.close()
+
+    async def main() -> None:
+        for _ in range(500):
+            await once()
+        await asyncio.sleep(0.01)
+        before, resident = Usage.now(), resident_bytes()
+        for _ in range(2000):
+            await once()
+        await asyncio.sleep(0.01)
+        Usage.now().assert_flat(before, 2000)
+        assert resident_bytes() - resident < RESIDENT_GROWTH_MAX
+
+    run(main())
+
+
+def test_loops_leave_nothing(loop_factory: support.LoopFactory) -> None:
+    def once() -> None:
+        loop = loop_factory()
+        loop.call_later(10, print)
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    for _ in range(20):
+        once()
+    before, resident = Usage.now(), resident_bytes()
+    for _ in range(100):
+        once()
+    Usage.now().assert_flat(before, 400)
+    assert resident_bytes() - resident < RESIDENT_GROWTH_MAX
