@@ -26,9 +26,11 @@ def attempt(**keywords):
     try:
         loop = ringloop.Loop(**keywords)
     except (OSError, ValueError) as error:
-        return {"error": type(error).__name__, "errno": getattr(error, "errno", None), "words": str(error)}
+        errno = getattr(error, "errno", None)
+        return {"error": type(error).__name__, "errno": errno, "words": str(error)}
     try:
-        return {"driver": loop.driver, "reason": loop.driver_reason, "echo": loop.run_until_complete(echo())}
+        moved = loop.run_until_complete(echo())
+        return {"driver": loop.driver, "reason": loop.driver_reason, "echo": moved}
     finally:
         loop.close()
 

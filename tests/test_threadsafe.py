@@ -247,12 +247,15 @@ def test_many_senders_on_a_small_inbox_each_keep_what_was_taken_in_order(loop_na
             else:
                 accepted[sender].append(number)
 
+    def be_busy() -> None:
+        time.sleep(0.001)  # so that the inbox fills up
+
     async def main() -> None:
         threads = [threading.Thread(target=send, args=(sender,)) for sender in range(senders)]
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            time.sleep(0.001)  # a loop that is busy, so that the inbox fills up
+            be_busy()
             await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -291,7 +294,7 @@ def test_bound_of_the_inbox_moves_with_the_loop_to_another_thread(loop_name: str
     async def main() -> None:
         thread = threading.Thread(target=send)
         thread.start()
-        thread.join()  # noqa: ASYNC110 - blocking is the point
+        thread.join()  # nothing is taken meanwhile
 
     runner = threading.Thread(target=loop.run_until_complete, args=(main(),))
     runner.start()

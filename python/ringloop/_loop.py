@@ -19,11 +19,12 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     `driver` is "auto", "uring" or "epoll"; None leaves it to the environment's `RINGLOOP_DRIVER`, and
     that to "auto". A driver that this machine refuses raises `OSError` with the cause and the remedy.
 
-    `inbox_messages` is how many calls of other threads (`call_soon_threadsafe`) may wait for the running
-    loop, 16,777,216 by default: one more raises `RuntimeError`, and every call that was taken runs.
+    `inbox_messages` is how many calls of other threads (`call_soon_threadsafe`) may wait for the
+    running loop, 16,777,216 by default: one more raises `RuntimeError`, and every call that was taken
+    runs.
 
-    A subclass that defines `time()` gives the loop's timers their clock, as in asyncio. So does `time` set
-    on the loop itself, from the next run on: while a loop runs, nobody looks for it.
+    A subclass that defines `time()` gives the loop's timers their clock, as in asyncio. So does `time`
+    set on the loop itself, from the next run on: while a loop runs, nobody looks for it.
     """
 
     def __init__(self, *, driver: str | None = None, inbox_messages: int | None = None) -> None:
