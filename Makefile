@@ -75,7 +75,7 @@ test-rust: check-tools ## the engine on both drivers
 
 .PHONY: test-python
 test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found
-	@tools/pythons >$(TARGET)/pythons.txt 2>/dev/null || { mkdir -p $(TARGET); tools/pythons >$(TARGET)/pythons.txt; }
+	@mkdir -p $(TARGET); tools/pythons >$(TARGET)/pythons.txt
 	@first=yes; while read -r version python <&3; do \
 		if [ $$first = yes ]; then venv=$(VENV); bytes=$(BYTES); target=$(TARGET); \
 		else venv=.venv-$$version; bytes=$(BYTES_OTHERS); target=$(TARGET)/python-$$version; fi; \
