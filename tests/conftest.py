@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,3 +70,9 @@ def loop(loop_factory: LoopFactory) -> Iterator[asyncio.AbstractEventLoop]:
 def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]], T]:
     """Run a coroutine on the loop under test, to its end."""
     return loop.run_until_complete
+
+
+def pytest_collection_finish() -> None:
+    """Put everything that was imported out of the collector's sight: it runs twice a test."""
+    gc.collect()
+    gc.freeze()
