@@ -43,7 +43,16 @@ class Service:
         self, loop: str = "ringloop:new_event_loop", *options: str, driver: str = ""
     ) -> None:
         command = [
-            *(sys.executable, "-m", "uvicorn", "examples.service:app", "--loop", loop),
+            *(
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-m",
+                "uvicorn",
+                "examples.service:app",
+                "--loop",
+                loop,
+            ),
             *(
                 "--http",
                 "httptools",
@@ -97,7 +106,8 @@ class Service:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise ServiceError(f"no {wanted!r} within {timeout} s:\n{self.text()}") from None
+                stacks = self.abort()
+                raise ServiceError(f"no {wanted!r} within {timeout} s:\n{stacks}") from None
             if line is None:
                 raise ServiceError(f"the service ended:\n{self.text()}")
             self.log.append(line)
@@ -118,11 +128,18 @@ class Service:
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)
-            raise ServiceError(f"still running {timeout} s after SIGINT:\n{self.text()}") from None
+            stacks = self.abort()
+            raise ServiceError(f"still running {timeout} s after SIGINT:\n{stacks}") from None
         took = time.monotonic() - began
         self._reader.join()
         return took
+
+    def abort(self) -> str:
+        """End a process that is stuck; return its log, which ends with the stack of every thread."""
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait()
+        self._reader.join()
+        return self.text()
 
     def kill(self) -> None:
         """End the process whatever it does."""
