@@ -101,12 +101,11 @@ impl EngineCell {
     pub fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process()?;
         self.submitted.store(false, Relaxed);
-        py.detach(|| {
-            self.cell
-                .with(|cell| cell.as_mut().map(|engine| engine.park(timeout)))
-        })?
-        .ok_or_else(error::closed)?
-        .map_err(|error| error::from_io(&error))
+        let park = |cell: &mut Option<Engine>| cell.as_mut().map(|engine| engine.park(timeout));
+        self.cell
+            .with_detached(py, park)?
+            .ok_or_else(error::closed)?
+            .map_err(|error| error::from_io(&error))
     }
 
     /// The next completion of this turn.

@@ -13,8 +13,8 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::{PyErr, Python};
 
 /// A value that is opened for a moment, never across a call into Python.
 pub struct Confined<T> {
@@ -72,6 +72,27 @@ impl<T> Confined<T> {
         let _reset = Reset(&self.busy);
         // SAFETY: invariant 1: the flag was clear and is set now.
         Ok(body(unsafe { &mut *self.value.get() }))
+    }
+
+    /// Open the value while attached, and run `body` with the interpreter lock released. A thread that
+    /// is inside holds that lock, so nobody can be found inside here; who comes meanwhile finds it open.
+    pub fn with_detached<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&mut T) -> R + Send,
+    ) -> Result<R, Busy> {
+        struct Place<T>(*mut T);
+        // SAFETY: `detach` runs its closure on this very thread.
+        unsafe impl<T> Send for Place<T> {}
+
+        self.with(|value| {
+            let place = Place(std::ptr::from_mut(value));
+            py.detach(move || {
+                let place = place;
+                // SAFETY: invariant 1: the reference of `with`, used by nobody else until it returns.
+                body(unsafe { &mut *place.0 })
+            })
+        })
     }
 }
 
