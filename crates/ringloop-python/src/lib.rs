@@ -11,6 +11,7 @@ mod event_loop;
 mod ffi;
 mod limits;
 mod sock;
+mod tls;
 mod transport;
 
 use pyo3::prelude::*;

@@ -1,0 +1,78 @@
+//! The Python methods of `ssl.SSLObject` and `ssl.MemoryBIO`.
+//!
+//! Called by: [`super::Engine`], always for handshake and shutdown, for the rest where the structures
+//! inside of the objects cannot be used. It costs an object or two a record.
+
+use std::mem::MaybeUninit;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::{Step, step_of};
+use crate::ffi::{self, Obj};
+
+pub(super) fn handshake(py: Python<'_>, object: &Obj) -> Step {
+    match ffi::call_method(py, intern!(py, "do_handshake"), &[object]) {
+        Ok(_) => Step::Done(0),
+        Err(error) => step_of(py, error),
+    }
+}
+
+pub(super) fn shutdown(py: Python<'_>, object: &Obj) -> Step {
+    match ffi::call_method(py, intern!(py, "unwrap"), &[object]) {
+        Ok(_) => Step::Done(0),
+        Err(error) => step_of(py, error),
+    }
+}
+
+pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>]) -> Step {
+    let asked: Obj = match memory.len().into_pyobject(py) {
+        Ok(asked) => asked.into(),
+        Err(error) => return Step::Failed(error.into()),
+    };
+    let answer = match ffi::call_method(py, intern!(py, "read"), &[object, &asked]) {
+        Ok(answer) => answer.into_bound(py),
+        Err(error) => return step_of(py, error),
+    };
+    let bytes = match answer.cast::<PyBytes>() {
+        Ok(bytes) => bytes.as_bytes(),
+        Err(error) => return Step::Failed(error.into()),
+    };
+    if bytes.is_empty() {
+        return Step::Closed;
+    }
+    let Some(place) = memory.get_mut(..bytes.len()) else {
+        // An SSLObject of the user's own class may do what it likes.
+        let error = PyRuntimeError::new_err("SSLObject.read() returned more than it was asked for");
+        return Step::Failed(error);
+    };
+    for (place, byte) in place.iter_mut().zip(bytes) {
+        place.write(*byte);
+    }
+    Step::Done(bytes.len())
+}
+
+pub(super) fn write(py: Python<'_>, object: &Obj, data: &[u8]) -> Step {
+    let data = ffi::copy_bytes(py, data);
+    let written = ffi::call_method(py, intern!(py, "write"), &[object, &data])
+        .and_then(|count| count.bind(py).extract::<usize>());
+    match written {
+        Ok(count) => Step::Done(count),
+        Err(error) => step_of(py, error),
+    }
+}
+
+pub(super) fn feed(py: Python<'_>, incoming: &Obj, ciphertext: &Obj) -> PyResult<()> {
+    ffi::call_method(py, intern!(py, "write"), &[incoming, ciphertext]).map(drop)
+}
+
+pub(super) fn take_output(py: Python<'_>, outgoing: &Obj) -> PyResult<Vec<u8>> {
+    let bytes = ffi::call_method(py, intern!(py, "read"), &[outgoing])?;
+    Ok(bytes.bind(py).cast::<PyBytes>()?.as_bytes().to_vec())
+}
+
+pub(super) fn pending(py: Python<'_>, bio: &Obj) -> PyResult<usize> {
+    bio.bind(py).getattr(intern!(py, "pending"))?.extract()
+}

@@ -1,0 +1,260 @@
+//! What the TLS state machine asks of the cryptography, and who answers.
+//!
+//! Owns: one connection's `ssl.SSLObject` and the two `ssl.MemoryBIO`s it reads ciphertext from and
+//! writes ciphertext to. Called by: `tls::protocol`. Never does: touch a transport or a protocol.
+//!
+//! The object always comes from the user's own `SSLContext.wrap_bio`, so certificates, callbacks,
+//! sessions and the keys' log are the standard library's. Two ways lead to it:
+//! * [`bio`] – the Python methods of the three objects. It works with every `SSLContext` there is.
+//! * [`direct`] – the functions of the very libssl that `_ssl` has loaded, on the structures inside
+//!   of the three objects. Only reading, writing and moving ciphertext go this way; handshake and
+//!   shutdown are rare, and stay with the Python methods, their callbacks and their exceptions.
+//!
+//! Any call may run Python code (a callback of the context's), so no cell of the caller's is open
+//! across one, except for [`Engine::take_in`].
+
+mod bio;
+mod direct;
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::ffi::{self, Obj, ObjCell, Visited, Visitor};
+use direct::Direct;
+
+/// What one step came to.
+pub enum Step {
+    /// It is done, and moved so many bytes (of plaintext; 0 for handshake and shutdown).
+    Done(usize),
+    /// More ciphertext is needed (`SSLWantReadError`, `SSLSyscallError`).
+    Again,
+    /// The peer will send no more (its `close_notify` came).
+    Closed,
+    /// The exception that the `ssl` module gives for it.
+    Failed(PyErr),
+}
+
+/// Ciphertext on its way in.
+#[must_use]
+pub enum Taken {
+    /// It is where the engine reads.
+    Fed(PyResult<()>),
+    /// [`Engine::feed_taken`] has to be called with it.
+    Held(Obj),
+}
+
+/// One connection's cryptography.
+pub struct Engine {
+    object: ObjCell,
+    incoming: ObjCell,
+    outgoing: ObjCell,
+    /// Into the three objects above, and not used once one of them is gone.
+    direct: Cell<Option<Direct>>,
+}
+
+/// The three objects, borrowed for one call.
+struct Objects {
+    object: Obj,
+    incoming: Obj,
+    outgoing: Obj,
+}
+
+impl Engine {
+    /// Make the objects; the errors are those of `wrap_bio`.
+    pub fn new(
+        context: &Bound<'_, PyAny>,
+        server_side: bool,
+        server_hostname: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        static MEMORY_BIO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let py = context.py();
+        let memory_bio = MEMORY_BIO.import(py, "ssl", "MemoryBIO")?;
+        let (incoming, outgoing) = (memory_bio.call0()?, memory_bio.call0()?);
+        let keywords = PyDict::new(py);
+        keywords.set_item(intern!(py, "server_side"), server_side)?;
+        keywords.set_item(intern!(py, "server_hostname"), server_hostname)?;
+        let object = context.call_method(
+            intern!(py, "wrap_bio"),
+            (&incoming, &outgoing),
+            Some(&keywords),
+        )?;
+        let direct = Direct::adopt(&object, &incoming, &outgoing);
+        Ok(Self {
+            object: ObjCell::new(Some(object.into())),
+            incoming: ObjCell::new(Some(incoming.into())),
+            outgoing: ObjCell::new(Some(outgoing.into())),
+            direct: Cell::new(direct),
+        })
+    }
+
+    /// The `SSLObject`, for `get_extra_info`; None once the collector has cleared it.
+    pub fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.object.get_or_none(py)
+    }
+
+    /// The `MemoryBIO` that ciphertext comes in by.
+    pub fn incoming<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.incoming.get_or_none(py)
+    }
+
+    /// The `MemoryBIO` that ciphertext goes out by.
+    pub fn outgoing<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.outgoing.get_or_none(py)
+    }
+
+    /// Say whether plaintext moves without a call into Python.
+    pub fn is_direct(&self) -> bool {
+        self.direct.get().is_some()
+    }
+
+    /// Go on with the handshake.
+    pub fn handshake(&self, py: Python<'_>) -> Step {
+        self.with(py, |objects| bio::handshake(py, &objects.object))
+    }
+
+    /// Send `close_notify`, or take the peer's.
+    pub fn shutdown(&self, py: Python<'_>) -> Step {
+        self.with(py, |objects| bio::shutdown(py, &objects.object))
+    }
+
+    /// Decrypt at most one record's worth into `memory`; as in asyncio, no memory counts as the end.
+    #[inline]
+    pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Step {
+        if memory.is_empty() {
+            return Step::Closed;
+        }
+        match self.direct.get() {
+            Some(direct) => direct.read(py, memory),
+            None => self.with(py, |objects| bio::read(py, &objects.object, memory)),
+        }
+    }
+
+    /// Encrypt; `data` is not empty.
+    #[inline]
+    pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
+        match self.direct.get() {
+            Some(direct) => direct.write(py, data),
+            None => self.with(py, |objects| bio::write(py, &objects.object, data)),
+        }
+    }
+
+    /// Take ciphertext in. Runs no Python code, so it may be called with a cell open.
+    #[inline]
+    pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> Taken {
+        match self.direct.get() {
+            Some(direct) => Taken::Fed(direct.feed(py, ciphertext)),
+            None => Taken::Held(ffi::copy_bytes(py, ciphertext)),
+        }
+    }
+
+    /// The rest of [`Engine::take_in`].
+    #[inline]
+    pub fn feed_taken(&self, py: Python<'_>, taken: Taken) -> PyResult<()> {
+        match taken {
+            Taken::Fed(result) => result,
+            Taken::Held(bytes) => bio::feed(py, &self.objects(py)?.incoming, &bytes),
+        }
+    }
+
+    /// Move out the ciphertext that is to be sent; empty where there is none.
+    #[inline]
+    pub fn take_output(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        match self.direct.get() {
+            Some(direct) => direct.take_output(py),
+            None => bio::take_output(py, &self.objects(py)?.outgoing),
+        }
+    }
+
+    /// Bytes of ciphertext that were taken in and not read yet; what of a record the engine has begun
+    /// to read does not count.
+    #[inline]
+    pub fn incoming_len(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.direct.get() {
+            Some(direct) => Ok(direct.incoming_len()),
+            None => bio::pending(py, &self.objects(py)?.incoming),
+        }
+    }
+
+    /// Bytes of ciphertext that wait for [`Engine::take_output`].
+    #[inline]
+    pub fn outgoing_len(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.direct.get() {
+            Some(direct) => Ok(direct.outgoing_len()),
+            None => bio::pending(py, &self.objects(py)?.outgoing),
+        }
+    }
+
+    /// Show the references to the collector.
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.object.visit(visitor)?;
+        self.incoming.visit(visitor)?;
+        self.outgoing.visit(visitor)
+    }
+
+    /// Let go of the objects, for the collector.
+    pub fn clear(&self) {
+        self.direct.set(None);
+        drop((
+            self.object.take(),
+            self.incoming.take(),
+            self.outgoing.take(),
+        ));
+    }
+
+    fn objects(&self, py: Python<'_>) -> PyResult<Objects> {
+        match (
+            self.object.get(py),
+            self.incoming.get(py),
+            self.outgoing.get(py),
+        ) {
+            (Some(object), Some(incoming), Some(outgoing)) => Ok(Objects {
+                object,
+                incoming,
+                outgoing,
+            }),
+            _ => Err(PyConnectionError::new_err("the TLS connection is gone")),
+        }
+    }
+
+    fn with(&self, py: Python<'_>, body: impl FnOnce(&Objects) -> Step) -> Step {
+        match self.objects(py) {
+            Ok(objects) => body(&objects),
+            Err(error) => Step::Failed(error),
+        }
+    }
+}
+
+/// Make a step of what the `ssl` module raised.
+fn step_of(py: Python<'_>, error: PyErr) -> Step {
+    match is_again(py, &error) {
+        Ok(true) => Step::Again,
+        Ok(false) => Step::Failed(error),
+        Err(error) => Step::Failed(error),
+    }
+}
+
+/// Say whether an exception only means that more ciphertext is needed.
+fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    static AGAIN: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let again = AGAIN.get_or_try_init(py, || {
+        let ssl = py.import("ssl")?;
+        let kinds = (
+            ssl.getattr("SSLWantReadError")?,
+            ssl.getattr("SSLSyscallError")?,
+        );
+        Ok::<_, PyErr>(kinds.into_pyobject(py)?.unbind())
+    })?;
+    Ok(error.matches(py, again.bind(py))?)
+}
+
+/// Answer for a CPython that was built without the `ssl` module, in asyncio's words.
+pub fn module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "ssl"))
+        .map_err(|_| PyRuntimeError::new_err("stdlib ssl module not available"))
+}
