@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 from ringloop import _forever, _listen, _native, _signals, _sock, _subprocess, _tls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Ts = TypeVarTuple("Ts")
 
@@ -148,6 +148,35 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     async def sock_sendto(self, sock: Any, data: Any, address: Any) -> int:
         """Send a datagram to `address`; return how many bytes went."""
         count: int = await _sock.finish(self._begin_sendto(sock, data, address))
+        return count
+
+    async def sock_recvmsg(
+        self, sock: Any, bufsize: int, ancbufsize: int = 0, flags: int = 0
+    ) -> tuple[bytes, list[tuple[int, int, bytes]], int, Any]:
+        """Receive a message; return what `socket.recvmsg` does, descriptors included.
+
+        asyncio has no such method. One that is cancelled has taken no message and no descriptor.
+        """
+        answer = self._begin_recvmsg(sock, bufsize, ancbufsize, flags)
+        message: tuple[bytes, list[tuple[int, int, bytes]], int, Any] = await _sock.finish(answer)
+        return message
+
+    async def sock_sendmsg(
+        self,
+        sock: Any,
+        buffers: Iterable[Any],
+        ancdata: Iterable[tuple[int, int, Any]] = (),
+        flags: int = 0,
+        address: Any = None,
+    ) -> int:
+        """Send a message as `socket.sendmsg` does; return how many bytes went.
+
+        asyncio has no such method. The ancillary data goes with the first byte; where a stream socket
+        took a part of the buffers, the rest is for `sock_sendall`.
+        """
+        # Tried again after a wait: an iterator would be empty by then.
+        answer = self._begin_sendmsg(sock, tuple(buffers), tuple(ancdata), flags, address)
+        count: int = await _sock.finish(answer)
         return count
 
     async def sock_connect(self, sock: Any, address: Any) -> None:

@@ -14,7 +14,8 @@
 //! | `send`      | `sock_sendall`                                                    |
 //! | `connect`   | `sock_connect`                                                    |
 //! | `accept`    | `sock_accept`                                                     |
-//! | `datagram`  | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`              |
+//! | `datagram`  | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`, and         |
+//! |             | `sock_recvmsg`, `sock_sendmsg`, which asyncio does not have       |
 //! | `operation` | waiting, and what the families share                              |
 
 mod accept;
@@ -46,6 +47,8 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
         method!(Target, c"_begin_recvfrom", datagram::recvfrom, c"_begin_recvfrom(sock, bufsize)\n--\n\nReceive a datagram, or return the operation that waits for one."),
         method!(Target, c"_begin_recvfrom_into", datagram::recvfrom_into, c"_begin_recvfrom_into(sock, buf, nbytes)\n--\n\nReceive a datagram into `buf`, or return the operation that waits for one."),
         method!(Target, c"_begin_sendto", datagram::sendto, c"_begin_sendto(sock, data, address)\n--\n\nSend a datagram, or return the operation that waits for room."),
+        method!(Target, c"_begin_recvmsg", datagram::recvmsg, c"_begin_recvmsg(sock, bufsize, ancbufsize, flags)\n--\n\nReceive a message with its control data, or return the operation that waits for one."),
+        method!(Target, c"_begin_sendmsg", datagram::sendmsg, c"_begin_sendmsg(sock, buffers, ancdata, flags, address)\n--\n\nSend a message with control data, or return the operation that waits for room."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }
