@@ -86,6 +86,13 @@ test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." inst
 		first=no; \
 	done 3<$(TARGET)/pythons.txt
 
+# SUITES="uvicorn anyio" instead of all, QUICK=1 for a part of each, WRITE=1 to update tests/ecosystem/RESULTS.md,
+# ARGS="--help" for the rest.
+.PHONY: ecosystem
+ecosystem: venv ## the test suites of uvicorn, anyio and others, on stock asyncio and on both drivers
+	@tools/develop $(VENV) $(TESTED)
+	@$(BIN)/python -m tests.ecosystem run $(SUITES) $(if $(QUICK),--quick) $(if $(WRITE),--write) $(ARGS)
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state)
 	@echo "== loom"

@@ -1,0 +1,33 @@
+"""Where a suite's tests do on this loop what they do not do on stock asyncio, and why.
+
+Owns: the table. Called by: `judging`. It is strict: a test listed here that does the same on both
+fails the run, so that a difference that is gone leaves the table too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from tests.ecosystem.running import OURS
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A pattern of node ids of a suite, where they differ, and why."""
+
+    suite: str
+    test: str
+    reason: str
+    loops: tuple[str, ...] = OURS
+
+
+DIFFERENCES: tuple[Difference, ...] = ()
+
+
+def difference(suite: str, test: str, loop: str) -> Difference | None:
+    """Return the entry that concerns a test on a loop."""
+    for entry in DIFFERENCES:
+        if entry.suite == suite and loop in entry.loops and fnmatchcase(test, entry.test):
+            return entry
+    return None

@@ -1,0 +1,86 @@
+"""Compare a run on a loop with the run on stock asyncio, test by test.
+
+Owns: the verdict. Called by: `__main__`. Never: hides a difference. A test that failed on the loop
+only is run again by itself on both loops: if it then passes, it is shown with its rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.ecosystem import running
+from tests.ecosystem.expected import difference
+
+if TYPE_CHECKING:
+    from tests.ecosystem.running import Place, Run
+
+# How often a test that failed on one loop only is run again, by itself, on each.
+AGAIN = 4
+# More failures than this are not chance, and are not run again.
+AGAIN_TESTS_MAX = 40
+
+
+@dataclass
+class Verdict:
+    """What a run differs in from the oracle's."""
+
+    run: Run
+    # What fails the run, in words, the test's name first.
+    wrong: list[str] = field(default_factory=list)
+    # Test to how often it did not do what it first did on the oracle: on the loop, of how many
+    # times, and on the oracle itself.
+    flaky: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    # Test to the reason that the table of expected differences gives.
+    expected: dict[str, str] = field(default_factory=dict)
+    # Tests that pass, and do not on the oracle.
+    better: list[str] = field(default_factory=list)
+
+
+def judge(run: Run, oracle: Run, place: Place) -> Verdict:
+    """Compare, and run again what failed on the loop only."""
+    verdict = Verdict(run)
+    if reason := run.proof():
+        verdict.wrong.append(reason)
+    suspects = []
+    for test in oracle.outcomes | run.outcomes:
+        ours, theirs = run.outcomes.get(test), oracle.outcomes.get(test)
+        entry = difference(run.suite.name, test, run.loop)
+        if ours is None or theirs is None:
+            where = oracle.loop if ours is None else run.loop
+            verdict.wrong.append(f"{test}: only {where} has this test")
+        elif entry is not None:
+            verdict.expected[test] = entry.reason
+            if ours.outcome == theirs.outcome:
+                same = f"is {ours.outcome} on both, but is listed"
+                verdict.wrong.append(f"{test}: {same}: {entry.reason}")
+        elif ours.outcome == theirs.outcome:
+            continue
+        elif ours.outcome == "passed":
+            verdict.better.append(test)
+        else:
+            suspects.append(test)
+    _suspect(verdict, suspects, oracle, place)
+    return verdict
+
+
+def _suspect(verdict: Verdict, suspects: list[str], oracle: Run, place: Place) -> None:
+    """Sort what failed, or was skipped, on the loop only, into chance and fault."""
+    run = verdict.run
+    otherwise = {test: [1, 0] for test in suspects}
+    again = 0
+    if suspects and len(suspects) <= AGAIN_TESTS_MAX:
+        again = AGAIN
+        for column, loop in enumerate((run.loop, oracle.loop)):
+            for _ in range(again):
+                outcomes = running.run(run.suite, loop, place, suspects).outcomes
+                for test in suspects:
+                    wanted, got = oracle.outcomes[test].outcome, outcomes.get(test)
+                    otherwise[test][column] += got is None or got.outcome != wanted
+    for test, (ours, theirs) in otherwise.items():
+        if ours > again:
+            outcome = run.outcomes[test]
+            words = f"{outcome.outcome} {ours} of {again + 1} times"
+            verdict.wrong.append(f"{test}: {words}\n{outcome.detail}")
+        else:
+            verdict.flaky[test] = (ours, again + 1, theirs)

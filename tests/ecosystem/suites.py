@@ -1,0 +1,70 @@
+"""The suites: which project and version, how its tests are started, and what is left out and why.
+
+Owns: the table. Called by: everything else here. Never: runs anything. A suite's packages are pinned
+in `requirements/`; to move one, install its test requirements afresh and put `pip freeze` there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NETWORK = "needs the internet, which a test run must not depend on"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tests that do not run, on any loop, and why."""
+
+    # A pattern of pytest's node ids, or "mark:NAME" for the tests that have the mark.
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Suite:
+    """How the tests of one project run."""
+
+    name: str
+    version: str
+    # What is given to pytest besides the runner's own options.
+    arguments: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    # Instead of `arguments`, for a run of a few minutes over all suites.
+    quick: tuple[str, ...] = ()
+    # The project's name on the registry, where it is not the suite's.
+    project: str = ""
+    # The file of pinned packages, where it is not called like the suite.
+    requirements: str = ""
+    # Whether the source distribution holds the tests.
+    in_distribution: bool = True
+    tests: str = "tests"
+    environment: dict[str, str] = field(default_factory=dict)
+    # A test that takes longer is a failure.
+    test_seconds: int = 60
+    # A run that takes longer is given up.
+    run_seconds: int = 1800
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "project", self.project or self.name)
+        object.__setattr__(self, "requirements", self.requirements or self.name)
+
+
+SUITES = (
+    Suite("uvicorn", "0.54.0"),
+    Suite("starlette", "1.10.0"),
+    Suite("httpx", "0.28.1", left_out=(LeftOut("mark:network", NETWORK),)),
+    Suite("httpcore", "1.0.9"),
+    Suite("websockets", "17.0", in_distribution=False),
+    Suite(
+        "anyio",
+        "4.16.0",
+        left_out=(LeftOut("mark:network", NETWORK),),
+        # Its configuration names the plugins that it wants, and no others.
+        environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    ),
+)
+
+
+def named(name: str) -> Suite:
+    """Return the suite called `name`."""
+    return next(suite for suite in SUITES if suite.name == name)
