@@ -30,6 +30,7 @@ mod _native {
         crate::event_loop::initialise(module)?;
         crate::transport::initialise(module)?;
         crate::sock::initialise(module)?;
-        crate::datagram::initialise(module)
+        crate::datagram::initialise(module)?;
+        crate::tls::initialise(module)
     }
 }

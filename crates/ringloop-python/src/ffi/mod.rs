@@ -40,6 +40,7 @@ mod bytes;
 mod call;
 mod confined;
 mod context;
+pub mod libssl;
 mod lifecycle;
 mod method;
 mod native_type;

@@ -6,3 +6,10 @@
 )]
 
 mod engine;
+
+use pyo3::prelude::*;
+
+/// Make the functions.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(engine::tls_engine, module)?)
+}

@@ -1,51 +1,188 @@
-//! The functions of the libssl that `_ssl` has loaded, on the structures inside of the objects.
+//! The functions of the libssl that `_ssl` has loaded, on the structure inside of an `ssl.SSLObject`.
 //!
-//! Called by: [`super::Engine`], for whatever happens once a record. Never does: handshake and
-//! shutdown.
+//! Owns: the choice between the two ways (`RINGLOOP_TLS`), and the exceptions of failed calls.
+//! Called by: [`super::Engine`], for whatever happens once a record. Never does: handshake and shutdown.
+//!
+//! An object goes this way when nothing that a Python call would have done can be missed:
+//! * its `read` and `write` are those of `ssl.SSLObject`;
+//! * its context has no keylog file and no message callback. What those raise is kept in the object and
+//!   raised by the next of its methods, which would come late here.
 
-use std::convert::Infallible;
 use std::mem::MaybeUninit;
 
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString, PyType};
 
-use super::Step;
+use super::{Step, step_of};
+use crate::ffi::libssl::{self, Moved, Session};
+use crate::ffi::{Visited, Visitor};
 
-/// The structures of one connection.
-#[derive(Clone, Copy)]
-pub(super) struct Direct(Infallible);
+/// What `RINGLOOP_TLS` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// Directly where it is possible.
+    Auto,
+    /// Directly; where no connection of this process can be, that is an error.
+    Direct,
+    /// By the methods, always.
+    Bio,
+}
+
+/// The structure of one connection.
+pub(super) struct Direct(Session);
 
 impl Direct {
-    /// Look into the objects; `None` where they are not the standard library's own, or are not laid
-    /// out as expected.
-    pub fn adopt(
-        _object: &Bound<'_, PyAny>,
-        _incoming: &Bound<'_, PyAny>,
-        _outgoing: &Bound<'_, PyAny>,
-    ) -> Option<Self> {
-        None
+    /// Look into an object that nothing was done with yet. `None` where it goes by its methods.
+    pub fn adopt(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        match (choice(py)?, libssl::refusal(py)) {
+            (Choice::Bio, _) | (Choice::Auto, Some(_)) => return Ok(None),
+            (Choice::Direct, Some(reason)) => {
+                let message = format!("RINGLOOP_TLS=direct, but {reason}");
+                return Err(PyRuntimeError::new_err(message));
+            }
+            (Choice::Auto | Choice::Direct, None) => {}
+        }
+        if !has_plain_methods(object)? || has_hooks(&object.getattr(intern!(py, "context"))?) {
+            return Ok(None);
+        }
+        let socket = object.getattr(intern!(py, "_sslobj"))?;
+        Ok(Session::adopt(&socket).map(Self))
     }
 
-    pub fn read(self, _py: Python<'_>, _memory: &mut [MaybeUninit<u8>]) -> Step {
-        match self.0 {}
+    #[inline]
+    pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Step {
+        match self.0.read(py, memory) {
+            Moved::Bytes(count) => Step::Done(count),
+            Moved::WantsInput => Step::Again,
+            Moved::Closed => Step::Closed,
+            Moved::Failed => self.failed(py, None),
+        }
     }
 
-    pub fn write(self, _py: Python<'_>, _data: &[u8]) -> Step {
-        match self.0 {}
+    #[inline]
+    pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
+        match self.0.write(py, data) {
+            Moved::Bytes(count) => Step::Done(count),
+            Moved::WantsInput => Step::Again,
+            Moved::Closed | Moved::Failed => self.failed(py, Some(data)),
+        }
     }
 
-    pub fn feed(self, _py: Python<'_>, _ciphertext: &[u8]) -> PyResult<()> {
-        match self.0 {}
+    #[inline]
+    pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
+        Ok(self.0.feed(ciphertext)?)
     }
 
-    pub fn take_output(self, _py: Python<'_>) -> PyResult<Vec<u8>> {
-        match self.0 {}
+    #[inline]
+    pub fn take_output(&self) -> PyResult<Vec<u8>> {
+        Ok(self.0.take_output()?)
     }
 
-    pub fn incoming_len(self) -> usize {
-        match self.0 {}
+    pub fn incoming_len(&self) -> usize {
+        self.0.incoming_len()
     }
 
-    pub fn outgoing_len(self) -> usize {
-        match self.0 {}
+    pub fn outgoing_len(&self) -> usize {
+        self.0.outgoing_len()
     }
+
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.0.visit(visitor)
+    }
+
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+
+    /// Have `_ssl` make the exception of a call that has failed.
+    ///
+    /// A connection that failed stays failed in OpenSSL: another call answers at once and leaves the
+    /// queue with the reasons alone, which is where `_ssl` finds them. `do_handshake` makes no bytes
+    /// disappear where, against expectation, the connection is in order.
+    #[cold]
+    fn failed(&self, py: Python<'_>, unsent: Option<&[u8]>) -> Step {
+        let Some(socket) = self.0.socket(py) else {
+            return Step::Failed(super::gone());
+        };
+        let socket = socket.into_bound(py);
+        let mut raised = socket.call_method0(intern!(py, "do_handshake"));
+        self.0.clear_errors();
+        if raised.is_ok() {
+            // The connection is in order, the call was not: it is made again for its exception.
+            raised = match unsent {
+                Some(data) => socket.call_method1(intern!(py, "write"), (PyBytes::new(py, data),)),
+                None => socket.call_method1(intern!(py, "read"), (1,)),
+            };
+        }
+        match raised {
+            Err(error) => step_of(py, error),
+            Ok(_) => Step::Failed(PyRuntimeError::new_err(
+                "libssl reported an error and denies it",
+            )),
+        }
+    }
+}
+
+/// Read `RINGLOOP_TLS`.
+fn choice(py: Python<'_>) -> PyResult<Choice> {
+    let environ = py
+        .import(intern!(py, "os"))?
+        .getattr(intern!(py, "environ"))?;
+    let value = environ.call_method1(intern!(py, "get"), (intern!(py, "RINGLOOP_TLS"), "auto"))?;
+    match value.cast::<PyString>()?.to_str()? {
+        "auto" | "" => Ok(Choice::Auto),
+        "direct" => Ok(Choice::Direct),
+        "bio" => Ok(Choice::Bio),
+        other => Err(PyValueError::new_err(format!(
+            "RINGLOOP_TLS is {other:?}; it is one of auto, direct, bio"
+        ))),
+    }
+}
+
+/// Whether an object reads and writes as `ssl.SSLObject` does.
+fn has_plain_methods(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static SSL_OBJECT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = object.py();
+    let plain = SSL_OBJECT.import(py, "ssl", "SSLObject")?;
+    let type_ = object.get_type();
+    if type_.is(plain) {
+        return Ok(true);
+    }
+    if !type_.is_subclass(plain)? {
+        return Ok(false);
+    }
+    for name in [intern!(py, "read"), intern!(py, "write")] {
+        if !type_.getattr(name)?.is(&plain.getattr(name)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a context has a hook whose exception a call of ours would leave behind.
+fn has_hooks(context: &Bound<'_, PyAny>) -> bool {
+    let py = context.py();
+    // Of an attribute that this CPython lacks, nothing can be set.
+    for name in [intern!(py, "keylog_filename"), intern!(py, "_msg_callback")] {
+        if let Ok(hook) = context.getattr(name)
+            && !hook.is_none()
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Say how the TLS connections of this process go: "direct" or "bio", and for the latter why.
+#[pyfunction]
+pub fn tls_engine(py: Python<'_>) -> PyResult<(&'static str, Option<&'static str>)> {
+    Ok(match (choice(py)?, libssl::refusal(py)) {
+        (Choice::Bio, _) => ("bio", Some("RINGLOOP_TLS=bio")),
+        (_, Some(reason)) => ("bio", Some(reason)),
+        (_, None) => ("direct", None),
+    })
 }

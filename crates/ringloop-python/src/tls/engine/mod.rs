@@ -6,9 +6,10 @@
 //! The object always comes from the user's own `SSLContext.wrap_bio`, so certificates, callbacks,
 //! sessions and the keys' log are the standard library's. Two ways lead to it:
 //! * [`bio`] – the Python methods of the three objects. It works with every `SSLContext` there is.
-//! * [`direct`] – the functions of the very libssl that `_ssl` has loaded, on the structures inside
-//!   of the three objects. Only reading, writing and moving ciphertext go this way; handshake and
-//!   shutdown are rare, and stay with the Python methods, their callbacks and their exceptions.
+//! * [`direct`] – the functions of the very libssl that `_ssl` has loaded, on the structure inside of
+//!   the object, with buffers of ours in the place of the two others. Only reading, writing and moving
+//!   ciphertext go this way; handshake and shutdown are rare, and stay with the Python methods, their
+//!   callbacks and their exceptions.
 //!
 //! Any call may run Python code (a callback of the context's), so no cell of the caller's is open
 //! across one, except for [`Engine::take_in`].
@@ -16,7 +17,6 @@
 mod bio;
 mod direct;
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
@@ -27,6 +27,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::ffi::{self, Obj, ObjCell, Visited, Visitor};
 use direct::Direct;
+pub use direct::tls_engine;
 
 /// What one step came to.
 pub enum Step {
@@ -52,17 +53,10 @@ pub enum Taken {
 /// One connection's cryptography.
 pub struct Engine {
     object: ObjCell,
+    /// Empty with a direct engine, which has buffers of its own.
     incoming: ObjCell,
     outgoing: ObjCell,
-    /// Into the three objects above, and not used once one of them is gone.
-    direct: Cell<Option<Direct>>,
-}
-
-/// The three objects, borrowed for one call.
-struct Objects {
-    object: Obj,
-    incoming: Obj,
-    outgoing: Obj,
+    direct: Option<Direct>,
 }
 
 impl Engine {
@@ -84,12 +78,16 @@ impl Engine {
             (&incoming, &outgoing),
             Some(&keywords),
         )?;
-        let direct = Direct::adopt(&object, &incoming, &outgoing);
+        let direct = Direct::adopt(&object)?;
+        let (incoming, outgoing) = match direct {
+            Some(_) => (None, None),
+            None => (Some(incoming.into()), Some(outgoing.into())),
+        };
         Ok(Self {
             object: ObjCell::new(Some(object.into())),
-            incoming: ObjCell::new(Some(incoming.into())),
-            outgoing: ObjCell::new(Some(outgoing.into())),
-            direct: Cell::new(direct),
+            incoming: ObjCell::new(incoming),
+            outgoing: ObjCell::new(outgoing),
+            direct,
         })
     }
 
@@ -98,29 +96,29 @@ impl Engine {
         self.object.get_or_none(py)
     }
 
-    /// The `MemoryBIO` that ciphertext comes in by.
+    /// The `MemoryBIO` that ciphertext comes in by; None with a direct engine.
     pub fn incoming<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.incoming.get_or_none(py)
     }
 
-    /// The `MemoryBIO` that ciphertext goes out by.
+    /// The `MemoryBIO` that ciphertext goes out by; None with a direct engine.
     pub fn outgoing<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.outgoing.get_or_none(py)
     }
 
     /// Say whether plaintext moves without a call into Python.
     pub fn is_direct(&self) -> bool {
-        self.direct.get().is_some()
+        self.direct.is_some()
     }
 
     /// Go on with the handshake.
     pub fn handshake(&self, py: Python<'_>) -> Step {
-        self.with(py, |objects| bio::handshake(py, &objects.object))
+        self.with(py, bio::handshake)
     }
 
     /// Send `close_notify`, or take the peer's.
     pub fn shutdown(&self, py: Python<'_>) -> Step {
-        self.with(py, |objects| bio::shutdown(py, &objects.object))
+        self.with(py, bio::shutdown)
     }
 
     /// Decrypt at most one record's worth into `memory`; as in asyncio, no memory counts as the end.
@@ -129,26 +127,26 @@ impl Engine {
         if memory.is_empty() {
             return Step::Closed;
         }
-        match self.direct.get() {
+        match &self.direct {
             Some(direct) => direct.read(py, memory),
-            None => self.with(py, |objects| bio::read(py, &objects.object, memory)),
+            None => self.with(py, |py, object| bio::read(py, object, memory)),
         }
     }
 
     /// Encrypt; `data` is not empty.
     #[inline]
     pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
-        match self.direct.get() {
+        match &self.direct {
             Some(direct) => direct.write(py, data),
-            None => self.with(py, |objects| bio::write(py, &objects.object, data)),
+            None => self.with(py, |py, object| bio::write(py, object, data)),
         }
     }
 
     /// Take ciphertext in. Runs no Python code, so it may be called with a cell open.
     #[inline]
     pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> Taken {
-        match self.direct.get() {
-            Some(direct) => Taken::Fed(direct.feed(py, ciphertext)),
+        match &self.direct {
+            Some(direct) => Taken::Fed(direct.feed(ciphertext)),
             None => Taken::Held(ffi::copy_bytes(py, ciphertext)),
         }
     }
@@ -158,16 +156,16 @@ impl Engine {
     pub fn feed_taken(&self, py: Python<'_>, taken: Taken) -> PyResult<()> {
         match taken {
             Taken::Fed(result) => result,
-            Taken::Held(bytes) => bio::feed(py, &self.objects(py)?.incoming, &bytes),
+            Taken::Held(bytes) => bio::feed(py, &taken_from(py, &self.incoming)?, &bytes),
         }
     }
 
     /// Move out the ciphertext that is to be sent; empty where there is none.
     #[inline]
     pub fn take_output(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        match self.direct.get() {
-            Some(direct) => direct.take_output(py),
-            None => bio::take_output(py, &self.objects(py)?.outgoing),
+        match &self.direct {
+            Some(direct) => direct.take_output(),
+            None => bio::take_output(py, &taken_from(py, &self.outgoing)?),
         }
     }
 
@@ -175,23 +173,26 @@ impl Engine {
     /// to read does not count.
     #[inline]
     pub fn incoming_len(&self, py: Python<'_>) -> PyResult<usize> {
-        match self.direct.get() {
+        match &self.direct {
             Some(direct) => Ok(direct.incoming_len()),
-            None => bio::pending(py, &self.objects(py)?.incoming),
+            None => bio::pending(py, &taken_from(py, &self.incoming)?),
         }
     }
 
     /// Bytes of ciphertext that wait for [`Engine::take_output`].
     #[inline]
     pub fn outgoing_len(&self, py: Python<'_>) -> PyResult<usize> {
-        match self.direct.get() {
+        match &self.direct {
             Some(direct) => Ok(direct.outgoing_len()),
-            None => bio::pending(py, &self.objects(py)?.outgoing),
+            None => bio::pending(py, &taken_from(py, &self.outgoing)?),
         }
     }
 
     /// Show the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        if let Some(direct) = &self.direct {
+            direct.visit(visitor)?;
+        }
         self.object.visit(visitor)?;
         self.incoming.visit(visitor)?;
         self.outgoing.visit(visitor)
@@ -199,7 +200,9 @@ impl Engine {
 
     /// Let go of the objects, for the collector.
     pub fn clear(&self) {
-        self.direct.set(None);
+        if let Some(direct) = &self.direct {
+            direct.clear();
+        }
         drop((
             self.object.take(),
             self.incoming.take(),
@@ -207,27 +210,22 @@ impl Engine {
         ));
     }
 
-    fn objects(&self, py: Python<'_>) -> PyResult<Objects> {
-        match (
-            self.object.get(py),
-            self.incoming.get(py),
-            self.outgoing.get(py),
-        ) {
-            (Some(object), Some(incoming), Some(outgoing)) => Ok(Objects {
-                object,
-                incoming,
-                outgoing,
-            }),
-            _ => Err(PyConnectionError::new_err("the TLS connection is gone")),
-        }
-    }
-
-    fn with(&self, py: Python<'_>, body: impl FnOnce(&Objects) -> Step) -> Step {
-        match self.objects(py) {
-            Ok(objects) => body(&objects),
+    fn with(&self, py: Python<'_>, body: impl FnOnce(Python<'_>, &Obj) -> Step) -> Step {
+        match taken_from(py, &self.object) {
+            Ok(object) => body(py, &object),
             Err(error) => Step::Failed(error),
         }
     }
+}
+
+/// What a cell holds, for one call.
+fn taken_from(py: Python<'_>, cell: &ObjCell) -> PyResult<Obj> {
+    cell.get(py).ok_or_else(gone)
+}
+
+/// What is answered when the collector has cleared the connection.
+fn gone() -> PyErr {
+    PyConnectionError::new_err("the TLS connection is gone")
 }
 
 /// Make a step of what the `ssl` module raised.

@@ -1,0 +1,189 @@
+//! The BIO that stands in the place of the object's two `MemoryBIO`s, and its buffers.
+//!
+//! Owns: ciphertext on its way in and out. Called by: [`super`], and by libssl. Never does: call libssl
+//! with an `SSL`, or Python.
+//!
+//! The invariants are those of [`super`].
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use super::library::{Bio, BioMethod, Functions, functions};
+use crate::ffi::Confined;
+
+// openssl/bio.h
+const BIO_TYPE_SOURCE_SINK: c_int = 0x0400;
+const BIO_FLAGS_RWS: c_int = 0x07;
+const BIO_FLAGS_READ: c_int = 0x01;
+const BIO_FLAGS_SHOULD_RETRY: c_int = 0x08;
+const BIO_CTRL_PENDING: c_int = 10;
+const BIO_CTRL_FLUSH: c_int = 11;
+const BIO_CTRL_WPENDING: c_int = 13;
+
+/// Bytes that an empty incoming buffer keeps: a connection that has become idle owns next to nothing.
+const INCOMING_KEPT: usize = 2048;
+
+/// Make the table of what a BIO of ours does; libssl keeps it for good.
+pub(super) fn make_method(functions: &Functions) -> Option<NonNull<BioMethod>> {
+    // SAFETY: invariant 1: it takes nothing.
+    let index = unsafe { (functions.BIO_get_new_index)() };
+    if index == -1 {
+        return None;
+    }
+    let kind = index | BIO_TYPE_SOURCE_SINK;
+    let name: &'static CStr = c"ringloop";
+    // SAFETY: the name lives for good.
+    let method = NonNull::new(unsafe { (functions.BIO_meth_new)(kind, name.as_ptr()) })?;
+    let method_ptr = method.as_ptr();
+    // SAFETY: the table was made above, and the function has the type that the setter asks for.
+    let read = unsafe { (functions.BIO_meth_set_read_ex)(method_ptr, bio_read) };
+    // SAFETY: as above.
+    let write = unsafe { (functions.BIO_meth_set_write_ex)(method_ptr, bio_write) };
+    // SAFETY: as above.
+    let control = unsafe { (functions.BIO_meth_set_ctrl)(method_ptr, bio_control) };
+    // SAFETY: as above.
+    let destroy = unsafe { (functions.BIO_meth_set_destroy)(method_ptr, bio_destroy) };
+    (read == 1 && write == 1 && control == 1 && destroy == 1).then_some(method)
+}
+
+/// Make a BIO with empty buffers, which it owns.
+pub(super) fn make(
+    functions: &Functions,
+    method: NonNull<BioMethod>,
+) -> Option<(NonNull<Bio>, NonNull<Confined<Buffers>>)> {
+    // SAFETY: invariant 1: the method table lives for good.
+    let bio = NonNull::new(unsafe { (functions.BIO_new)(method.as_ptr()) })?;
+    let buffers = NonNull::from(Box::leak(Box::new(Confined::new(Buffers::default()))));
+    // SAFETY: the BIO is ours, and owns the cell from here on (invariant 5).
+    unsafe { (functions.BIO_set_data)(bio.as_ptr(), buffers.as_ptr().cast()) };
+    Some((bio, buffers))
+}
+
+/// Ciphertext on its way.
+#[derive(Default)]
+pub(super) struct Buffers {
+    incoming: Vec<u8>,
+    /// How much of `incoming` the library has read.
+    consumed: usize,
+    pub(super) outgoing: Vec<u8>,
+}
+
+impl Buffers {
+    pub fn incoming_len(&self) -> usize {
+        self.incoming.len() - self.consumed
+    }
+
+    pub fn feed(&mut self, ciphertext: &[u8]) {
+        if self.consumed > 0 {
+            // What is left is a part of a record at most, unless reading is paused.
+            self.incoming.drain(..self.consumed);
+            self.consumed = 0;
+        }
+        self.incoming.extend_from_slice(ciphertext);
+    }
+
+    fn consume(&mut self, memory: &mut [MaybeUninit<u8>]) -> usize {
+        let left = &self.incoming[self.consumed..];
+        let count = left.len().min(memory.len());
+        for (place, byte) in memory[..count].iter_mut().zip(left) {
+            place.write(*byte);
+        }
+        self.consumed += count;
+        if self.consumed == self.incoming.len() {
+            self.consumed = 0;
+            self.incoming.clear();
+            if self.incoming.capacity() > INCOMING_KEPT {
+                self.incoming = Vec::new();
+            }
+        }
+        count
+    }
+}
+
+/// The cell that a BIO owns; `None` before it has one.
+fn buffers_of<'a>(bio: *mut Bio) -> Option<(&'a Confined<Buffers>, &'static Functions)> {
+    let functions = functions()?;
+    // SAFETY: libssl calls with a BIO of ours, which is alive.
+    let data = unsafe { (functions.BIO_get_data)(bio) };
+    // SAFETY: invariant 5: null, or the cell that `make` gave it.
+    let buffers = unsafe { data.cast::<Confined<Buffers>>().as_ref() }?;
+    Some((buffers, functions))
+}
+
+unsafe extern "C" fn bio_read(
+    bio: *mut Bio,
+    memory: *mut c_char,
+    len: usize,
+    count: *mut usize,
+) -> c_int {
+    let Some((buffers, functions)) = buffers_of(bio) else {
+        return -1;
+    };
+    // SAFETY: libssl offers `len` bytes that it wants written.
+    let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), len) };
+    let taken = buffers.with(|buffers| buffers.consume(memory)).unwrap_or(0);
+    // SAFETY: the BIO of this call.
+    unsafe { (functions.BIO_clear_flags)(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY) };
+    // SAFETY: libssl's place for the count.
+    unsafe { count.write(taken) };
+    if taken > 0 {
+        return 1;
+    }
+    // SAFETY: the BIO of this call.
+    unsafe { (functions.BIO_set_flags)(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY) };
+    -1
+}
+
+unsafe extern "C" fn bio_write(
+    bio: *mut Bio,
+    memory: *const c_char,
+    len: usize,
+    count: *mut usize,
+) -> c_int {
+    let Some((buffers, functions)) = buffers_of(bio) else {
+        return -1;
+    };
+    // SAFETY: libssl hands over `len` bytes.
+    let ciphertext = unsafe { std::slice::from_raw_parts(memory.cast::<u8>(), len) };
+    // SAFETY: the BIO of this call.
+    unsafe { (functions.BIO_clear_flags)(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY) };
+    if buffers
+        .with(|buffers| buffers.outgoing.extend_from_slice(ciphertext))
+        .is_err()
+    {
+        return -1;
+    }
+    // SAFETY: libssl's place for the count.
+    unsafe { count.write(len) };
+    1
+}
+
+unsafe extern "C" fn bio_control(
+    bio: *mut Bio,
+    command: c_int,
+    _number: c_long,
+    _pointer: *mut c_void,
+) -> c_long {
+    let len = |part: fn(&Buffers) -> usize| {
+        buffers_of(bio).map_or(0, |(buffers, _)| {
+            buffers.with(|buffers| part(buffers)).unwrap_or(0) as c_long
+        })
+    };
+    match command {
+        BIO_CTRL_FLUSH => 1,
+        BIO_CTRL_PENDING => len(Buffers::incoming_len),
+        BIO_CTRL_WPENDING => len(|buffers| buffers.outgoing.len()),
+        // Not the end of the stream, and nothing else that libssl may ask for.
+        _ => 0,
+    }
+}
+
+unsafe extern "C" fn bio_destroy(bio: *mut Bio) -> c_int {
+    if let Some((buffers, _)) = buffers_of(bio) {
+        let owned = std::ptr::from_ref(buffers).cast_mut();
+        // SAFETY: invariant 5: the BIO owns the cell, and nobody has a reference to the BIO any more.
+        drop(unsafe { Box::from_raw(owned) });
+    }
+    1
+}
