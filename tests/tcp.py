@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import struct
 from typing import TYPE_CHECKING, Any
@@ -210,3 +211,45 @@ def pattern(count: int, seed: int = 0) -> bytes:
     return struct.pack(f"<{words}I", *((seed + 2654435761 * i) & 0xFFFFFFFF for i in range(words)))[
         :count
     ]
+
+
+class Echo(Recorder):
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.transport.write(data)
+
+
+class Factory:
+    """Make protocols and remember them."""
+
+    def __init__(self, kind: type[Recorder] = Echo) -> None:
+        self.kind = kind
+        self.made: list[Recorder] = []
+
+    def __call__(self) -> Recorder:
+        self.made.append(self.kind())
+        return self.made[-1]
+
+    async def connections(self, count: int) -> list[Recorder]:
+        """Wait until so many are connected."""
+        await support.wait_until(
+            lambda: sum(bool(protocol.events) for protocol in self.made) >= count,
+            f"{count} connections",
+        )
+        return self.made
+
+
+async def ask(address: Any, question: bytes = b"ping") -> bytes:
+    """Connect, send, and take back what the server echoes."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await support.within(loop.create_connection(Recorder, *address[:2]))
+    transport.write(question)
+    await support.wait_until(lambda: len(protocol.data) >= len(question), "the answer")
+    transport.close()
+    await closed(transport)
+    return bytes(protocol.data)
+
+
+def is_refused(address: Any) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(address) == errno.ECONNREFUSED
