@@ -1,4 +1,4 @@
-"""A loop after `close()`, and one that is used from a wrong thread: asyncio's errors, and no crash."""
+"""A loop after `close()`: asyncio's errors, and no crash."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import gc
 import signal
 import socket
 import ssl
-import threading
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, closed, socket_pair
+from tests.tcp import Recorder, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -252,112 +250,3 @@ def test_transport_of_a_closed_loop(loop_name: str, loop_factory: LoopFactory) -
         assert loop.is_closed()
         left.close()
         right.close()
-
-
-def from_a_thread(use: Callable[[], Any]) -> list[BaseException]:
-    """Call `use` in a thread of its own; return what it raised."""
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            use()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    return errors
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        pytest.param(lambda loop: loop.call_soon(print), id="call_soon"),
-        pytest.param(lambda loop: loop.call_later(1, print), id="call_later"),
-        pytest.param(lambda loop: loop.call_at(1, print), id="call_at"),
-    ],
-)
-def test_debug_mode_names_the_wrong_thread(
-    loop: Any, run: Callable[..., Any], use: Callable[[Any], Any]
-) -> None:
-    loop.set_debug(True)
-
-    async def main() -> list[BaseException]:
-        return from_a_thread(lambda: use(loop))
-
-    (error,) = run(main())
-    loop.set_debug(False)
-    assert type(error) is RuntimeError
-    assert str(error).startswith("Non-thread-safe operation invoked on an event loop other than")
-    # A loop that does not run belongs to nobody.
-    loop.set_debug(True)
-    assert from_a_thread(lambda: use(loop).cancel()) == []
-    loop.set_debug(False)
-
-
-def test_debug_mode_lets_threads_use_what_is_made_for_them(
-    loop: Any, run: Callable[..., Any]
-) -> None:
-    loop.set_debug(True)
-    ran: list[int] = []
-
-    async def main() -> None:
-        assert from_a_thread(lambda: loop.call_soon_threadsafe(ran.append, 1)) == []
-        await support.wait_until(lambda: ran)
-
-    run(main())
-    loop.set_debug(False)
-
-
-def test_transport_in_other_threads_is_an_error_and_no_crash(
-    loop_name: str, loop: Any, run: Callable[..., Any]
-) -> None:
-    if loop_name == support.ORACLE:
-        pytest.skip("asyncio does not notice")
-    left, right = socket_pair()
-    right.setblocking(False)
-    protocol = Recorder()
-    told: set[str] = set()
-    others: list[BaseException] = []
-
-    def abuse(use: Callable[[], Any]) -> None:
-        for _ in range(500):
-            try:
-                use()
-            except RuntimeError as error:
-                told.add(str(error))
-            except BaseException as error:
-                others.append(error)
-            # Now and then while the loop sleeps.
-            time.sleep(0.0001)
-
-    async def main() -> None:
-        transport: Any
-        transport, _ = await loop.create_connection(lambda: protocol, sock=left)
-        uses = (
-            lambda: transport.write(b"x" * 100),
-            lambda: transport.writelines([b"y" * 100, b"z"]),
-            transport.pause_reading,
-            transport.resume_reading,
-            lambda: repr(transport),
-        )
-        threads = [threading.Thread(target=abuse, args=(use,)) for use in uses]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            await asyncio.sleep(0.001)
-            with contextlib.suppress(BlockingIOError):
-                right.send(b"in")
-                right.recv(1 << 20)
-        transport.abort()
-        await protocol.until_lost()
-        await closed(transport)
-
-    run(main())
-    right.close()
-    assert others == []
-    for words in told:
-        assert "call_soon_threadsafe" in words
-    # The loop is whole.
-    assert run(asyncio.sleep(0.001, "alive")) == "alive"

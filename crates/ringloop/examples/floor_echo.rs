@@ -125,7 +125,7 @@ impl Server {
         } else {
             self.connections[index] = Some(connection);
         }
-        self.submit(Request::RecvMulti(RecvMulti { fd }), index, Part::Receive);
+        self.submit(Request::RecvMulti(RecvMulti::new(fd)), index, Part::Receive);
         Ok(())
     }
 

@@ -232,7 +232,7 @@ const CASES: [Case; 16] = [
     case("recv", recv, write_to_ours).with_foreign(),
     case(
         "recv multi",
-        |world| Request::RecvMulti(RecvMulti { fd: world.fd() }),
+        |world| Request::RecvMulti(RecvMulti::new(world.fd())),
         write_to_ours,
     ),
     case("recvmsg", recv_msg, send_datagram).with_foreign(),
@@ -515,7 +515,7 @@ fn drop_with_everything_in_flight_at_once_gives_everything_back() {
 fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {
     let (ours, mut peer) = tcp_pair();
     let fd = ours.as_raw_fd();
-    let (key, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+    let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
     let mut held = Vec::new();
     while held.len() < usize::from(limits::POOL_BUFFERS) {
         write_all(&mut peer, b"x");
@@ -545,7 +545,7 @@ fn starved_receiver_gets_its_bytes_once_a_buffer_is_back() {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         write_all(&mut peer, b"hello");
         bed.expect_none(token);
         // Out of buffers is a pause; it must not keep the loop spinning.
@@ -555,6 +555,52 @@ fn starved_receiver_gets_its_bytes_once_a_buffer_is_back() {
         assert_eq!(bed.take_bytes(&mut completion), b"hello");
         assert!(completion.more);
         bed.forget(key);
+        bed.drain();
+    });
+}
+
+/// The socket of a lent receiver may be closed, and its number be another's, while it starves: the
+/// driver must not name the number again, and whoever submitted it hears that buffers are back.
+#[test]
+fn starved_lent_receiver_is_not_armed_again_by_its_number() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (mut key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        bed.assert_sleeps();
+        give_back_held(bed, held);
+        let mut completion = bed.expect(token);
+        if bed.kind() == Kind::Uring {
+            assert_eq!(completion.result, -libc::ENOBUFS);
+            assert!(!completion.more);
+            assert_eq!(bed.in_flight(), 0);
+            let again = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+            key = again.0;
+            completion = bed.expect(again.1);
+        }
+        assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        assert!(completion.more);
+        bed.forget(key);
+        bed.drain();
+    });
+}
+
+#[test]
+fn lent_receiver_that_starves_can_be_cancelled() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        bed.cancel(key);
+        assert_eq!(bed.expect(token).result, -libc::ECANCELED);
+        give_back_held(bed, held);
+        bed.expect_none(token);
         bed.drain();
     });
 }
@@ -571,7 +617,7 @@ fn starved_receiver_can_be_given_up_before_and_after_a_buffer_is_back() {
             let held = exhaust_pool(bed);
             let (ours, mut peer) = tcp_pair();
             let fd = ours.as_raw_fd();
-            let (key, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+            let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
             write_all(&mut peer, b"hello");
             bed.expect_none(token);
             let mut held = Some(held);
@@ -608,7 +654,7 @@ fn receiver_that_ran_out_before_the_last_buffer_came_back_is_not_left_behind() {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         write_all(&mut peer, b"hello");
         // The kernel has said that there is no buffer, and nobody has read it yet.
         bed.engine.park(Some(Duration::ZERO)).unwrap();
@@ -630,7 +676,7 @@ fn drop_of_the_driver_while_the_pool_is_taken_and_a_receiver_starves() {
         let held = exhaust_pool(&mut bed);
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         write_all(&mut peer, b"hello");
         bed.settle();
         drop(bed);

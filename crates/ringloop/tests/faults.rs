@@ -291,7 +291,7 @@ fn full_completion_queue_loses_neither_bytes_nor_connections() {
         }));
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (_, recv) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (_, recv) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         bed.settle();
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         let mut clients = Vec::new();
@@ -358,7 +358,7 @@ fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
     on_both(|bed| {
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         bed.settle();
         // SAFETY: no pointer is passed, and it cannot fail.
         let thread = unsafe { libc::pthread_self() };

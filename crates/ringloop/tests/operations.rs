@@ -306,7 +306,7 @@ fn recv_multi_delivers_the_stream_in_order_then_its_end() {
     on_both(|bed| {
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         let to_send = sent.clone();
         let writer = std::thread::spawn(move || {
@@ -338,7 +338,7 @@ fn recv_multi_ends_with_the_errno_of_a_reset() {
     on_both(|bed| {
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti { fd }));
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         write_all(&mut peer, b"hello");
         let mut first = bed.expect(token);
         assert_eq!(bed.take_bytes(&mut first), b"hello");
@@ -676,7 +676,7 @@ fn cancel_ends_every_waiting_operation_with_ecanceled_and_its_request() {
             accept(false),
             accept(true),
             recv(fd, 16),
-            Request::RecvMulti(RecvMulti { fd }),
+            Request::RecvMulti(RecvMulti::new(fd)),
             Request::RecvMsg(RecvMsg::new(udp.as_raw_fd(), RecvBuf::with_capacity(16))),
             read(reader.as_raw_fd(), None),
             Request::Timeout(Timeout::after(Duration::from_secs(3600))),
@@ -763,7 +763,7 @@ fn operations_on_a_descriptor_that_is_not_open_are_ebadf() {
                 Request::Accept(Accept { fd, multi: true }),
                 Request::Connect(Connect::new(fd, addr)),
                 recv(fd, 16),
-                Request::RecvMulti(RecvMulti { fd }),
+                Request::RecvMulti(RecvMulti::new(fd)),
                 Request::RecvMsg(RecvMsg::new(fd, RecvBuf::with_capacity(16))),
                 send(fd, b"x"),
                 Request::SendMsg(SendMsg::new(fd, one())),

@@ -155,7 +155,7 @@ impl<'a> Model<'a> {
         match *step {
             Step::RecvMulti(at) => {
                 let fd = self.connections[at].ours.as_raw_fd();
-                self.receive(at, Request::RecvMulti(RecvMulti { fd }));
+                self.receive(at, Request::RecvMulti(RecvMulti::new(fd)));
             }
             Step::Recv(at, size) => {
                 let fd = self.connections[at].ours.as_raw_fd();

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -63,7 +63,7 @@ pub struct LoopCore {
     pub(super) foreign_clock: AtomicBool,
     has_task_factory: AtomicBool,
     /// `threading.get_ident()` of the running thread; zero when the loop does not run.
-    thread_id: AtomicU64,
+    thread_id: Arc<AtomicU64>,
     pub(super) steps: &'static StepTypes,
 }
 
@@ -108,6 +108,11 @@ impl LoopCore {
     #[inline]
     pub fn is_running_here(&self) -> bool {
         self.thread_id.load(Relaxed) == ffi::thread_id()
+    }
+
+    /// Where to look up which thread runs the loop, without the loop; zero for none.
+    pub fn running_thread(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.thread_id)
     }
 
     /// Say whether a task's step needs no handle.
@@ -336,7 +341,7 @@ impl LoopCore {
             exact: AtomicBool::new(false),
             foreign_clock: AtomicBool::new(false),
             has_task_factory: AtomicBool::new(false),
-            thread_id: AtomicU64::new(0),
+            thread_id: Arc::new(AtomicU64::new(0)),
             steps: STEPS.get_or_try_init(py, || StepTypes::find(py))?,
         })
     }

@@ -35,7 +35,15 @@ impl LoopCore {
     pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
         let token = self.handlers.with(|slab| slab.register(handler))?;
-        self.transport_fds.with(|fds| fds.insert(fd, token))?;
+        if self
+            .transport_fds
+            .with(|fds| fds.insert(fd, token))?
+            .is_some()
+        {
+            // The user has closed another transport's socket, and this one got its number: what
+            // epoll had of the number is gone with the old file.
+            self.engine.driver(|driver| driver.release(fd))?;
+        }
         Ok(token)
     }
 
@@ -54,13 +62,17 @@ impl LoopCore {
         if self.is_closed() {
             return Ok(());
         }
-        self.engine.driver(|driver| driver.release(fd))?;
-        self.transport_fds.with(|fds| {
+        let own = self.transport_fds.with(|fds| {
             // Another transport may have the number by now: the user closed this one's descriptor.
-            if fds.get(&fd) == Some(&token) {
+            let own = fds.get(&fd) == Some(&token);
+            if own {
                 fds.remove(&fd);
             }
+            own
         })?;
+        if own {
+            self.engine.driver(|driver| driver.release(fd))?;
+        }
         drop(self.handlers.with(|slab| slab.remove(token))?);
         Ok(())
     }

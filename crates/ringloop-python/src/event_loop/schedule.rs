@@ -3,11 +3,11 @@
 //! These are entered by vectorcall (see `ffi/method.rs`); the signatures, checks and errors are those
 //! of `asyncio.BaseEventLoop`.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyNameError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use ringloop::sys::clock;
 
 use super::callback::{self, Callback};
@@ -265,10 +265,10 @@ fn get_debug(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
 }
 
 fn create_future<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static FUTURE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
     args.expect_positional("create_future", 0)?;
-    let class = FUTURE.import(py, "asyncio", "Future")?;
+    let class = global(py, &MODULE, "asyncio.futures", intern!(py, "Future"))?;
     if loop_.get().is_running_here() && !loop_.get().debug() {
         // Without `loop=` it asks for the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
@@ -279,7 +279,7 @@ fn create_future<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bou
 }
 
 fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static TASK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
     let core = loop_.get();
     core.check_open()?;
@@ -288,7 +288,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     let (Some(coroutine), true) = (coroutine, plain) else {
         return inherited_create_task(loop_, args);
     };
-    let class = TASK.import(py, "asyncio", "Task")?;
+    let class = global(py, &MODULE, "asyncio.tasks", intern!(py, "Task"))?;
     if args.keyword_count() == 0 && core.is_running_here() {
         let (class, coroutine) = (Obj::from(class.clone()), Obj::from_borrowed(coroutine));
         return ffi::call_one(py, &class, &coroutine).map(|task| task.into_bound(py));
@@ -299,6 +299,22 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     }
     keywords.set_item(intern!(py, "loop"), loop_)?;
     class.call((coroutine,), Some(&keywords))
+}
+
+/// A global of a module, as it is now: some replace `asyncio.tasks.Task`, and a loop takes what is there.
+#[inline]
+fn global<'py>(
+    py: Python<'py>,
+    globals: &PyOnceLock<Py<PyDict>>,
+    module: &str,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let globals =
+        globals.get_or_try_init(py, || Ok::<_, PyErr>(py.import(module)?.dict().unbind()))?;
+    globals
+        .bind(py)
+        .get_item(name)?
+        .ok_or_else(|| PyNameError::new_err(format!("name '{name}' is not defined")))
 }
 
 /// Task factories and debug mode: the standard library's own.

@@ -45,6 +45,7 @@ mod lifecycle;
 mod method;
 mod native_type;
 mod object;
+mod socket;
 mod task_step;
 
 pub use bytes::{
@@ -62,6 +63,7 @@ pub use method::{Args, Class, Method, Property, Return, install_methods};
 pub use method::{entry, entry_getter};
 pub use native_type::{Definition, Native, Payload, This};
 pub use object::{Obj, ObjCell, Visited, Visitor};
+pub use socket::SocketCell;
 pub use task_step::StepTypes;
 
 pub(crate) use method::{method, property, repr_slot};

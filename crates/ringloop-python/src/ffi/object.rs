@@ -150,6 +150,12 @@ impl ObjCell {
             .map_or(Visited::Continue(()), |object| visitor.visit(object))
     }
 
+    /// Look at the content without a reference of one's own; `body` must not come back to the cell.
+    #[inline]
+    pub(super) fn with<R>(&self, body: impl FnOnce(Option<&Obj>) -> R) -> R {
+        body(self.peek())
+    }
+
     fn peek(&self) -> Option<&Obj> {
         // SAFETY: invariant 2: the callers above use the borrow only to compare, to count up or to
         // show the pointer to the collector; none of these can write this cell.

@@ -22,7 +22,7 @@ use super::read::ReadSide;
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, ObjCell, Payload};
+use crate::ffi::{self, ObjCell, Payload, SocketCell};
 
 /// What a transport is made of.
 pub struct Parts<'a, 'py> {
@@ -43,18 +43,16 @@ pub struct Parts<'a, 'py> {
 /// Make a transport and schedule `connection_made`, the first read and the waiter, in this order.
 pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = parts.loop_.py();
-    let fd: RawFd = parts
-        .socket
-        .call_method0(intern!(py, "fileno"))?
-        .extract()?;
+    let socket = SocketCell::new(parts.socket)?;
+    let fd = socket.original_fd();
     let core = parts.loop_.get();
     let kind = core.engine.kind()?;
     let stream = Stream {
         loop_: ObjCell::new(Some(parts.loop_.clone().into_any().into())),
-        fd,
+        running_thread: core.running_thread(),
         token: Cell::new(Token(0)),
         kind,
-        socket: ObjCell::new(Some(parts.socket.clone().into())),
+        socket,
         protocol: ObjCell::new(None),
         server: ObjCell::new(None),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),

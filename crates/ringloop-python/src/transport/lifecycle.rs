@@ -192,7 +192,7 @@ pub(super) fn close_socket_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     this.core(py)?
         .get()
-        .release_handler(this.token.get(), this.fd)?;
+        .release_handler(this.token.get(), this.socket.original_fd())?;
     if let Some(socket) = this.socket.take() {
         socket.bind(py).call_method0(intern!(py, "close"))?;
     }

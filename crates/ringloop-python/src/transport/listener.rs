@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -22,14 +22,15 @@ use super::create;
 use super::leaves_the_loop;
 use crate::error;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
-use crate::ffi::{Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method};
+use crate::ffi::{
+    Args, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, method,
+};
 use crate::limits;
 
 /// One listening socket that is being served.
 pub struct Listener {
     loop_: ObjCell,
-    fd: RawFd,
-    socket: ObjCell,
+    socket: SocketCell,
     /// `(family, type, proto)` of every connection.
     shape: (i32, i32, i32),
     factory: ObjCell,
@@ -104,8 +105,7 @@ pub fn new_listener<'py>(
     };
     let listener = Listener {
         loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
-        fd: socket.call_method0(intern!(py, "fileno"))?.extract()?,
-        socket: given(socket),
+        socket: SocketCell::new(socket)?,
         shape: (number("family")?, number("type")?, number("proto")?),
         factory: given(factory),
         server: given(server),
@@ -135,7 +135,7 @@ fn start(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     let accept = Request::Accept(Accept {
-        fd: this.fd,
+        fd: this.socket.fd(this.py()),
         multi: true,
     });
     let sink = Sink::Handler(this.token.get());
@@ -152,11 +152,12 @@ fn stop(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if core.is_closed() {
         return Ok(());
     }
+    let fd = this.socket.fd(this.py());
     if let Some(key) = this.armed.take() {
         // Connections that the kernel has taken and nobody will see are closed by the engine.
         core.engine.driver(|driver| {
             driver.forget(key);
-            driver.release(this.fd);
+            driver.release(fd);
         })?;
         // A ring learns of it by the next enter, and the socket stays bound until then.
         core.engine.look()?;

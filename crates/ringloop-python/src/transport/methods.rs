@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
-use super::{Stream, Stream_, create, flow, lifecycle, read, sendfile, write};
+use super::{Stream, Stream_, create, flow, lifecycle, read, sendfile, thread, write};
 use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
 use crate::limits;
 
@@ -267,6 +267,9 @@ fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
             "unable to write; sendfile is in progress",
         ));
     }
+    if this.is_elsewhere() {
+        return thread::hand_over_bytes(this, &[buf]);
+    }
     if buf.is_empty() || dropped(this)? {
         return Ok(());
     }
@@ -288,6 +291,9 @@ fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         return Err(PyRuntimeError::new_err(
             "unable to writelines; sendfile is in progress",
         ));
+    }
+    if this.is_elsewhere() {
+        return thread::hand_over_bytes(this, &bufs);
     }
     bufs.retain(|buf| !buf.is_empty());
     if bufs.is_empty() || dropped(this)? {
@@ -315,6 +321,9 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
 
 fn write_eof(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("write_eof", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "write_eof"));
+    }
     write::write_eof(this)
 }
 
@@ -344,6 +353,9 @@ fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResul
 
 fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+    }
     if !this.lifecycle.is_closing() && read::pause(this) {
         log_debug(this, "%r pauses reading")
     } else {
@@ -353,6 +365,9 @@ fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn resume_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_reading", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+    }
     if !this.lifecycle.is_closing() && read::resume(this)? {
         return log_debug(this, "%r resumes reading");
     }
@@ -385,11 +400,17 @@ fn deliver_held(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("close", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "close"));
+    }
     lifecycle::close(this)
 }
 
 fn abort(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("abort", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "abort"));
+    }
     lifecycle::force_close(this, None)
 }
 
@@ -461,7 +482,11 @@ fn socket<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn socket_fd<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.fd.into_pyobject(this.py())?.into_any())
+    Ok(this
+        .socket
+        .original_fd()
+        .into_pyobject(this.py())?
+        .into_any())
 }
 
 fn protocol<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -533,6 +558,7 @@ fn repr<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         )
     };
     let name = this.object().get_type().name()?;
-    let text = format!("<{name}{state} fd={}{traffic}>", this.fd);
+    let fd = this.socket.original_fd();
+    let text = format!("<{name}{state} fd={fd}{traffic}>");
     Ok(text.into_pyobject(this.py())?.into_any())
 }

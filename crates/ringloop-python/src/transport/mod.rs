@@ -16,17 +16,22 @@ mod listener;
 mod methods;
 mod read;
 mod sendfile;
+mod thread;
 pub(crate) mod write;
 
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use ringloop::driver::{Driver, Event, Kind, Sink, Token};
 
 use crate::event_loop::{Behaviour, Handler, LoopCore, handlers};
-use crate::ffi::{Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{
+    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
+};
 
 use listener::Listener;
 
@@ -34,14 +39,15 @@ use listener::Listener;
 pub struct Stream {
     /// The loop; cleared only by the collector and after the connection is lost.
     loop_: ObjCell,
-    fd: RawFd,
+    /// Which thread runs the loop; zero for none.
+    running_thread: Arc<AtomicU64>,
     /// Its place among the loop's handlers, which keep the transport alive while operations are in
     /// flight or bytes may still come.
     token: Cell<Token>,
     /// Which driver the loop has; it never changes.
     kind: Kind,
     /// The `socket.socket`; gone once it is closed.
-    socket: ObjCell,
+    socket: SocketCell,
     protocol: ObjCell,
     server: ObjCell,
     /// What protocol callbacks run in: a copy made when the connection was.
@@ -150,6 +156,19 @@ impl Stream {
     fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
         let loop_ = self.loop_.get_or_none(py);
         Ok(loop_.cast_into::<LoopCore>()?)
+    }
+
+    /// The socket's descriptor, for a system call or an operation; -1 once the user has closed it.
+    #[inline]
+    fn fd(&self, py: Python<'_>) -> RawFd {
+        self.socket.fd(py)
+    }
+
+    /// Whether the loop runs, and in another thread.
+    #[inline]
+    fn is_elsewhere(&self) -> bool {
+        let running = self.running_thread.load(Relaxed);
+        running != 0 && running != ffi::thread_id()
     }
 
     fn sink(&self, role: Role) -> Sink {

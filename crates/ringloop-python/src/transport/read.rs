@@ -189,10 +189,11 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::Read || this.read.armed() || this.lifecycle.is_closing() {
         return Ok(());
     }
+    let fd = this.fd(this.py());
     let request = match this.read.mode.get() {
-        Mode::Interactive => Request::RecvMulti(RecvMulti { fd: this.fd }),
+        Mode::Interactive => Request::RecvMulti(RecvMulti::lent(fd)),
         Mode::Ready => Request::Poll(Poll {
-            fd: this.fd,
+            fd,
             interest: Interest::READ,
             level: true,
         }),
@@ -217,11 +218,13 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if !completion.more {
         this.read.armed.set(Armed::Nothing);
     }
+    let py = this.py();
+    // The kernel holds on to the file of a receive, also when the user has taken the socket away.
+    let taken_away = this.fd(py) < 0;
     let handled = match completion.buffer {
         Some(id) => {
             let len = completion.result.max(0) as usize;
-            let wanted = this.read.wish.get() != Wish::Stop;
-            let py = this.py();
+            let wanted = this.read.wish.get() != Wish::Stop && !taken_away;
             let bytes = this.driver(py, |driver| {
                 let bytes = wanted.then(|| ffi::copy_bytes(py, driver.buffer(&id, len)));
                 driver.recycle(id);
@@ -229,13 +232,16 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
             })?;
             match bytes {
                 Some(bytes) => received(this, bytes, len),
+                None if taken_away => ended(this, End::Failed(libc::EBADF)),
                 None => Ok(()),
             }
         }
         // Also one that was on its way when the mode changed.
         None if completion.result > 0 => ready(this),
+        None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
         None if completion.result == 0 => ended(this, End::Eof),
-        None if completion.result == -libc::ECANCELED => Ok(()),
+        // `ENOBUFS`: the pool has buffers again, and the receive is armed below.
+        None if matches!(-completion.result, libc::ECANCELED | libc::ENOBUFS) => Ok(()),
         None => ended(this, End::Failed(-completion.result)),
     };
     if !completion.more {
@@ -272,7 +278,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
         let received = if this.read.buffered.get() {
             receive_into_protocol(this)?
         } else {
-            match ffi::receive_bytes(this.py(), this.fd, asked)? {
+            match ffi::receive_bytes(this.py(), this.fd(this.py()), asked)? {
                 Ok(bytes) => {
                     let len = ffi::bytes_len(&bytes);
                     if len > 0 {
@@ -415,7 +421,7 @@ fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io::Result<us
     let Some(buffer) = get_buffer(this)? else {
         return Ok(None);
     };
-    let received = ffi::receive_into(buffer.bind(this.py()).as_borrowed(), this.fd);
+    let received = ffi::receive_into(buffer.bind(this.py()).as_borrowed(), this.fd(this.py()));
     drop(buffer);
     match received {
         Err(error) => get_buffer_failed(this, error).map(|()| None),

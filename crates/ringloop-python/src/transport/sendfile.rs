@@ -68,7 +68,7 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     // A poll of the file's sender would keep the socket open.
     this.core(py)?
-        .call_method1(intern!(py, "_remove_writer"), (this.fd,))?;
+        .call_method1(intern!(py, "_remove_writer"), (this.socket.original_fd(),))?;
     failed(
         this,
         &PyConnectionError::new_err("Connection is closed by peer"),

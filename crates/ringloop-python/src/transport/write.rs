@@ -149,28 +149,27 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// One send operation with everything that is queued.
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
+    let fd = this.fd(this.py());
     let request = {
         let mut queue = this.write.queue.borrow_mut();
         let total: usize = queue.iter().map(SendBuf::len).sum();
         match queue.len() {
             0 => return Ok(()),
-            1 => queue
-                .pop_front()
-                .map(|buf| Request::Send(Send { fd: this.fd, buf })),
+            1 => queue.pop_front().map(|buf| Request::Send(Send { fd, buf })),
             _ if total <= limits::WRITE_JOIN_MAX => {
                 let mut joined = Vec::with_capacity(total);
                 queue
                     .drain(..)
                     .for_each(|buf| joined.extend_from_slice(buf.as_slice()));
                 Some(Request::Send(Send {
-                    fd: this.fd,
+                    fd,
                     buf: joined.into(),
                 }))
             }
             count => {
                 let count = count.min(ringloop::limits::SEND_VECTOR_MAX);
                 let bufs: Vec<SendBuf> = queue.drain(..count).collect();
-                Some(Request::SendMsg(SendMsg::new(this.fd, bufs)))
+                Some(Request::SendMsg(SendMsg::new(fd, bufs)))
             }
         }
     };
@@ -207,24 +206,25 @@ fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// One send(2) of what is queued.
 fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
+    let fd = this.fd(this.py());
     let queue = this.write.queue.borrow();
     match queue.len() {
         0 => Ok(0),
-        1 => socket::send(this.fd, queue[0].as_slice(), 0),
+        1 => socket::send(fd, queue[0].as_slice(), 0),
         _ => {
             let slices: Vec<IoSlice<'_>> = queue
                 .iter()
                 .take(limits::WRITE_VECTOR_MAX)
                 .map(|buf| IoSlice::new(buf.as_slice()))
                 .collect();
-            socket::send_vectored(this.fd, &slices)
+            socket::send_vectored(fd, &slices)
         }
     }
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
     let poll = Poll {
-        fd: this.fd,
+        fd: this.fd(this.py()),
         interest: Interest::WRITE,
         level: true,
     };

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
 //! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
-//!    the operation again (multishot) or ends it (single).
+//!    the operation again (multishot) or ends it (single, and a receive whose descriptor is lent).
 //! 3. An entry that names a descriptor reaches the kernel before that descriptor is released: until
 //!    then it names a number, which the next file may get.
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
@@ -297,6 +297,7 @@ impl UringDriver {
             return self.deliver(key, cqe.res, true, buffer);
         }
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        let rearms = slot.request().is_some_and(Operation::rearms);
         let goes_on = !slot.cancelled
             && match shape {
                 Shape::Once => false,
@@ -309,6 +310,9 @@ impl UringDriver {
             let paused = shape == Shape::MultiBuffer && cqe.res == -libc::ENOBUFS;
             let result = if paused { -libc::ECANCELED } else { cqe.res };
             return self.deliver(key, result, false, buffer);
+        }
+        if !rearms && cqe.res > 0 {
+            return self.deliver(key, cqe.res, false, buffer);
         }
         slot.phase = Phase::Resting;
         match shape {
@@ -353,7 +357,7 @@ impl UringDriver {
         // ran out after the buffers were returned.
         if self.has_free_buffer() {
             for key in std::mem::take(&mut self.starved) {
-                self.rearm(key);
+                self.feed(key);
             }
         }
         while let Some(entry) = self.backlog.front() {
@@ -365,6 +369,18 @@ impl UringDriver {
                 break;
             }
             self.backlog.pop_front();
+        }
+    }
+
+    /// Buffers are back: arm a receive that ended for want of one, or have it armed.
+    fn feed(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        if slot.request().is_some_and(Operation::rearms) {
+            self.rearm(key);
+        } else if slot.phase == Phase::Resting {
+            self.settle(key, -libc::ENOBUFS);
         }
     }
 

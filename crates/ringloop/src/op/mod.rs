@@ -88,6 +88,11 @@ pub(crate) trait Operation {
         Shape::Once
     }
 
+    /// Whether the driver may arm it again by its descriptor's number, where its shape goes on.
+    fn rearms(&self) -> bool {
+        true
+    }
+
     /// Take note of the result before the request is handed back; returns it in the words that both
     /// drivers share.
     fn finish(&mut self, result: i32) -> i32 {
@@ -176,6 +181,10 @@ impl Operation for Request {
 
     fn shape(&self) -> Shape {
         each!(self, op => op.shape())
+    }
+
+    fn rearms(&self) -> bool {
+        each!(self, op => op.rearms())
     }
 
     fn finish(&mut self, result: i32) -> i32 {

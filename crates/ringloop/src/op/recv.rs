@@ -71,8 +71,23 @@ impl Kind for Recv {
 /// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer.
 #[derive(Debug)]
 pub struct RecvMulti {
-    /// The socket.
-    pub fd: RawFd,
+    fd: RawFd,
+    rearms: bool,
+}
+
+impl RecvMulti {
+    /// Receive from a socket that stays open until the operation's last completion.
+    pub fn new(fd: RawFd) -> Self {
+        Self { fd, rearms: true }
+    }
+
+    /// Receive from a socket that others may close, and whose number may be somebody else's by then.
+    /// The kernel holds on to the file while the operation is armed; where it has ended it, the ring
+    /// driver does not name the number again but completes without `more`: with the bytes, or with
+    /// `-ENOBUFS` once buffers are back. Whoever submitted it looks at the socket and submits again.
+    pub fn lent(fd: RawFd) -> Self {
+        Self { fd, rearms: false }
+    }
 }
 
 impl Operation for RecvMulti {
@@ -95,6 +110,10 @@ impl Operation for RecvMulti {
 
     fn shape(&self) -> Shape {
         Shape::MultiBuffer
+    }
+
+    fn rearms(&self) -> bool {
+        self.rearms
     }
 
     fn lends_memory(&self) -> bool {

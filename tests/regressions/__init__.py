@@ -1,0 +1,1 @@
+"""One file a regression, its story in the docstring of the module."""

@@ -1,0 +1,223 @@
+"""A socket that the user closes, detaches or duplicates under its transport.
+
+The transports used the number of the descriptor, and the next file gets that number: a flush sent on
+the other connection, a receive that was armed again took its bytes, and the end of the old transport
+unregistered the new one from epoll. asyncio calls methods of the socket, which fail with EBADF.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import Peer, Recorder, closed, pattern, socket_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+async def connect(sock: socket.socket) -> tuple[Any, Recorder]:
+    loop = asyncio.get_running_loop()
+    return await loop.create_connection(Recorder, sock=sock)
+
+
+def take_number(closed_one: socket.socket) -> tuple[socket.socket, socket.socket]:
+    """Close a socket, and make a connection whose near end has its number."""
+    ours, theirs = socket_pair()
+    number = closed_one.fileno()
+    closed_one.close()
+    os.dup2(ours.fileno(), number, inheritable=False)
+    near = socket.socket(ours.family, ours.type, ours.proto, fileno=number)
+    near.setblocking(False)
+    ours.close()
+    return near, theirs
+
+
+def assert_bad_descriptor(protocol: Recorder) -> None:
+    assert isinstance(protocol.reason, OSError)
+    assert protocol.reason.errno == errno.EBADF
+
+
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_write_after_the_socket_was_closed_reaches_nobody(run: Run, size: int) -> None:
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        transport, protocol = await connect(ours)
+        other, other_peer = take_number(ours)
+        other_peer.setblocking(False)
+        transport.write(pattern(size))
+        await protocol.until_lost()
+        assert_bad_descriptor(protocol)
+        other.send(b"own")
+        assert await Peer(other_peer).receive(3) == b"own"
+        for sock in (theirs, other, other_peer):
+            sock.close()
+
+    run(main())
+
+
+def test_write_before_the_socket_was_closed_reaches_nobody_else(run: Run, loop_name: str) -> None:
+    """What is gathered in a turn is sent at its end, by when the number may be another's."""
+
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        transport, protocol = await connect(ours)
+        transport.write(b"mine")
+        other, other_peer = take_number(ours)
+        if loop_name == support.ORACLE:
+            assert await Peer(theirs).receive(4) == b"mine"
+            transport.abort()
+            await protocol.until_lost()
+        else:
+            await protocol.until_lost()
+            assert_bad_descriptor(protocol)
+        assert Peer(other_peer).received() is None
+        for sock in (theirs, other, other_peer):
+            sock.close()
+
+    run(main())
+
+
+def test_new_connection_with_the_number_of_a_closed_one(run: Run, loop_name: str) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip(
+            "asyncio's selector takes the new descriptor for the old one, and never waits for it"
+        )
+
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        old, old_protocol = await connect(ours)
+        await asyncio.sleep(0)
+        near, far = take_number(ours)
+        peer = Peer(far)
+        new, new_protocol = await connect(near)
+        await peer.send(b"for the new one")
+        await support.wait_until(lambda: len(new_protocol.data) == 15)
+        # The end of the old one is not the new one's.
+        old.abort()
+        await old_protocol.until_lost()
+        await peer.send(b", and more")
+        await support.wait_until(lambda: len(new_protocol.data) == 25)
+        new.write(b"answer")
+        assert await peer.receive(6) == b"answer"
+        assert bytes(new_protocol.data) == b"for the new one, and more"
+        assert not old_protocol.data
+        with pytest.raises(RuntimeError, match="is used by transport"):
+            asyncio.get_running_loop().add_reader(near, print)
+        new.close()
+        await closed(new)
+        theirs.close()
+        far.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_bytes_for_a_closed_socket_are_not_taken_from_the_next_one(
+    run: Run, loop_name: str, size: int
+) -> None:
+    """Large enough to have the receive in every one of its forms."""
+
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        peer = Peer(theirs)
+        transport, protocol = await connect(ours)
+        await peer.send(pattern(size))
+        await support.wait_until(lambda: len(protocol.data) == size)
+        near, far = take_number(ours)
+        far.sendall(b"not for the transport")
+        await asyncio.sleep(0.01)
+        transport.pause_reading()
+        await asyncio.sleep(0.01)
+        transport.resume_reading()
+        await asyncio.sleep(0.01)
+        if loop_name != support.ORACLE:
+            assert len(protocol.data) == size
+            assert near.recv(100) == b"not for the transport"
+        transport.abort()
+        await protocol.until_lost()
+        for sock in (near, far, theirs):
+            sock.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_detached_socket_ends_the_connection_at_the_next_byte(
+    run: Run, loop_name: str, has_read: bool
+) -> None:
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        peer = Peer(theirs)
+        _, protocol = await connect(ours)
+        if has_read:
+            await peer.send(b"0")
+            await support.wait_until(lambda: protocol.data == b"0")
+        with socket.socket(fileno=ours.detach()) as detached:
+            await peer.send(b"first")
+            await protocol.until_lost()
+            assert_bad_descriptor(protocol)
+            assert bytes(protocol.data) == (b"0" if has_read else b"")
+            # From then on it is the user's alone. What the ring had been told to receive is lost.
+            expected = b"second" if has_read and loop_name == "ringloop-uring" else b"firstsecond"
+            detached.setblocking(False)
+            await peer.send(b"second")
+            assert await Peer(detached).receive(len(expected)) == expected
+            detached.send(b"answer")
+            assert await peer.receive(6) == b"answer"
+        peer.close()
+
+    run(main())
+
+
+def test_duplicate_keeps_the_connection_when_the_socket_is_closed(run: Run) -> None:
+    """The file lives on in the duplicate, and epoll goes on to report it under the old number."""
+
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        peer = Peer(theirs)
+        _, protocol = await connect(ours)
+        duplicate = ours.dup()
+        duplicate.setblocking(False)
+        ours.close()
+        await peer.send(b"x")
+        await protocol.until_lost()
+        assert_bad_descriptor(protocol)
+        duplicate.send(b"still open")
+        assert await peer.receive(10) == b"still open"
+        duplicate.close()
+        peer.close()
+
+    run(main())
+
+
+def test_socket_of_another_class_is_asked_by_its_method(run: Run) -> None:
+    class Wrapped(socket.socket):
+        gone = False
+
+        def fileno(self) -> int:
+            return -1 if self.gone else super().fileno()
+
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        wrapped = Wrapped(ours.family, ours.type, ours.proto, fileno=ours.detach())
+        wrapped.setblocking(False)
+        peer = Peer(theirs)
+        transport, protocol = await connect(wrapped)
+        transport.write(b"x")
+        assert await peer.receive(1) == b"x"
+        await peer.send(b"y")
+        await support.wait_until(lambda: protocol.data == b"y")
+        transport.close()
+        await protocol.until_lost()
+        peer.close()
+
+    run(main())
