@@ -138,13 +138,16 @@ def main(module_name: str, loop: str, report: str, skip: str) -> None:
         inject(ringloop.Loop)
     prefix = module_name.removesuffix(module_name.rpartition(".")[2])
     left_out = Path(skip).read_text().splitlines()
-    tests = unittest.TestSuite(
-        test
-        for test in flatten(load(module_name))
-        if not any(fnmatchcase(test.id().removeprefix(prefix), name) for name in left_out)
-    )
     with Path(report).open("a") as out:
-        tests.run(Report(out, prefix))
+        result = Report(out, prefix)
+        tests = unittest.TestSuite()
+        for test in flatten(load(module_name)):
+            name = test.id().removeprefix(prefix)
+            if any(fnmatchcase(name, pattern) for pattern in left_out):
+                result.line(test, "left out")
+            else:
+                tests.addTest(test)
+        tests.run(result)
 
 
 if __name__ == "__main__":

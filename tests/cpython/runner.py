@@ -27,18 +27,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
-# What concerns a loop; modules that an interpreter does not have are left out there.
+# All of test_asyncio but the modules that test another loop's own classes (test_selector_events,
+# test_proactor_events, test_windows_*), and its neighbours that run coroutines on a loop. What an
+# interpreter does not have is left out there.
 MODULES = (
     "test.test_asyncgen",
+    "test.test_asyncio.test_base_events",
     "test.test_asyncio.test_buffered_proto",
     "test.test_asyncio.test_context",
     "test.test_asyncio.test_eager_task_factory",
     "test.test_asyncio.test_events",
+    "test.test_asyncio.test_free_threading",
     "test.test_asyncio.test_futures",
     "test.test_asyncio.test_futures2",
     "test.test_asyncio.test_graph",
     "test.test_asyncio.test_locks",
     "test.test_asyncio.test_pep492",
+    "test.test_asyncio.test_protocols",
     "test.test_asyncio.test_queues",
     "test.test_asyncio.test_runners",
     "test.test_asyncio.test_sendfile",
@@ -53,8 +58,13 @@ MODULES = (
     "test.test_asyncio.test_tasks",
     "test.test_asyncio.test_threads",
     "test.test_asyncio.test_timeouts",
+    "test.test_asyncio.test_tools",
+    "test.test_asyncio.test_transports",
     "test.test_asyncio.test_unix_events",
     "test.test_asyncio.test_waitfor",
+    "test.test_contextlib_async",
+    "test.test_coroutines",
+    "test.test_unittest.test_async_case",
 )
 WORKERS = 4
 RESTARTS_MAX = 30
@@ -68,7 +78,7 @@ class Outcome:
 
     module: str
     loop: str
-    # Test name to ("passed" | "failed" | "skipped", detail).
+    # Test name to ("passed" | "failed" | "skipped" | "left out", detail).
     tests: dict[str, tuple[str, str]] = field(default_factory=dict)
     # What disagrees with the table, in words.
     wrong: list[str] = field(default_factory=list)
@@ -76,11 +86,13 @@ class Outcome:
 
     def judge(self) -> Outcome:
         """Fill `counts` and `wrong` by comparing with the table."""
-        listed = differences(self.module, self.loop)
-        self.counts["left out"] += sum(entry.hangs for entry in listed)
+        unused = differences(self.module, self.loop)
+        listed = list(unused)
         for name, (outcome, detail) in self.tests.items():
             entry = next((e for e in listed if fnmatchcase(name, e.test)), None)
-            if entry is None:
+            if entry in unused:
+                unused.remove(entry)
+            if entry is None or entry.hangs:
                 self.counts[outcome] += 1
                 if outcome == "failed":
                     self.wrong.append(f"{name} failed:\n{detail}")
@@ -88,6 +100,11 @@ class Outcome:
             self.counts[f"expected to differ, {outcome}"] += 1
             if outcome == "passed":
                 self.wrong.append(f"{name} passed, but is listed: {entry.reason}")
+        self.wrong += [
+            f"{entry.test} is listed, but there is no such test"
+            for entry in unused
+            if not entry.backported
+        ]
         if not self.tests:
             self.wrong.append(f"no test of {self.module} ran")
         return self
@@ -152,6 +169,8 @@ def _collect(report: Path, outcome: Outcome) -> str | None:
         entry = json.loads(line)
         if entry["outcome"] == "started":
             running = entry["test"]
+        elif entry["outcome"] == "left out":
+            outcome.tests.setdefault(entry["test"], ("left out", ""))
         else:
             running = None
             outcome.tests[entry["test"]] = (entry["outcome"], entry["detail"])

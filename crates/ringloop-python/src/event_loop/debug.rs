@@ -48,10 +48,10 @@ pub fn run_timed(
         .getattr(intern!(py, "slow_callback_duration"))?
         .extract()?;
     if seconds >= limit {
-        let name = py
-            .import("asyncio.base_events")?
-            .call_method1("_format_handle", (handle,))?;
-        let logger = py.import("asyncio.log")?.getattr("logger")?;
+        // asyncio's logger is looked up where its own loop finds it: who replaces that one gets this line too.
+        let base_events = py.import("asyncio.base_events")?;
+        let name = base_events.call_method1("_format_handle", (handle,))?;
+        let logger = base_events.getattr("logger")?;
         let words = "Executing %s took %.3f seconds";
         logger.call_method1("warning", (words, name, seconds))?;
     }

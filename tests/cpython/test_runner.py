@@ -1,0 +1,52 @@
+"""The judge of CPython's modules: what must fail a run does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cpython import runner
+from tests.cpython.expected import Difference
+
+LISTED = Difference("test_x.Case.test_listed*", "a reason")
+HANGING = Difference("test_x.Case.test_hangs", "a reason", hangs=True)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> runner.Outcome:
+    monkeypatch.setattr(runner, "DIFFERENCES", (LISTED, HANGING))
+    outcome = runner.Outcome("test.test_asyncio.test_x", "ringloop-uring")
+    outcome.tests = {
+        "test_x.Case.test_plain": ("passed", ""),
+        "test_x.Case.test_listed_one": ("failed", "as expected"),
+        "test_x.Case.test_hangs": ("left out", ""),
+    }
+    return outcome
+
+
+def test_agreement_is_no_wrong(judged: runner.Outcome) -> None:
+    assert judged.judge().wrong == []
+    assert dict(judged.counts) == {"passed": 1, "expected to differ, failed": 1, "left out": 1}
+
+
+def test_unlisted_failure_is_wrong(judged: runner.Outcome) -> None:
+    judged.tests["test_x.Case.test_plain"] = ("failed", "boom")
+    assert judged.judge().wrong == ["test_x.Case.test_plain failed:\nboom"]
+
+
+def test_listed_test_that_passes_is_wrong(judged: runner.Outcome) -> None:
+    judged.tests["test_x.Case.test_listed_one"] = ("passed", "")
+    assert "passed, but is listed" in judged.judge().wrong[0]
+
+
+@pytest.mark.parametrize("name", ["test_x.Case.test_listed_one", "test_x.Case.test_hangs"])
+def test_entry_without_a_test_is_wrong(judged: runner.Outcome, name: str) -> None:
+    del judged.tests[name]
+    assert "no such test" in judged.judge().wrong[0]
+
+
+def test_module_without_tests_is_wrong(
+    judged: runner.Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "DIFFERENCES", ())
+    judged.tests.clear()
+    assert "no test of" in judged.judge().wrong[0]
