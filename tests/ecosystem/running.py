@@ -115,7 +115,7 @@ def run(
                 raise environment.SetupError(f"{suite.name} on {loop} ended with {code}:\n{said}")
             for test in died_in:
                 result.outcomes[test] = Outcome(
-                    "failed", f"ended its process ({code}):\n{said}", 0, 1
+                    "failed", f"ended its process ({code}):\n{said}", 0, 0
                 )
         _count(census, result)
     result.seconds = time.monotonic() - started

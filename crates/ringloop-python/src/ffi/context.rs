@@ -93,6 +93,15 @@ pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, context) }
 }
 
+/// Copy a context; fails when it is none.
+#[inline]
+pub fn context_copy(py: Python<'_>, context: &Obj) -> PyResult<Obj> {
+    // SAFETY: alive, and the function checks the type itself.
+    let copy = unsafe { ffi::PyContext_Copy(context.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(py, copy) }
+}
+
 /// Make `context` the current one; fails when it is entered already or no context.
 #[inline]
 pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {

@@ -55,8 +55,8 @@ pub use bytes::{
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
 pub use confined::Confined;
 pub use context::{
-    calibrate, context_copy_current, context_enter, context_exit, context_is_fresh, context_new,
-    current_context_is_empty,
+    calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_fresh,
+    context_new, current_context_is_empty,
 };
 pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]

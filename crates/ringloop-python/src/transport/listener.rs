@@ -4,7 +4,8 @@
 //! `_stop_serving`, and the turn. Never does: bind or listen; that is the server's.
 //!
 //! Accept is multishot and native up to `connection_made`. Out of descriptors, it pauses for a second
-//! as asyncio does. A TLS listener hands each connection to a Python callback instead.
+//! as asyncio does. A TLS listener hands each connection to a Python callback instead. Each connection
+//! is made in a copy of the context in which serving was started, as asyncio's accepting task is.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -23,7 +24,8 @@ use super::leaves_the_loop;
 use crate::error;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{
-    Args, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, method,
+    self, Args, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
+    method,
 };
 use crate::limits;
 
@@ -37,6 +39,8 @@ pub struct Listener {
     server: ObjCell,
     /// Takes a connected socket in place of the factory (TLS).
     accepted: ObjCell,
+    /// What was current when serving was started.
+    context: ObjCell,
     token: Cell<Token>,
     armed: Cell<Option<Key>>,
     stopped: Cell<bool>,
@@ -73,7 +77,8 @@ impl Payload for Listener {
         self.socket.visit(visitor)?;
         self.factory.visit(visitor)?;
         self.server.visit(visitor)?;
-        self.accepted.visit(visitor)
+        self.accepted.visit(visitor)?;
+        self.context.visit(visitor)
     }
 
     fn clear(&self) {
@@ -81,6 +86,7 @@ impl Payload for Listener {
             self.factory.take(),
             self.server.take(),
             self.accepted.take(),
+            self.context.take(),
         ));
     }
 }
@@ -110,6 +116,7 @@ pub fn new_listener<'py>(
         factory: given(factory),
         server: given(server),
         accepted: given(accepted),
+        context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         token: Cell::new(Token(0)),
         armed: Cell::new(None),
         stopped: Cell::new(false),
@@ -167,6 +174,7 @@ fn stop(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         this.factory.take(),
         this.server.take(),
         this.accepted.take(),
+        this.context.take(),
     ));
     Ok(())
 }
@@ -193,7 +201,7 @@ fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
         this.armed.set(None);
     }
     if completion.result >= 0 {
-        let fd = crate::ffi::own_descriptor(completion.result);
+        let fd = ffi::own_descriptor(completion.result);
         accepted(this, fd)?;
     }
     if completion.more || this.stopped.get() {
@@ -213,24 +221,28 @@ fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
 
 /// A connection: make its protocol and its transport.
 fn accepted(this: Listener_<'_, '_>, fd: OwnedFd) -> PyResult<()> {
-    if this.stopped.get() {
-        return Ok(());
-    }
+    let py = this.py();
+    let Some(context) = this.context.get(py) else {
+        return Ok(()); // stopped
+    };
+    let context = ffi::context_copy(py, &context)?;
+    ffi::context_enter(py, &context)?;
+    let result = accepted_in_context(this, fd);
+    ffi::context_exit(py, &context)?;
+    result
+}
+
+fn accepted_in_context(this: Listener_<'_, '_>, fd: OwnedFd) -> PyResult<()> {
     let py = this.py();
     let connection = match python_socket(this, fd) {
         Ok(connection) => connection,
         Err(error) => return report(this, error, None),
     };
-    if let Some(callback) = this.accepted.get(py) {
-        return match callback.bind(py).call1((&connection,)) {
-            Ok(_) => Ok(()),
-            Err(error) => report(this, error, Some(&connection)),
-        };
-    }
-    match connect(this, &connection) {
-        Ok(()) => Ok(()),
-        Err(error) => report(this, error, Some(&connection)),
-    }
+    let made = match this.accepted.get(py) {
+        Some(callback) => callback.bind(py).call1((&connection,)).map(drop),
+        None => connect(this, &connection),
+    };
+    made.or_else(|error| report(this, error, Some(&connection)))
 }
 
 fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<()> {

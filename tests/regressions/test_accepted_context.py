@@ -1,0 +1,53 @@
+"""The context variables that an accepted connection sees.
+
+asyncio accepts in a task that copies the context of `start_serving`: what was set there is seen by the
+protocol factory and by every callback, and what the factory sets stays with its connection. Ours made
+connections in whatever context the loop itself ran in, and an application behind a server saw none of
+the variables that were set before it (uvicorn's `test_contextvars_preserved_by_default`).
+"""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+from tests.tcp import Echo, Recorder, ask, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def test_a_connection_is_made_in_the_context_that_serving_was_started_in(run: Run) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
+    made: list[Recorder] = []
+
+    class Notes(Echo):
+        def __init__(self) -> None:
+            super().__init__()
+            self.note("__init__")
+            # Of this connection only: the next one begins with the context of the server again.
+            variable.set("factory")
+            made.append(self)
+
+        def note(self, event: str) -> None:
+            super().note(f"{event} {variable.get()}")
+
+    async def main() -> None:
+        variable.set("creator")
+        async with serving(Notes, start_serving=False) as (server, address):
+            variable.set("starter")
+            await server.start_serving()
+            variable.set("later")
+            for _ in range(2):
+                assert await ask(address) == b"ping"
+        for protocol in made:
+            assert protocol.events[:3] == [
+                "__init__ starter",
+                "connection_made factory",
+                "data_received factory",
+            ]
+        assert len(made) == 2
+
+    run(main())
