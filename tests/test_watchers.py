@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 import tempfile
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -254,3 +256,56 @@ def test_wrong_thread_gets_an_error_and_the_loop_lives(
     run(loop.shutdown_default_executor())
     os.close(reader)
     os.close(writer)
+
+
+@pytest.mark.parametrize("kind", ["reader", "writer"])
+def test_watcher_of_a_closed_socket_is_found_by_the_object(
+    loop: asyncio.AbstractEventLoop, kind: str
+) -> None:
+    a, b = socket.socketpair()
+    getattr(loop, f"add_{kind}")(a, list)
+    a.close()
+    assert getattr(loop, f"remove_{kind}")(a) is True
+    with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+        getattr(loop, f"remove_{kind}")(a)
+    b.close()
+
+
+def test_closed_socket_is_known_until_its_last_direction_is_removed(
+    loop_name: str, loop: asyncio.AbstractEventLoop
+) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio raises EBADF: it asks epoll for the other direction of what is closed")
+    a, b = socket.socketpair()
+    loop.add_reader(a, list)
+    loop.add_writer(a, list)
+    a.close()
+    assert loop.remove_writer(a) is True
+    assert loop.remove_writer(a) is False
+    assert loop.remove_reader(a) is True
+    b.close()
+
+
+def test_closed_socket_that_was_watched_by_number_is_unknown(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    a, b = socket.socketpair()
+    fd = a.fileno()
+    loop.add_reader(fd, list)
+    a.close()
+    with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
+        loop.remove_reader(a)
+    assert loop.remove_reader(fd) is True
+    b.close()
+
+
+def test_object_of_a_watcher_is_released_with_it(loop: asyncio.AbstractEventLoop) -> None:
+    a, b = socket.socketpair()
+    loop.add_reader(a, list)
+    gone = weakref.ref(a)
+    loop.remove_reader(a)
+    a.close()
+    del a
+    gc.collect()
+    assert gone() is None
+    b.close()

@@ -256,6 +256,9 @@ impl LoopCore {
         self.handlers
             .with(|handlers| handlers.visit(visitor))
             .unwrap_or_else(skip)?;
+        self.watchers
+            .with(|watchers| watchers.visit(visitor))
+            .unwrap_or_else(skip)?;
         self.task_factory
             .with(|factory| {
                 factory

@@ -1,7 +1,8 @@
 //! `add_reader` and `add_writer`: a level-triggered poll a direction.
 //!
 //! Owns: which descriptor is watched for what. Called by: the loop's `_add_reader` and its kin.
-//! The semantics, and the exceptions, are those of asyncio's selector loop.
+//! The semantics, and the exceptions, are those of asyncio's selector loop: a file object that was closed while it
+//! was watched has no descriptor any more and is found by its identity.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,6 +10,7 @@ use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use ringloop::driver::{Event, Key, Sink, Token};
 use ringloop::op;
 use ringloop::sys::interest::Interest;
@@ -20,7 +22,7 @@ use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Handler};
 use super::ready::Entry;
 use crate::error;
-use crate::ffi::{Args, Obj, Payload, This};
+use crate::ffi::{Args, Obj, Payload, This, Visited, Visitor};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,12 +51,50 @@ struct Watch {
 
 /// All watchers of a loop.
 #[derive(Default)]
-pub struct Watchers(HashMap<(RawFd, Direction), Watch>);
+pub struct Watchers {
+    polls: HashMap<(RawFd, Direction), Watch>,
+    /// The file objects that were given in place of numbers, as long as a direction is watched.
+    objects: HashMap<RawFd, Obj>,
+}
 
 impl Watchers {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.polls.len()
+    }
+
+    /// Show the references to the collector.
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.objects
+            .values()
+            .try_for_each(|object| visitor.visit(object))
+    }
+
+    fn add(&mut self, fd: RawFd, direction: Direction, watch: Watch, object: Option<Obj>) {
+        self.polls.insert((fd, direction), watch);
+        if let Some(object) = object {
+            self.objects.entry(fd).or_insert(object);
+        }
+    }
+
+    /// The object is dropped outside of the cell.
+    fn remove(&mut self, fd: RawFd, direction: Direction) -> Option<(Watch, Option<Obj>)> {
+        let watch = self.polls.remove(&(fd, direction))?;
+        let watched = [Direction::Read, Direction::Write]
+            .iter()
+            .any(|&other| self.polls.contains_key(&(fd, other)));
+        let object = if watched {
+            None
+        } else {
+            self.objects.remove(&fd)
+        };
+        Some((watch, object))
+    }
+
+    fn descriptor_of(&self, object: Borrowed<'_, '_, PyAny>) -> Option<RawFd> {
+        let mut all = self.objects.iter();
+        all.find(|(_, known)| known.as_py().is(&*object))
+            .map(|(&fd, _)| fd)
     }
 }
 
@@ -62,7 +102,7 @@ impl Watchers {
 pub fn resubmit(core: &LoopCore) -> PyResult<()> {
     let all = core.watchers.with(|watchers| {
         let tokens = watchers
-            .0
+            .polls
             .iter()
             .map(|(&place, watch)| (place, watch.token));
         tokens.collect::<Vec<_>>()
@@ -71,7 +111,7 @@ pub fn resubmit(core: &LoopCore) -> PyResult<()> {
         let key = submit(core, fd, direction, token)?;
         let watch = Watch { token, key };
         core.watchers
-            .with(|watchers| watchers.0.insert((fd, direction), watch))?;
+            .with(|watchers| watchers.polls.insert((fd, direction), watch))?;
     }
     Ok(())
 }
@@ -97,19 +137,19 @@ pub fn add<'py>(
     let py = loop_.py();
     let core = loop_.get();
     core.check_open()?;
-    let (Some(fd), Some(callback)) = (args.get(0), args.get(1)) else {
+    let (Some(object), Some(callback)) = (args.get(0), args.get(1)) else {
         return Err(pyo3::exceptions::PyTypeError::new_err(
             "a descriptor and a callback are needed",
         ));
     };
-    let fd = descriptor(fd)?;
+    let fd = watched_descriptor(core, object)?;
     let context = current_context(py)?;
     let parts = core.parts(&loop_, callback, args, 2, context)?;
     let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
     let handle = Handle::native().instantiate_with(py, Handle::default(), fill)?;
     let known = core
         .watchers
-        .with(|watchers| watchers.0.get(&(fd, direction)).copied())?;
+        .with(|watchers| watchers.polls.get(&(fd, direction)).copied())?;
     if let Some(watch) = known {
         let handler = watcher(handle.clone().into());
         let old = core
@@ -129,8 +169,9 @@ pub fn add<'py>(
             return Err(error);
         }
     };
+    let object = (!object.is_instance_of::<PyInt>()).then(|| Obj::from_borrowed(object));
     core.watchers
-        .with(|watchers| watchers.0.insert((fd, direction), Watch { token, key }))?;
+        .with(|watchers| watchers.add(fd, direction, Watch { token, key }, object))?;
     Ok(handle)
 }
 
@@ -152,13 +193,13 @@ pub fn remove(
         return Ok(false);
     }
     args.expect_positional("remove", 1)?;
-    let Some(fd) = args.get(0) else {
+    let Some(object) = args.get(0) else {
         return Ok(false);
     };
-    let fd = descriptor(fd)?;
-    let Some(watch) = core
+    let fd = watched_descriptor(core, object)?;
+    let Some((watch, object)) = core
         .watchers
-        .with(|watchers| watchers.0.remove(&(fd, direction)))?
+        .with(|watchers| watchers.remove(fd, direction))?
     else {
         return Ok(false);
     };
@@ -166,6 +207,7 @@ pub fn remove(
         core.engine.driver(|driver| driver.forget(watch.key))?;
     }
     let old = core.handlers.with(|slab| slab.remove(watch.token))?;
+    drop(object);
     cancel(loop_.py(), old)?;
     Ok(true)
 }
@@ -202,6 +244,16 @@ fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
         return handle::cancel_handle(this);
     }
     Ok(())
+}
+
+/// The descriptor of a number or a file object; one that was closed since is known by its identity.
+fn watched_descriptor(core: &LoopCore, object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
+    descriptor(object).or_else(|error| {
+        let known = core
+            .watchers
+            .with(|watchers| watchers.descriptor_of(object))?;
+        known.ok_or(error)
+    })
 }
 
 fn descriptor(object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {

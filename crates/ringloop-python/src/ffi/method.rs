@@ -7,7 +7,7 @@
 //!    alive until it returns.
 //! 3. The tables handed to `CPython` live for ever (they are leaked once a type).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -237,11 +237,27 @@ impl<T: Target> Method<T> {
                     PyCFunctionFastWithKeywords: entry,
                 },
                 ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-                ml_doc: doc.as_ptr(),
+                ml_doc: with_self(doc).as_ptr(),
             },
             target: PhantomData,
         }
     }
+}
+
+/// Put `$self` into the signature that a method's documentation begins with: `inspect` wants it there.
+fn with_self(doc: &'static CStr) -> &'static CStr {
+    let bytes = doc.to_bytes();
+    let Some(open) = bytes.iter().position(|&byte| byte == b'(') else {
+        return doc;
+    };
+    let (head, tail) = bytes.split_at(open + 1);
+    let own: &[u8] = if tail.starts_with(b")") {
+        b"$self"
+    } else {
+        b"$self, "
+    };
+    // A C string has no zero inside, and none comes in here.
+    CString::new([head, own, tail].concat()).map_or(doc, |doc| Box::leak(doc.into_boxed_c_str()))
 }
 
 impl<T: Target> Property<T> {
