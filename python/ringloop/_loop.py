@@ -107,6 +107,16 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     ) -> Any:
         return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra)
 
+    def _make_read_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return _native.make_read_pipe_transport(self, pipe, protocol, waiter, extra)
+
+    def _make_write_pipe_transport(
+        self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        return _native.make_write_pipe_transport(self, pipe, protocol, waiter, extra)
+
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
         return await _subprocess.make_transport(self, *args, **kwargs)
 
@@ -195,8 +205,6 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     _unix: Any = unix_events._UnixSelectorEventLoop
     create_unix_connection = _unix.create_unix_connection
     create_unix_server = _unix.create_unix_server
-    _make_read_pipe_transport = _unix._make_read_pipe_transport
-    _make_write_pipe_transport = _unix._make_write_pipe_transport
     _sock_sendfile_native = _unix._sock_sendfile_native
     _sock_sendfile_native_impl = _unix._sock_sendfile_native_impl
     _sock_sendfile_update_filepos = _unix._sock_sendfile_update_filepos

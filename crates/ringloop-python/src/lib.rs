@@ -10,6 +10,7 @@ mod error;
 mod event_loop;
 mod ffi;
 mod limits;
+mod pipe;
 mod sock;
 mod tls;
 mod transport;
@@ -31,6 +32,7 @@ mod _native {
         crate::transport::initialise(module)?;
         crate::sock::initialise(module)?;
         crate::datagram::initialise(module)?;
-        crate::tls::initialise(module)
+        crate::tls::initialise(module)?;
+        crate::pipe::initialise(module)
     }
 }

@@ -28,8 +28,8 @@ use ringloop::sys::interest::Interest;
 
 use crate::event_loop::{Behaviour, LoopCore, handlers};
 use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor};
-use crate::transport::Endpoint;
 use crate::transport::flow::Flow;
+use crate::transport::{Endpoint, Writable};
 
 /// One endpoint.
 pub struct Datagram {
@@ -120,10 +120,12 @@ impl Endpoint for Datagram {
         &self.protocol
     }
 
-    fn context(&self) -> &ObjCell {
-        &self.context
+    fn context(&self) -> Option<&ObjCell> {
+        Some(&self.context)
     }
+}
 
+impl Writable for Datagram {
     fn flow(&self) -> &Flow {
         &self.flow
     }

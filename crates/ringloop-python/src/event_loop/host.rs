@@ -6,12 +6,21 @@
 use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
-use ringloop::driver::Token;
+use ringloop::driver::{Key, Sink, Token};
+use ringloop::op::{Poll, Request};
+use ringloop::sys::interest::Interest;
 
 use super::core::LoopCore;
-use super::handlers::Handler;
+use super::handlers::{self, Handler};
 use super::ready::Entry;
 use crate::ffi::Obj;
+
+/// A poll, and its handler's place. Who drops it without [`LoopCore::unwatch`] leaves both behind.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch {
+    token: Token,
+    key: Key,
+}
 
 impl LoopCore {
     /// `call_soon` for a callback whose handle nobody keeps.
@@ -75,6 +84,49 @@ impl LoopCore {
         }
         drop(self.handlers.with(|slab| slab.remove(token))?);
         Ok(())
+    }
+
+    /// Poll `fd`, level-triggered, and tell `handler`, which is kept alive for as long.
+    pub(crate) fn watch(
+        &self,
+        handler: Handler,
+        role: u8,
+        fd: RawFd,
+        interest: Interest,
+    ) -> PyResult<Watch> {
+        self.check_open()?;
+        let token = self.handlers.with(|slab| slab.register(handler))?;
+        let level = true;
+        let poll = Request::Poll(Poll {
+            fd,
+            interest,
+            level,
+        });
+        let sink = Sink::Handler(handlers::with_role(token, role));
+        match self.engine.driver(|driver| driver.submit(poll, sink)) {
+            Ok(key) => Ok(Watch { token, key }),
+            Err(error) => {
+                drop(self.handlers.with(|slab| slab.remove(token))?);
+                Err(error)
+            }
+        }
+    }
+
+    /// Stop a poll and let go of its handler.
+    pub(crate) fn unwatch(&self, watch: Watch) -> PyResult<()> {
+        if !self.is_closed() && !self.engine.is_of_another_process() {
+            self.engine.driver(|driver| driver.forget(watch.key))?;
+        }
+        drop(self.handlers.with(|slab| slab.remove(watch.token))?);
+        Ok(())
+    }
+
+    /// Say that a descriptor without polls is about to be closed.
+    pub(crate) fn release_descriptor(&self, fd: RawFd) -> PyResult<()> {
+        if self.is_closed() || self.engine.is_of_another_process() {
+            return Ok(());
+        }
+        self.engine.driver(|driver| driver.release(fd))
     }
 
     /// Flush a transport at the end of this turn.

@@ -34,6 +34,7 @@ mod watchers;
 
 pub use core::LoopCore;
 pub use handlers::{Behaviour, Handler};
+pub(crate) use host::Watch;
 
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop::buf::SendBuf;
-use ringloop::sys::socket;
+use ringloop::sys::{file, socket};
 
 use super::object::Obj;
 
@@ -29,6 +29,23 @@ unsafe extern "C" {
 
 /// Receive into a new `bytes` of at most `size` bytes; the inner error is the socket's.
 pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
+    // A user's own socket may be a blocking one; the loop must not wait in it.
+    fill_new_bytes(py, size, |memory| {
+        socket::recv(fd, memory, libc::MSG_DONTWAIT)
+    })
+}
+
+/// Read into a new `bytes` of at most `size` bytes; the inner error is the file's.
+pub fn read_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
+    fill_new_bytes(py, size, |memory| file::read(fd, memory, None))
+}
+
+/// Make a `bytes` of at most `size` bytes; `fill` says how many of them it has written.
+fn fill_new_bytes(
+    py: Python<'_>,
+    size: usize,
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
+) -> PyResult<io::Result<Obj>> {
     // SAFETY: with null it allocates `size` bytes and leaves them unwritten.
     let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as isize) };
     if object.is_null() {
@@ -38,10 +55,9 @@ pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Res
     let memory = unsafe { ffi::PyBytes_AsString(object) };
     // SAFETY: invariant 1: the memory is writable for `size` bytes and needs no contents.
     let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), size) };
-    // A user's own socket may be a blocking one; the loop must not wait in it.
-    let received = socket::recv(fd, memory, libc::MSG_DONTWAIT);
+    let filled = fill(memory);
     let mut object = object;
-    let count = match &received {
+    let count = match &filled {
         Ok(count) => *count,
         Err(_) => 0,
     };
@@ -53,7 +69,7 @@ pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Res
     }
     // SAFETY: the reference is ours to give.
     let bytes = unsafe { Obj::from_owned_ptr(py, object) }?;
-    Ok(received.map(|_| bytes))
+    Ok(filled.map(|_| bytes))
 }
 
 /// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a

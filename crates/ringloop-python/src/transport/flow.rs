@@ -1,7 +1,7 @@
 //! Flow control of the writing side: when the protocol is told to pause and to resume.
 //!
 //! Owns: the water marks and whether the protocol is paused. Called by: `write` after every change of
-//! the queue, and by `methods`, of streams and of datagram endpoints. Never does: look at the queue
+//! the queue, and by `methods`, of streams, datagram endpoints and pipes. Never does: look at the queue
 //! itself; it is told the size.
 //! Source: `asyncio.transports._FlowControlMixin`.
 
@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Endpoint, call_protocol, leaves_the_loop};
+use super::{Endpoint, Writable, call_protocol, leaves_the_loop};
 use crate::ffi::{self, Args, This};
 use crate::limits;
 
@@ -96,7 +96,7 @@ pub(crate) fn limits_of(args: Args<'_, '_>) -> PyResult<[Option<usize>; 2]> {
 }
 
 /// Tell the protocol to stop writing when `size` bytes are too many.
-pub(crate) fn maybe_pause<T: Endpoint>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
+pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
     if !this.flow().above_high(size) || this.flow().paused.replace(true) {
         return Ok(());
     }
@@ -112,7 +112,7 @@ pub(crate) fn maybe_pause<T: Endpoint>(this: This<'_, '_, T>, size: usize) -> Py
 }
 
 /// Tell the protocol to go on when `size` bytes are few enough.
-pub(crate) fn maybe_resume<T: Endpoint>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
+pub(crate) fn maybe_resume<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
     if size > this.flow().low.get() || !this.flow().paused.replace(false) {
         return Ok(());
     }

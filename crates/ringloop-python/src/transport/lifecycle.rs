@@ -15,6 +15,7 @@ use std::cell::Cell;
 use pyo3::exceptions::{PyOSError, PyResourceWarning};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 use super::{Endpoint, Stream_, leaves_the_loop, read, sendfile, write};
@@ -106,14 +107,25 @@ pub(crate) fn report_fatal<T: Endpoint>(
     error: PyErr,
     message: &str,
 ) -> PyResult<Obj> {
+    let is_os_error = error.is_instance_of::<PyOSError>(this.py());
+    report_ending(this, error, message, is_os_error)
+}
+
+/// As [`report_fatal`], where the caller knows whether the error is an everyday one, only for the log
+/// of debug mode.
+pub(crate) fn report_ending<T: Endpoint>(
+    this: This<'_, '_, T>,
+    error: PyErr,
+    message: &str,
+    is_everyday: bool,
+) -> PyResult<Obj> {
     let py = this.py();
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let is_os_error = error.is_instance_of::<PyOSError>(py);
     let exception = error.into_value(py);
     let loop_ = this.loop_().get_or_none(py);
-    if is_os_error {
+    if is_everyday {
         if loop_.cast::<LoopCore>()?.get().debug() {
             let logger = py.import("asyncio.log")?.getattr("logger")?;
             let keywords = PyDict::new(py);
@@ -241,7 +253,12 @@ pub(crate) fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
     let keywords = PyDict::new(py);
     keywords.set_item("source", this.object())?;
     let category = py.get_type::<PyResourceWarning>();
-    py.import("warnings")?
-        .call_method("warn", (text, category), Some(&keywords))?;
+    warn_function(py)?.call((text, category), Some(&keywords))?;
     Ok(())
+}
+
+/// `warnings.warn`, which is also needed when nothing can be imported any more.
+pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static WARN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    WARN.import(py, "warnings", "warn")
 }

@@ -237,7 +237,7 @@ fn define_properties(type_: &mut Definition<Stream>) {
 
 /// The one argument of a method, by position or by name.
 #[inline]
-fn one<'a, 'py>(
+pub(crate) fn one<'a, 'py>(
     args: Args<'a, 'py>,
     function: &str,
     name: &Bound<'py, PyString>,

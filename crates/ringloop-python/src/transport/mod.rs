@@ -13,7 +13,7 @@ pub(crate) mod create;
 pub(crate) mod flow;
 pub(crate) mod lifecycle;
 mod listener;
-mod methods;
+pub(crate) mod methods;
 mod read;
 mod sendfile;
 mod thread;
@@ -181,14 +181,19 @@ impl Stream {
     }
 }
 
-/// What a stream and a datagram endpoint have in common, for the code that serves both.
+/// What streams, datagram endpoints and pipes have in common, for the code that serves both.
 pub(crate) trait Endpoint: Payload {
     /// The loop.
     fn loop_(&self) -> &ObjCell;
     /// The protocol; empty once the connection is lost.
     fn protocol(&self) -> &ObjCell;
-    /// What protocol callbacks run in; empty once the connection is lost.
-    fn context(&self) -> &ObjCell;
+    /// What protocol callbacks run in; empty once the connection is lost. `None`: they run in the
+    /// caller's, which is the right one.
+    fn context(&self) -> Option<&ObjCell>;
+}
+
+/// An endpoint that is written to.
+pub(crate) trait Writable: Endpoint {
     /// Flow control of the writing side.
     fn flow(&self) -> &flow::Flow;
 }
@@ -202,10 +207,12 @@ impl Endpoint for Stream {
         &self.protocol
     }
 
-    fn context(&self) -> &ObjCell {
-        &self.context
+    fn context(&self) -> Option<&ObjCell> {
+        Some(&self.context)
     }
+}
 
+impl Writable for Stream {
     fn flow(&self) -> &flow::Flow {
         &self.flow
     }
@@ -229,7 +236,13 @@ pub(crate) fn with_protocol<T: Endpoint>(
     body: impl FnOnce(&Obj) -> PyResult<Obj>,
 ) -> PyResult<Option<Obj>> {
     let py = this.py();
-    let (Some(protocol), Some(context)) = (this.protocol().get(py), this.context().get(py)) else {
+    let Some(protocol) = this.protocol().get(py) else {
+        return Ok(None);
+    };
+    let Some(context) = this.context() else {
+        return body(&protocol).map(Some);
+    };
+    let Some(context) = context.get(py) else {
         return Ok(None);
     };
     crate::ffi::context_enter(py, &context)?;
@@ -247,6 +260,7 @@ pub(crate) fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
 /// Make the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    lifecycle::warn_function(py)?;
     // Of asyncio's transports this is the base too, and `loop.sendfile` insists on it.
     let base = py
         .import("asyncio.transports")?

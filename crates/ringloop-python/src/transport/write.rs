@@ -211,15 +211,17 @@ fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
     match queue.len() {
         0 => Ok(0),
         1 => socket::send(fd, queue[0].as_slice(), 0),
-        _ => {
-            let slices: Vec<IoSlice<'_>> = queue
-                .iter()
-                .take(limits::WRITE_VECTOR_MAX)
-                .map(|buf| IoSlice::new(buf.as_slice()))
-                .collect();
-            socket::send_vectored(fd, &slices)
-        }
+        _ => socket::send_vectored(fd, &slices(&queue)),
     }
+}
+
+/// The front of a queue, for one vectored call.
+pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
+    queue
+        .iter()
+        .take(limits::WRITE_VECTOR_MAX)
+        .map(|buf| IoSlice::new(buf.as_slice()))
+        .collect()
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
@@ -235,11 +237,15 @@ fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 /// Drop `count` sent bytes from the front of the queue.
-fn advance(this: Stream_<'_, '_>, mut count: usize) {
+fn advance(this: Stream_<'_, '_>, count: usize) {
     this.write
         .queued_bytes
         .set(this.write.size().saturating_sub(count));
-    let mut queue = this.write.queue.borrow_mut();
+    drop_front(&mut this.write.queue.borrow_mut(), count);
+}
+
+/// Drop `count` bytes from the front of a queue.
+pub(crate) fn drop_front(queue: &mut VecDeque<SendBuf>, mut count: usize) {
     while let Some(front) = queue.front_mut() {
         let len = front.len();
         if count < len {

@@ -14,7 +14,7 @@
 
 use super::check;
 use super::interest::Interest;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -76,6 +76,38 @@ pub unsafe fn write_raw(
     Ok(check(count)? as usize)
 }
 
+/// Write several buffers as one.
+///
+/// Shape: at most `IOV_MAX` (1024) buffers are looked at; the count is of bytes, over all of them.
+/// Errors: as [`fn@write`].
+/// Source: writev(2).
+pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    let count = buffers.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
+    // SAFETY: F1: std promises that an IoSlice has the form of an iovec.
+    let written = unsafe { libc::writev(fd, buffers.as_ptr().cast(), count) };
+    Ok(check(written)? as usize)
+}
+
+/// Make reads and writes of a descriptor return at once, or wait again; whoever shares the open
+/// file description shares this.
+///
+/// Errors: `EBADF`.
+/// Source: fcntl(2), `F_SETFL`.
+pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
+    // SAFETY: no pointer is passed.
+    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let wanted = if nonblocking {
+        flags | libc::O_NONBLOCK
+    } else {
+        flags & !libc::O_NONBLOCK
+    };
+    if wanted != flags {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::fcntl(fd, libc::F_SETFL, wanted) })?;
+    }
+    Ok(())
+}
+
 /// Close a descriptor.
 ///
 /// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux
@@ -105,20 +137,42 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
+/// What is behind a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A pipe, named or not.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character device, such as a terminal.
+    Device,
+    /// Anything else: a regular file, a directory.
+    Other,
+}
+
 /// Say whether a descriptor is a socket or a pipe.
 ///
 /// Errors: `EBADF`.
-/// Source: fstat(2), inode(7).
 pub fn is_stream(fd: RawFd) -> io::Result<bool> {
+    Ok(matches!(kind(fd)?, FileKind::Pipe | FileKind::Socket))
+}
+
+/// Say what is behind a descriptor.
+///
+/// Errors: `EBADF`.
+/// Source: fstat(2), inode(7).
+pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: F1: room for one, live for the call.
     check(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
     // SAFETY: F4.
     let status = unsafe { status.assume_init() };
-    Ok(matches!(
-        status.st_mode & libc::S_IFMT,
-        libc::S_IFSOCK | libc::S_IFIFO
-    ))
+    Ok(match status.st_mode & libc::S_IFMT {
+        libc::S_IFIFO => FileKind::Pipe,
+        libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFCHR => FileKind::Device,
+        _ => FileKind::Other,
+    })
 }
 
 /// Ask what a descriptor is ready for now, without waiting.
@@ -212,8 +266,34 @@ mod tests {
     }
 
     #[test]
+    fn f1_several_buffers_are_written_as_one() {
+        let (reader, writer) = pipe().unwrap();
+        let parts = [b"he".as_slice(), b"", b"llo"].map(IoSlice::new);
+        assert_eq!(write_vectored(writer.as_raw_fd(), &parts).unwrap(), 5);
+        assert_eq!(read_some(reader.as_raw_fd(), 8, None).unwrap(), b"hello");
+        drop(reader);
+        let broken = write_vectored(writer.as_raw_fd(), &parts);
+        assert_eq!(errno(broken), Some(libc::EPIPE));
+    }
+
+    #[test]
+    fn nonblocking_is_set_and_taken_back() {
+        let (reader, _writer) = pipe().unwrap();
+        for wanted in [false, true] {
+            set_nonblocking(reader.as_raw_fd(), wanted).unwrap();
+            // SAFETY: no pointer is passed.
+            let flags = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_GETFL) };
+            assert_eq!(flags & libc::O_NONBLOCK != 0, wanted);
+        }
+        assert_eq!(errno(set_nonblocking(1 << 24, true)), Some(libc::EBADF));
+    }
+
+    #[test]
     fn f4_sockets_and_pipes_are_streams_and_files_are_not() {
         let (reader, _writer) = pipe().unwrap();
+        assert_eq!(kind(reader.as_raw_fd()).unwrap(), FileKind::Pipe);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(kind(null.as_raw_fd()).unwrap(), FileKind::Device);
         assert!(is_stream(reader.as_raw_fd()).unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(is_stream(listener.as_raw_fd()).unwrap());

@@ -1,0 +1,113 @@
+//! The pipe transports: one end of a pipe, a socket or a character device, and its protocol.
+//!
+//! Owns: what both ends have, in [`End`], and their types: [`read`] for the end that is read, [`write`]
+//! for the end that is written to. [`poll`] tells them when they may go on, [`lifecycle`] how they end,
+//! flow control is the stream transport's. Called by: the turn (completions, flush), user code
+//! ([`methods`]). Never does: wait. Both drivers tell when the descriptor is ready and the system call
+//! is made here: a ring does not wait on a descriptor that is non-blocking, and these have to be.
+//!
+//! Byte path in: `event_loop::dispatch` → [`poll`] → [`read`] → read(2) → `protocol.data_received`.
+//! Byte path out: `transport.write` → [`write`] → write(2), or the queue → writev(2).
+//!
+//! The behaviour is that of `asyncio.unix_events._UnixReadPipeTransport` and `_UnixWritePipeTransport`,
+//! to the letter but for one thing: of several small writes in one turn only the first is a system call
+//! of its own.
+
+mod create;
+mod lifecycle;
+mod methods;
+mod poll;
+mod read;
+mod write;
+
+use std::cell::Cell;
+use std::os::fd::RawFd;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use ringloop::sys::file::FileKind;
+
+use crate::event_loop::LoopCore;
+use crate::ffi::{Native, ObjCell, Payload, This, Visited, Visitor};
+use crate::transport::Endpoint;
+
+use lifecycle::State;
+use poll::{Poller, Role};
+use read::ReadPipe;
+use write::WritePipe;
+
+/// What both ends have.
+struct End {
+    /// The loop; cleared only by the collector.
+    loop_: ObjCell,
+    /// The file object; gone once it is closed.
+    pipe: ObjCell,
+    /// Gone once the connection is lost.
+    protocol: ObjCell,
+    fd: RawFd,
+    kind: FileKind,
+    state: Cell<State>,
+}
+
+impl End {
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.loop_.visit(visitor)?;
+        self.pipe.visit(visitor)?;
+        self.protocol.visit(visitor)
+    }
+
+    /// The loop and the pipe stay: the finaliser has run, and a cleared transport that is still
+    /// reachable answers like a closed one.
+    fn clear(&self) {
+        drop(self.protocol.take());
+    }
+
+    fn is_closing(&self) -> bool {
+        self.state.get() != State::Open
+    }
+
+    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
+        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
+    }
+}
+
+/// A pipe transport of either direction.
+trait Pipe: Endpoint {
+    fn end(&self) -> &End;
+    /// The poll of one direction, where this end has it.
+    fn poller(&self, role: Role) -> Option<&Poller>;
+    /// What a poll found is to be done now.
+    fn ready(this: This<'_, '_, Self>, role: Role) -> PyResult<()>;
+    /// What the loop does with it.
+    fn behaviour() -> &'static crate::event_loop::Behaviour;
+}
+
+/// Make the types.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let transports = py.import("asyncio.transports")?;
+    let read_base = transports.getattr("ReadTransport")?;
+    let bases = (
+        transports.getattr("_FlowControlMixin")?,
+        transports.getattr("WriteTransport")?,
+    );
+    let members = PyDict::new(py);
+    members.set_item("__slots__", ())?;
+    members.set_item("__module__", "ringloop._native")?;
+    let write_base = py
+        .get_type::<PyType>()
+        .call1(("WritePipeTransportBase", bases, members))?;
+    add(module, ReadPipe::native(), &read_base)?;
+    add(module, WritePipe::native(), &write_base)?;
+    module.add_function(wrap_pyfunction!(create::make_read_pipe_transport, module)?)?;
+    module.add_function(wrap_pyfunction!(create::make_write_pipe_transport, module)?)
+}
+
+fn add<T: Payload>(
+    module: &Bound<'_, PyModule>,
+    native: &'static Native<T>,
+    base: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let class = native.create(module.py(), base.cast()?)?;
+    module.add(class.name()?.to_string().as_str(), class)
+}

@@ -1,0 +1,156 @@
+//! The poll of one direction of a pipe, and the step of the loop that it schedules.
+//!
+//! Owns: whether the engine polls, and in which context the step runs: the one in which polling began,
+//! as a selector's handle keeps it. Called by: `read` and `write`, and the turn ([`completed`]).
+//! Never does: read or write.
+//!
+//! What a poll finds is done behind what is ready already, as a selector's callback would be. The
+//! transport is kept alive by its polls and by nothing else: as with asyncio's, one that nobody polls
+//! and nobody holds is collected, with a `ResourceWarning`.
+
+use std::cell::Cell;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::driver::Event;
+use ringloop::sys::epoll;
+use ringloop::sys::file::FileKind;
+use ringloop::sys::interest::Interest;
+
+use super::Pipe;
+use crate::error;
+use crate::event_loop::{Handler, Watch, handlers};
+use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor};
+
+/// Which direction is polled; it travels in the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Read,
+    Write,
+}
+
+impl Role {
+    fn interest(self) -> Interest {
+        match self {
+            Self::Read => Interest::READ,
+            Self::Write => Interest::WRITE,
+        }
+    }
+}
+
+/// The poll of one direction.
+#[derive(Default)]
+pub(super) struct Poller {
+    watch: Cell<Option<Watch>>,
+    /// What the step runs in.
+    context: ObjCell,
+    scheduled: Cell<bool>,
+    /// The kernel ended the poll; the system call that follows finds the reason.
+    failed: Cell<bool>,
+}
+
+impl Poller {
+    pub fn is_polling(&self) -> bool {
+        self.watch.get().is_some()
+    }
+
+    /// Take the running context for what this direction does later.
+    pub fn keep_context(&self, py: Python<'_>) -> PyResult<()> {
+        drop(self.context.replace(Some(ffi::context_copy_current(py)?)));
+        Ok(())
+    }
+
+    pub fn context(&self, py: Python<'_>) -> Option<Obj> {
+        self.context.get(py)
+    }
+
+    /// The engine is gone, and the poll with it.
+    pub fn forget(&self) {
+        self.watch.set(None);
+    }
+
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.context.visit(visitor)
+    }
+
+    pub fn clear(&self) {
+        drop(self.context.take());
+    }
+}
+
+/// Begin to poll, in the running context.
+///
+/// Errors: `PermissionError` for a device that cannot be polled, as epoll says it.
+pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
+    let Some(poller) = this.poller(role) else {
+        return Ok(());
+    };
+    poller.keep_context(this.py())?;
+    if poller.is_polling() {
+        return Ok(());
+    }
+    let end = this.end();
+    if end.kind == FileKind::Device {
+        epoll::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
+    }
+    let handler = Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: T::behaviour(),
+    };
+    let core = end.core(this.py())?;
+    let watch = core
+        .get()
+        .watch(handler, role as u8, end.fd, role.interest())?;
+    poller.watch.set(Some(watch));
+    Ok(())
+}
+
+/// Stop polling; a step that is scheduled does nothing.
+pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
+    let Some(watch) = this.poller(role).and_then(|poller| poller.watch.take()) else {
+        return Ok(());
+    };
+    this.end().core(this.py())?.get().unwatch(watch)
+}
+
+/// A poll has found something: schedule the step that looks.
+pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResult<()> {
+    let py = this.py();
+    let (role, name) = if handlers::role(event.token) == Role::Read as u8 {
+        (Role::Read, intern!(py, "_read_ready"))
+    } else {
+        (Role::Write, intern!(py, "_write_ready"))
+    };
+    let Some(poller) = this.poller(role).filter(|poller| poller.is_polling()) else {
+        return Ok(());
+    };
+    poller.failed.set(!event.completion.more);
+    let Some(context) = poller.context(py) else {
+        return Ok(());
+    };
+    if poller.scheduled.replace(true) {
+        return Ok(());
+    }
+    let callback: Obj = this.object().getattr(name)?.into();
+    this.end()
+        .core(py)?
+        .get()
+        .call_soon_step(callback, None, context)
+}
+
+/// The scheduled step.
+pub(super) fn run<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
+    let Some(poller) = this.poller(role) else {
+        return Ok(());
+    };
+    poller.scheduled.set(false);
+    if !poller.is_polling() {
+        return Ok(());
+    }
+    let done = T::ready(this, role);
+    if poller.failed.replace(false) && poller.is_polling() {
+        stop(this, role)?;
+        start(this, role)?;
+    }
+    done
+}

@@ -1,0 +1,357 @@
+//! The end that is written to: from `transport.write` to write(2) and writev(2).
+//!
+//! Owns: the queue of what is to be written, the poll for room, and the poll that tells when the other
+//! end is closed. Called by: `methods` (write, close), the turn (flush), [`super::poll`].
+//! Never does: decide what an error means for the transport.
+//!
+//! * The first write of a turn goes to the kernel at once, as asyncio's does, so that a write on its own
+//!   costs what it costs there, and what fails fails there.
+//! * What follows in the same turn is gathered, and written by one writev(2) at its end. While the loop
+//!   does not run there is no such end, and nothing is gathered.
+//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
+//! * A write end that becomes readable has lost its reader: poll(2) answers an error for a pipe.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::io;
+
+use pyo3::exceptions::{PyBrokenPipeError, PyOSError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::buf::SendBuf;
+use ringloop::sys::file;
+
+use super::lifecycle::{self, State};
+use super::poll::{self, Poller, Role};
+use super::{End, Pipe, methods};
+use crate::error;
+use crate::event_loop::{Behaviour, Handler};
+use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::limits;
+use crate::transport::flow::{self, Flow};
+use crate::transport::write as shared;
+use crate::transport::{Endpoint, Writable};
+
+/// A pipe that is written to.
+pub struct WritePipe {
+    pub(super) end: End,
+    /// Tells when the other end is closed.
+    peer: Poller,
+    /// Tells when there is room; polls for as long as the kernel has refused bytes.
+    writer: Poller,
+    queue: RefCell<VecDeque<SendBuf>>,
+    queued_bytes: Cell<usize>,
+    /// The kernel was written to in this turn already; on the loop's list of what to flush.
+    gathering: Cell<bool>,
+    /// Writes that failed or came too late: the fifth and later ones are logged.
+    pub(super) lost_writes: Cell<u32>,
+    flow: Flow,
+}
+
+/// The receiver of the functions of this module.
+pub(super) type WritePipe_<'a, 'py> = This<'a, 'py, WritePipe>;
+
+static WRITE_PIPE: Behaviour = Behaviour {
+    completed: |_, object, event| {
+        WritePipe::native()
+            .get(object)
+            .map_or(Ok(()), |this| poll::completed(this, &event))
+    },
+    flush: |object| WritePipe::native().get(object).map_or(Ok(()), flush),
+    abandoned: |object| {
+        if let Some(this) = WritePipe::native().get(object) {
+            lifecycle::abandoned(this);
+            this.discard();
+        }
+    },
+};
+
+impl WritePipe {
+    pub(super) fn new(end: End) -> Self {
+        Self {
+            end,
+            peer: Poller::default(),
+            writer: Poller::default(),
+            queue: RefCell::new(VecDeque::new()),
+            queued_bytes: Cell::new(0),
+            gathering: Cell::new(false),
+            lost_writes: Cell::new(0),
+            flow: Flow::new(),
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.queued_bytes.get()
+    }
+
+    pub(super) fn is_polling(&self) -> bool {
+        self.writer.is_polling()
+    }
+
+    fn push(&self, buf: SendBuf) {
+        self.queued_bytes.set(self.size() + buf.len());
+        self.queue.borrow_mut().push_back(buf);
+    }
+
+    /// Drop `count` written bytes from the front of the queue.
+    fn advance(&self, count: usize) {
+        self.queued_bytes.set(self.size().saturating_sub(count));
+        shared::drop_front(&mut self.queue.borrow_mut(), count);
+    }
+
+    fn discard(&self) {
+        let queue = self.queue.take();
+        self.queued_bytes.set(0);
+        drop(queue);
+    }
+
+    /// One system call for the front of the queue.
+    fn write_front(&self) -> io::Result<usize> {
+        let queue = self.queue.borrow();
+        match queue.len() {
+            0 => Ok(0),
+            1 => file::write(self.end.fd, queue[0].as_slice(), None),
+            _ => file::write_vectored(self.end.fd, &shared::slices(&queue)),
+        }
+    }
+}
+
+impl Payload for WritePipe {
+    const NAME: &'static CStr = c"ringloop._native.WritePipeTransport";
+    const DOC: &'static CStr = c"The writing end of a pipe; see asyncio.WriteTransport.";
+    const DICT: bool = true;
+    const FINALIZER: bool = true;
+
+    fn native() -> &'static Native<Self> {
+        static TYPE: Native<WritePipe> = Native::new();
+        &TYPE
+    }
+
+    fn define(type_: &mut Definition<Self>) {
+        methods::define_write(type_);
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.end.visit(visitor)?;
+        self.peer.visit(visitor)?;
+        self.writer.visit(visitor)
+    }
+
+    fn clear(&self) {
+        self.end.clear();
+        self.peer.clear();
+        self.writer.clear();
+    }
+
+    fn finalize(this: WritePipe_<'_, '_>) {
+        lifecycle::finalize(this);
+    }
+}
+
+impl Endpoint for WritePipe {
+    fn loop_(&self) -> &ObjCell {
+        &self.end.loop_
+    }
+
+    fn protocol(&self) -> &ObjCell {
+        &self.end.protocol
+    }
+
+    fn context(&self) -> Option<&ObjCell> {
+        None
+    }
+}
+
+impl Writable for WritePipe {
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+}
+
+impl Pipe for WritePipe {
+    fn end(&self) -> &End {
+        &self.end
+    }
+
+    fn poller(&self, role: Role) -> Option<&Poller> {
+        Some(match role {
+            Role::Read => &self.peer,
+            Role::Write => &self.writer,
+        })
+    }
+
+    fn ready(this: WritePipe_<'_, '_>, role: Role) -> PyResult<()> {
+        match role {
+            Role::Read => peer_closed(this),
+            Role::Write => write_ready(this),
+        }
+    }
+
+    fn behaviour() -> &'static Behaviour {
+        &WRITE_PIPE
+    }
+}
+
+/// Watch for the other end to be closed; scheduled right after `connection_made`.
+pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    if this.end.is_closing() {
+        return Ok(());
+    }
+    poll::start(this, Role::Read)
+}
+
+/// Write now, gather, or wait for room.
+pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
+    let py = this.py();
+    if this.writer.is_polling() {
+        this.push(buf);
+        return flow::maybe_pause(this, this.size());
+    }
+    let is_running = this.end.core(py)?.get().is_running_here();
+    let is_first = !(is_running && this.gathering.get());
+    if this.size() == 0 && !is_first {
+        // The flush is done as this writer.
+        this.writer.keep_context(py)?;
+    }
+    this.push(buf);
+    if is_first || this.size() >= limits::WRITE_AT_ONCE || this.flow.above_high(this.size()) {
+        write_queue(this)?;
+        if this.size() > 0 {
+            return flow::maybe_pause(this, this.size());
+        }
+    }
+    if is_running { gather(this) } else { Ok(()) }
+}
+
+/// Be flushed at the end of this turn.
+fn gather(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    if this.end.is_closing() || this.gathering.replace(true) {
+        return Ok(());
+    }
+    let handler = Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: &WRITE_PIPE,
+    };
+    this.end.core(this.py())?.get().flush_later(handler)
+}
+
+/// End of the turn: write what was gathered.
+fn flush(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    this.gathering.set(false);
+    if this.size() == 0 || this.writer.is_polling() {
+        return Ok(());
+    }
+    let py = this.py();
+    let Some(context) = this.writer.context(py) else {
+        return write_queue(this);
+    };
+    ffi::context_enter(py, &context)?;
+    let written = write_queue(this);
+    ffi::context_exit(py, &context)?;
+    written
+}
+
+/// Write until everything is gone or the kernel takes no more; then poll for room.
+fn write_queue(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    while this.size() > 0 {
+        match this.write_front() {
+            Ok(count) => this.advance(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return poll::start(this, Role::Write);
+            }
+            Err(error) => return failed(this, error::from_io(&error)),
+        }
+    }
+    Ok(())
+}
+
+/// There is room again.
+fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    write_queue(this)?;
+    if this.size() > 0 || !this.writer.is_polling() {
+        return Ok(());
+    }
+    poll::stop(this, Role::Write)?;
+    // The protocol may write more here.
+    flow::maybe_resume(this, 0)?;
+    if this.end.state.get() == State::Closing {
+        let none: Obj = this.py().None().into_bound(this.py()).into();
+        return lifecycle::connection_lost(this, &none);
+    }
+    Ok(())
+}
+
+/// Send what was gathered: to asyncio, which writes inside `write`, it is gone already.
+pub(super) fn write_gathered(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    if this.size() == 0 || this.writer.is_polling() {
+        return Ok(());
+    }
+    write_queue(this)
+}
+
+/// `write_eof` and `close`: the end of the pipe is closed once everything is written.
+pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    if this.end.is_closing() {
+        return Ok(());
+    }
+    write_gathered(this)?;
+    if this.end.is_closing() {
+        // That has failed.
+        return Ok(());
+    }
+    if this.size() == 0 {
+        return lifecycle::lose(this, None);
+    }
+    this.end.state.set(State::Closing);
+    Ok(())
+}
+
+/// Close now; what was not written is dropped.
+pub(super) fn abort(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+    if !this.end.is_closing() && !this.writer.is_polling() && this.size() > 0 {
+        // Gathered: in asyncio it is in the pipe already.
+        drop(this.write_front());
+    }
+    this.discard();
+    lifecycle::lose(this, error)
+}
+
+/// The other end was closed.
+fn peer_closed(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    lifecycle::log_debug(this, "info", "%r was closed by peer")?;
+    let error = if this.size() > 0 {
+        let error = PyBrokenPipeError::new_err(()).into_value(py);
+        Some(error.into_bound(py).into_any().into())
+    } else {
+        None
+    };
+    this.discard();
+    lifecycle::lose(this, error)
+}
+
+/// A write failed: the transport ends.
+pub(super) fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
+    this.discard();
+    this.lost_writes.set(this.lost_writes.get() + 1);
+    let is_everyday = error.is_instance_of::<PyOSError>(this.py());
+    let message = "Fatal write error on pipe transport";
+    lifecycle::fatal_error(this, error, message, is_everyday)
+}
+
+/// After the end, writes go nowhere; asyncio logs the fifth and later ones.
+pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
+    let lost = this.lost_writes.get();
+    if lost == 0 && !this.end.is_closing() {
+        return Ok(false);
+    }
+    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
+        let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
+        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
+        logger.call_method1(intern!(this.py(), "warning"), (text,))?;
+    }
+    this.lost_writes.set(lost + 1);
+    Ok(true)
+}
