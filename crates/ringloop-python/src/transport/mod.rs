@@ -16,7 +16,7 @@ mod listener;
 pub(crate) mod methods;
 mod read;
 mod sendfile;
-mod thread;
+pub(crate) mod thread;
 pub(crate) mod write;
 
 use std::cell::Cell;

@@ -4,18 +4,23 @@
 //! the thread that runs the loop, so the call is handed over and made there, in the order of that
 //! thread's calls; debug mode says that it should not have been made.
 //!
-//! Called by: `methods`, where `is_elsewhere`. Never does: touch a part of the transport.
+//! Called by: `methods` of streams and of datagram endpoints, where `is_elsewhere`. Never does: touch a part of the transport.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use ringloop::buf::SendBuf;
 
-use super::Stream_;
+use super::{Endpoint, Stream_};
+use crate::event_loop::LoopCore;
+use crate::ffi::This;
 
 /// Have the loop call a method that takes nothing.
 #[cold]
-pub(super) fn hand_over(this: Stream_<'_, '_>, method: &Bound<'_, PyString>) -> PyResult<()> {
+pub(crate) fn hand_over<T: Endpoint>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+) -> PyResult<()> {
     let loop_ = checked(this)?;
     let bound = this.object().getattr(method)?;
     loop_.call_method1(intern!(this.py(), "call_soon_threadsafe"), (bound,))?;
@@ -35,9 +40,10 @@ pub(super) fn hand_over_bytes(this: Stream_<'_, '_>, bufs: &[SendBuf]) -> PyResu
 }
 
 /// The loop; in debug mode, the error that `call_soon` would raise.
-fn checked<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn checked<'py, T: Endpoint>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    let loop_ = this.core(py)?;
+    let loop_ = this.loop_().get_or_none(py);
+    let loop_ = loop_.cast_into::<LoopCore>()?;
     if loop_.get().debug() {
         loop_.call_method0(intern!(py, "_check_thread"))?;
     }
