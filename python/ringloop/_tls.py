@@ -1,17 +1,30 @@
-"""TLS: the standard library's state machine over the native transport."""
+"""TLS connections: what happens once a connection; the state machine is native.
+
+The checks, their order and their words are those of `asyncio.sslproto` and of
+`asyncio.BaseEventLoop.start_tls`.
+"""
 
 from __future__ import annotations
 
-from asyncio import constants, sslproto
+from asyncio import base_events, constants, streams
 from typing import TYPE_CHECKING, Any
 
 from ringloop import _native
+
+try:
+    import ssl
+except ImportError:  # a CPython that was built without it
+    ssl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import socket
     from asyncio import Future
 
     from ringloop._loop import Loop
+
+# Later patch releases hand what a StreamReader has read ahead to a server's handshake; whether this
+# one does is in what its code names.
+_KEEPS_READ_AHEAD = "_incoming" in base_events.BaseEventLoop.start_tls.__code__.co_names
 
 
 def make_ssl_transport(
@@ -29,15 +42,126 @@ def make_ssl_transport(
     ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
 ) -> Any:
     """Make a TLS transport of a connected socket; `waiter` is resolved after the handshake."""
-    ssl_protocol = sslproto.SSLProtocol(
+    tls_protocol = make_protocol(
         loop,
         protocol,
         sslcontext,
-        waiter,  # type: ignore[arg-type]  # None is allowed
-        server_side,
-        server_hostname,
-        ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]  # so are floats
+        waiter,
+        server_side=server_side,
+        server_hostname=server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    _native.make_socket_transport(loop, rawsock, ssl_protocol, None, extra, server)
-    return ssl_protocol._app_transport
+    _native.make_socket_transport(loop, rawsock, tls_protocol, None, extra, server)
+    return tls_protocol._app_transport
+
+
+async def start_tls(
+    loop: Loop,
+    transport: Any,
+    protocol: Any,
+    sslcontext: Any,
+    *,
+    server_side: bool = False,
+    server_hostname: str | None = None,
+    ssl_handshake_timeout: float | None = None,
+    ssl_shutdown_timeout: float | None = None,
+) -> Any:
+    """Put TLS between `transport` and `protocol`; return the transport that `protocol` writes to."""
+    if ssl is None:
+        raise RuntimeError("Python ssl module is not available")
+    if not isinstance(sslcontext, ssl.SSLContext):
+        raise TypeError(
+            f"sslcontext is expected to be an instance of ssl.SSLContext, got {sslcontext!r}"
+        )
+    if not getattr(transport, "_start_tls_compatible", False):
+        raise TypeError(f"transport {transport!r} is not supported by start_tls()")
+    waiter = loop.create_future()
+    tls_protocol = make_protocol(
+        loop,
+        protocol,
+        sslcontext,
+        waiter,
+        server_side=server_side,
+        server_hostname=server_hostname,
+        ssl_handshake_timeout=ssl_handshake_timeout,
+        ssl_shutdown_timeout=ssl_shutdown_timeout,
+        call_connection_made=False,
+    )
+    # No byte may come before connection_made().
+    transport.pause_reading()
+    if server_side and _KEEPS_READ_AHEAD:
+        _hand_over_read_ahead(protocol, tls_protocol)
+    transport.set_protocol(tls_protocol)
+    made = loop.call_soon(tls_protocol.connection_made, transport)
+    resumed = loop.call_soon(transport.resume_reading)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        made.cancel()
+        resumed.cancel()
+        raise
+    return tls_protocol._app_transport
+
+
+def make_protocol(
+    loop: Loop,
+    protocol: Any,
+    sslcontext: Any,
+    waiter: Future[None] | None,
+    *,
+    server_side: bool,
+    server_hostname: str | None,
+    ssl_handshake_timeout: float | None,
+    ssl_shutdown_timeout: float | None,
+    call_connection_made: bool = True,
+) -> Any:
+    """Make the native protocol, with the defaults and checks of asyncio's."""
+    if ssl is None:
+        raise RuntimeError("stdlib ssl module not available")
+    if ssl_handshake_timeout is None:
+        ssl_handshake_timeout = constants.SSL_HANDSHAKE_TIMEOUT
+    elif ssl_handshake_timeout <= 0:
+        raise ValueError(
+            f"ssl_handshake_timeout should be a positive number, got {ssl_handshake_timeout}"
+        )
+    if ssl_shutdown_timeout is None:
+        ssl_shutdown_timeout = constants.SSL_SHUTDOWN_TIMEOUT
+    elif ssl_shutdown_timeout <= 0:
+        raise ValueError(
+            f"ssl_shutdown_timeout should be a positive number, got {ssl_shutdown_timeout}"
+        )
+    if not sslcontext:
+        sslcontext = _default_context(server_side, server_hostname)
+    return _native.make_tls_protocol(
+        loop,
+        protocol,
+        sslcontext,
+        waiter,
+        bool(server_side),
+        None if server_side else (server_hostname or None),
+        ssl_handshake_timeout,
+        ssl_shutdown_timeout,
+        call_connection_made,
+    )
+
+
+def _default_context(server_side: bool, server_hostname: str | None) -> ssl.SSLContext:
+    """Return the context of a client that gave `ssl=True`."""
+    if server_side:
+        raise ValueError("Server side SSL needs a valid SSLContext")
+    context = ssl.create_default_context()
+    if not server_hostname:
+        context.check_hostname = False
+    return context
+
+
+def _hand_over_read_ahead(protocol: Any, tls_protocol: Any) -> None:
+    """Give the handshake what the stream has received behind the plain part of the conversation."""
+    if isinstance(protocol, streams.StreamReaderProtocol):
+        reader = getattr(protocol, "_stream_reader", None)
+        buffer = reader._buffer if reader is not None else None
+        if buffer:
+            tls_protocol._feed(buffer)
+            buffer.clear()

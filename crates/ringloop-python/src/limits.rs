@@ -64,6 +64,21 @@ pub const FULL_READS_TO_BULK: u8 = 2;
 /// Small receives in a row after which a bulk connection is interactive again.
 pub const SMALL_READS_TO_INTERACTIVE: u8 = 8;
 
+/// Bytes of ciphertext that wait for a paused user before the lower transport is told to stop reading:
+/// asyncio's `FLOW_CONTROL_HIGH_WATER_SSL_READ`.
+pub const TLS_READ_HIGH_WATER: usize = 256 * 1024;
+
+/// Bytes that a lower transport was not given yet above which a user of TLS is told to pause: asyncio's
+/// `FLOW_CONTROL_HIGH_WATER_SSL_WRITE`.
+pub const TLS_WRITE_HIGH_WATER: usize = 512 * 1024;
+
+/// Bytes of plaintext that are encrypted before the ciphertext is sent: whole records, and few enough
+/// to be in the cache when they are.
+pub const TLS_WRITE_PART: usize = 256 * 1024;
+
+/// Bytes of plaintext in one record (RFC 8446, 5.1): what may come besides what waits.
+pub const TLS_RECORD_MAX: usize = 16 * 1024;
+
 /// Seconds before a listener that found no descriptor tries again: asyncio's `ACCEPT_RETRY_DELAY`.
 pub const ACCEPT_RETRY_SECONDS: u32 = 1;
 
@@ -76,17 +91,3 @@ pub const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
 /// Datagrams received in one system call, and by one endpoint before others get their turn.
 pub const DATAGRAMS_PER_EVENT: usize = 32;
-
-/// Datagrams that one endpoint delivers before other callbacks get their turn: a batch may hold trains
-/// of 64.
-pub const DATAGRAMS_PER_STEP: usize = 128;
-
-/// Datagrams that are gathered in a turn before they are sent: what one message can carry.
-pub const GATHERED_DATAGRAMS_MAX: usize = 64;
-
-/// Bytes that are gathered in a turn before they are sent.
-pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
-
-/// Bytes of a datagram up to which it is gathered with others: with longer ones a system call each
-/// costs little, and their errors are told at once.
-pub const GATHERED_DATAGRAM_BYTES_MAX: usize = 16 * 1024;

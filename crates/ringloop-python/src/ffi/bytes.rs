@@ -7,7 +7,10 @@
 //! 1. A fresh `bytes` object is written only before anybody else can see it.
 //! 2. An exact `bytes` object never changes, so its memory may be lent out while a reference is held;
 //!    everything else is copied.
-//! 3. A writable view is released before anything else runs; the exporter keeps the memory until then.
+//! 3. A writable view is released before anything else runs (except in `with_memory`); the exporter keeps
+//!    the memory until then.
+//! 4. What `gather_bytes` is told to have been written has been: its only caller is the reading side
+//!    of TLS, whose engine counts what it has copied or decrypted.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -70,6 +73,111 @@ fn fill_new_bytes(
     // SAFETY: the reference is ours to give.
     let bytes = unsafe { Obj::from_owned_ptr(py, object) }?;
     Ok(filled.map(|_| bytes))
+}
+
+/// Receive at most `size` bytes into `memory`, which keeps its room for the next call.
+pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Result<&[u8]> {
+    memory.clear();
+    memory.reserve(size);
+    let room = &mut memory.spare_capacity_mut()[..size];
+    let count = socket::recv(fd, room, libc::MSG_DONTWAIT)?;
+    // SAFETY: the kernel has written `count` bytes from the start of the room.
+    unsafe { memory.set_len(count) };
+    Ok(memory)
+}
+
+/// Bytes up to which [`gather_bytes`] works on the stack.
+const GATHER_ON_STACK: usize = 16 * 1024;
+
+/// A `bytes` object of which nobody knows yet.
+struct Filling {
+    object: *mut ffi::PyObject,
+    len: usize,
+    capacity: usize,
+}
+
+impl Filling {
+    fn new(py: Python<'_>, capacity: usize) -> PyResult<Self> {
+        // SAFETY: with null it allocates `capacity` bytes and leaves them unwritten.
+        let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), capacity as isize) };
+        if object.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(Self {
+            object,
+            len: 0,
+            capacity,
+        })
+    }
+
+    fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: invariant 1: the object is ours alone.
+        let memory = unsafe { ffi::PyBytes_AsString(self.object) }.cast::<MaybeUninit<u8>>();
+        // SAFETY: invariant 1: the memory is writable for `capacity` bytes and needs no contents.
+        let all = unsafe { std::slice::from_raw_parts_mut(memory, self.capacity) };
+        &mut all[self.len..]
+    }
+
+    fn resize(&mut self, py: Python<'_>, capacity: usize) -> PyResult<()> {
+        self.capacity = capacity;
+        // SAFETY: invariant 1: a single reference, which the call replaces, or releases and nulls.
+        if unsafe { _PyBytes_Resize(&raw mut self.object, capacity as isize) } < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, py: Python<'_>) -> PyResult<Obj> {
+        if self.len != self.capacity {
+            self.resize(py, self.len)?;
+        }
+        let object = std::mem::replace(&mut self.object, std::ptr::null_mut());
+        // SAFETY: the reference is ours to give.
+        unsafe { Obj::from_owned_ptr(py, object) }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        // SAFETY: one reference is ours, or null after it was given away.
+        unsafe { ffi::Py_XDECREF(self.object) }
+    }
+}
+
+/// Make a `bytes` of all that `fill` yields: it is given room and says how many bytes it has written
+/// from its start (invariant 4), until it answers `None`. About `expected` bytes should come.
+pub fn gather_bytes(
+    py: Python<'_>,
+    expected: usize,
+    mut fill: impl FnMut(&mut [MaybeUninit<u8>]) -> Option<usize>,
+) -> PyResult<Obj> {
+    let mut filling;
+    if expected <= GATHER_ON_STACK {
+        let mut memory = [const { MaybeUninit::<u8>::uninit() }; GATHER_ON_STACK];
+        let mut len = 0;
+        while len < memory.len() {
+            let Some(count) = fill(&mut memory[len..]) else {
+                // SAFETY: invariant 4: so many bytes were written.
+                let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), len) };
+                return Ok(copy_bytes(py, bytes));
+            };
+            len = memory.len().min(len + count);
+        }
+        filling = Filling::new(py, 2 * GATHER_ON_STACK)?;
+        filling.room()[..len].copy_from_slice(&memory);
+        filling.len = len;
+    } else {
+        filling = Filling::new(py, expected)?;
+    }
+    loop {
+        if filling.len == filling.capacity {
+            filling.resize(py, filling.capacity * 2)?;
+        }
+        let Some(count) = fill(filling.room()) else {
+            return filling.finish(py);
+        };
+        filling.len = filling.capacity.min(filling.len + count);
+    }
 }
 
 /// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a
@@ -171,6 +279,16 @@ pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
         place.write(*byte);
     }
     Ok(count)
+}
+
+/// Let `body` write into an object. It may run Python code: whoever has lent the memory keeps it in
+/// place until the view is released, as for a method of the standard library that fills a buffer.
+pub fn with_memory<R>(
+    object: Borrowed<'_, '_, PyAny>,
+    body: impl FnOnce(&mut [MaybeUninit<u8>]) -> R,
+) -> PyResult<R> {
+    let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
+    Ok(body(view.memory()))
 }
 
 /// Receive straight into a writable object; `Ok(Err(_))` is the socket's error. An empty object is

@@ -18,7 +18,7 @@ use ringloop::sys;
 
 use super::flow::Flow;
 use super::lifecycle::Lifecycle;
-use super::read::ReadSide;
+use super::read::{ReadSide, Receiver};
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::event_loop::LoopCore;
@@ -146,7 +146,11 @@ pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -
     static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
     let buffered = BUFFERED.import(py, "asyncio.protocols", "BufferedProtocol")?;
-    this.read.set_buffered(protocol.is_instance(buffered)?);
+    this.read.set_receiver(if protocol.is_instance(buffered)? {
+        Receiver::Buffered
+    } else {
+        Receiver::Data
+    });
     this.lifecycle.protocol_connected.set(true);
     drop(this.protocol.replace(Some(protocol.clone().into())));
     Ok(())

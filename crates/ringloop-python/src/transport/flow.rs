@@ -64,9 +64,22 @@ impl Flow {
 
 /// `set_write_buffer_limits(high=None, low=None)`: its arguments, high before low.
 pub(crate) fn limits_of(args: Args<'_, '_>) -> PyResult<[Option<usize>; 2]> {
+    let mut marks = [None, None];
+    let given = high_and_low(args, "set_write_buffer_limits")?;
+    for (mark, value) in marks.iter_mut().zip(given) {
+        let Some(value) = value else { continue };
+        *mark = Some(usize::try_from(value).map_err(|_| {
+            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
+        })?);
+    }
+    Ok(marks)
+}
+
+/// The arguments of `function(high=None, low=None)`.
+pub(crate) fn high_and_low(args: Args<'_, '_>, function: &str) -> PyResult<[Option<i64>; 2]> {
     if args.len() > 2 {
         return Err(PyTypeError::new_err(format!(
-            "set_write_buffer_limits() takes at most 2 arguments, but {} were given",
+            "{function}() takes at most 2 arguments, but {} were given",
             args.len()
         )));
     }
@@ -77,20 +90,16 @@ pub(crate) fn limits_of(args: Args<'_, '_>) -> PyResult<[Option<usize>; 2]> {
             "low" => values[1] = Some(value),
             other => {
                 return Err(PyTypeError::new_err(format!(
-                    "set_write_buffer_limits() got an unexpected keyword argument '{other}'"
+                    "{function}() got an unexpected keyword argument '{other}'"
                 )));
             }
         }
     }
     let mut marks = [None, None];
     for (mark, value) in marks.iter_mut().zip(values) {
-        let Some(value) = value.filter(|value| !value.is_none()) else {
-            continue;
-        };
-        let value: i64 = value.extract()?;
-        *mark = Some(usize::try_from(value).map_err(|_| {
-            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
-        })?);
+        if let Some(value) = value.filter(|value| !value.is_none()) {
+            *mark = Some(value.extract()?);
+        }
     }
     Ok(marks)
 }

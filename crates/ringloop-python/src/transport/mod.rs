@@ -14,10 +14,14 @@ pub(crate) mod flow;
 pub(crate) mod lifecycle;
 mod listener;
 pub(crate) mod methods;
+pub(crate) mod native;
 mod read;
 mod sendfile;
 pub(crate) mod thread;
 pub(crate) mod write;
+
+pub(crate) use flow::high_and_low;
+pub(crate) use methods::one;
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -231,10 +235,10 @@ fn call_protocol<T: Endpoint>(
 }
 
 /// Run `body` with the protocol, in the connection's context. `None`: it is gone.
-pub(crate) fn with_protocol<T: Endpoint>(
+pub(crate) fn with_protocol<T: Endpoint, R>(
     this: This<'_, '_, T>,
-    body: impl FnOnce(&Obj) -> PyResult<Obj>,
-) -> PyResult<Option<Obj>> {
+    body: impl FnOnce(&Obj) -> PyResult<R>,
+) -> PyResult<Option<R>> {
     let py = this.py();
     let Some(protocol) = this.protocol().get(py) else {
         return Ok(None);

@@ -23,10 +23,11 @@ use std::io;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use ringloop::driver::{Event, Key, Kind};
+use ringloop::driver::{BufferId, Event, Key, Kind};
 use ringloop::op::{Poll, RecvMulti, Request};
 use ringloop::sys::interest::Interest;
 
+use super::native::{self, NativeReceiver};
 use super::{Role, Stream_, call_protocol, leaves_the_loop, lifecycle};
 use crate::error;
 use crate::ffi::{self, Obj};
@@ -68,12 +69,23 @@ enum End {
     Failed(i32),
 }
 
+/// How the protocol takes its bytes.
+#[derive(Clone, Copy)]
+pub(super) enum Receiver {
+    /// `data_received`.
+    Data,
+    /// `get_buffer` and `buffer_updated`.
+    Buffered,
+    /// It is one of ours.
+    Native(&'static NativeReceiver),
+}
+
 /// The state of the reading side.
 pub(super) struct ReadSide {
     mode: Cell<Mode>,
     armed: Cell<Armed>,
     wish: Cell<Wish>,
-    buffered: Cell<bool>,
+    receiver: Cell<Receiver>,
     /// Bytes that came while paused, and what ended the stream after them.
     held: RefCell<VecDeque<Obj>>,
     held_end: Cell<Option<End>>,
@@ -96,7 +108,7 @@ impl ReadSide {
             mode: Cell::new(mode),
             armed: Cell::new(Armed::Nothing),
             wish: Cell::new(Wish::NotStarted),
-            buffered: Cell::new(false),
+            receiver: Cell::new(Receiver::Data),
             held: RefCell::new(VecDeque::new()),
             held_end: Cell::new(None),
             paused_after_end: Cell::new(false),
@@ -114,8 +126,12 @@ impl ReadSide {
         self.armed.set(Armed::Nothing);
     }
 
-    pub fn set_buffered(&self, buffered: bool) {
-        self.buffered.set(buffered);
+    pub fn set_receiver(&self, receiver: Receiver) {
+        self.receiver.set(receiver);
+    }
+
+    fn is_buffered(&self) -> bool {
+        matches!(self.receiver.get(), Receiver::Buffered)
     }
 
     pub fn is_paused(&self) -> bool {
@@ -222,20 +238,11 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     // The kernel holds on to the file of a receive, also when the user has taken the socket away.
     let taken_away = this.fd(py) < 0;
     let handled = match completion.buffer {
-        Some(id) => {
-            let len = completion.result.max(0) as usize;
-            let wanted = this.read.wish.get() != Wish::Stop && !taken_away;
-            let bytes = this.driver(py, |driver| {
-                let bytes = wanted.then(|| ffi::copy_bytes(py, driver.buffer(&id, len)));
-                driver.recycle(id);
-                bytes
-            })?;
-            match bytes {
-                Some(bytes) => received(this, bytes, len),
-                None if taken_away => ended(this, End::Failed(libc::EBADF)),
-                None => Ok(()),
-            }
+        Some(id) if taken_away => {
+            this.driver(py, |driver| driver.recycle(id))?;
+            ended(this, End::Failed(libc::EBADF))
         }
+        Some(id) => received(this, id, completion.result.max(0) as usize),
         // Also one that was on its way when the mode changed.
         None if completion.result > 0 => ready(this),
         None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
@@ -253,8 +260,39 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     handled
 }
 
-/// Bytes from the pool.
-fn received(this: Stream_<'_, '_>, bytes: Obj, len: usize) -> PyResult<()> {
+/// Bytes in a buffer of the pool.
+fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
+    let py = this.py();
+    let wish = this.read.wish.get();
+    let native = match (this.read.receiver.get(), this.protocol.get(py)) {
+        (Receiver::Native(native), Some(protocol)) if wish == Wish::Read && !holds(this) => {
+            Some((native, protocol))
+        }
+        _ => None,
+    };
+    let mut bytes = None;
+    let mut taken = None;
+    this.driver(py, |driver| {
+        let content = driver.buffer(&id, len);
+        if let Some((native, protocol)) = &native {
+            taken = Some((*native, (native.take)(protocol.bind(py), content)));
+        } else if wish != Wish::Stop {
+            bytes = Some(ffi::copy_bytes(py, content));
+        }
+        driver.recycle(id);
+    })?;
+    drop(native);
+    if let Some((native, held)) = taken {
+        look_for_bulk(this, len)?;
+        return native::deliver(this, native, held);
+    }
+    let Some(bytes) = bytes else { return Ok(()) };
+    look_for_bulk(this, len)?;
+    deliver(this, bytes)
+}
+
+/// Change the mode after a few full buffers.
+fn look_for_bulk(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
     let full = len == ringloop::limits::POOL_BUFFER_BYTES as usize;
     let streak = if full { this.read.streak.get() + 1 } else { 0 };
     this.read.streak.set(streak);
@@ -264,7 +302,7 @@ fn received(this: Stream_<'_, '_>, bytes: Obj, len: usize) -> PyResult<()> {
         this.read.chunk_len.set(limits::READ_CHUNK_BULK);
         disarm(this)?;
     }
-    deliver(this, bytes)
+    Ok(())
 }
 
 /// The socket is readable: receive once, or a few times while whole buffers come.
@@ -275,19 +313,10 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
             return disarm(this);
         }
         let asked = this.read.chunk_len.get();
-        let received = if this.read.buffered.get() {
-            receive_into_protocol(this)?
-        } else {
-            match ffi::receive_bytes(this.py(), this.fd(this.py()), asked)? {
-                Ok(bytes) => {
-                    let len = ffi::bytes_len(&bytes);
-                    if len > 0 {
-                        deliver(this, bytes)?;
-                    }
-                    Some(Ok(len))
-                }
-                Err(error) => Some(Err(error)),
-            }
+        let received = match this.read.receiver.get() {
+            Receiver::Data => Some(receive_and_deliver(this, asked)?),
+            Receiver::Buffered => receive_into_protocol(this)?,
+            Receiver::Native(native) => Some(native::receive(this, native, asked)?),
         };
         match received {
             // The protocol failed, and the connection with it.
@@ -315,6 +344,18 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<io::Result<usize>> {
+    let bytes = match ffi::receive_bytes(this.py(), this.fd(this.py()), asked)? {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(Err(error)),
+    };
+    let len = ffi::bytes_len(&bytes);
+    if len > 0 {
+        deliver(this, bytes)?;
+    }
+    Ok(Ok(len))
 }
 
 /// Ask for more after a full read, for less after small ones; on the ring, go back to the pool.
@@ -358,8 +399,15 @@ fn deliver(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
             };
         }
     }
-    if this.read.buffered.get() {
-        return deliver_into_protocol(this, bytes);
+    match this.read.receiver.get() {
+        Receiver::Data => {}
+        Receiver::Buffered => return deliver_into_protocol(this, bytes),
+        Receiver::Native(native) => {
+            let py = this.py();
+            let protocol = this.protocol.get_or_none(py);
+            let held = (native.take)(&protocol, ffi::bytes_from(py, &bytes, 0));
+            return native::deliver(this, native, held);
+        }
     }
     match call_protocol(this, intern!(this.py(), "data_received"), Some(&bytes)) {
         Ok(_) => Ok(()),
@@ -377,7 +425,7 @@ fn deliver_into_protocol(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
     let mut done = 0;
     let len = ffi::bytes_len(&bytes);
     while done < len {
-        if this.read.wish.get() != Wish::Read || !this.read.buffered.get() {
+        if this.read.wish.get() != Wish::Read || !this.read.is_buffered() {
             // Paused, closed or given to another protocol in the middle of it.
             let rest = ffi::copy_bytes(py, ffi::bytes_from(py, &bytes, done));
             if this.read.wish.get() == Wish::Read {
@@ -462,12 +510,16 @@ fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
     let argument: Obj = count.into_pyobject(this.py())?.into();
     match call_protocol(this, intern!(this.py(), "buffer_updated"), Some(&argument)) {
         Ok(_) => Ok(()),
-        Err(error) => lifecycle::fatal_error(
-            this,
-            error,
-            "Fatal error: protocol.buffer_updated() call failed.",
-        ),
+        Err(error) => buffer_updated_failed(this, error),
     }
+}
+
+pub(super) fn buffer_updated_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
+    lifecycle::fatal_error(
+        this,
+        error,
+        "Fatal error: protocol.buffer_updated() call failed.",
+    )
 }
 
 /// No more bytes will come; held back like bytes while reading is paused.

@@ -4,24 +4,24 @@
 //! the thread that runs the loop, so the call is handed over and made there, in the order of that
 //! thread's calls; debug mode says that it should not have been made.
 //!
-//! Called by: `methods` of streams and of datagram endpoints, where `is_elsewhere`. Never does: touch a part of the transport.
+//! Called by: `methods`, and TLS, where `is_elsewhere`. Never does: touch a part of the transport.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use ringloop::buf::SendBuf;
 
-use super::{Endpoint, Stream_};
 use crate::event_loop::LoopCore;
-use crate::ffi::This;
+use crate::ffi::{ObjCell, Payload, This};
 
 /// Have the loop call a method that takes nothing.
 #[cold]
-pub(crate) fn hand_over<T: Endpoint>(
+pub(crate) fn hand_over<T: Payload>(
     this: This<'_, '_, T>,
+    loop_: &ObjCell,
     method: &Bound<'_, PyString>,
 ) -> PyResult<()> {
-    let loop_ = checked(this)?;
+    let loop_ = checked(this.py(), loop_)?;
     let bound = this.object().getattr(method)?;
     loop_.call_method1(intern!(this.py(), "call_soon_threadsafe"), (bound,))?;
     Ok(())
@@ -29,9 +29,13 @@ pub(crate) fn hand_over<T: Endpoint>(
 
 /// Have the loop write these bytes.
 #[cold]
-pub(super) fn hand_over_bytes(this: Stream_<'_, '_>, bufs: &[SendBuf]) -> PyResult<()> {
+pub(crate) fn hand_over_bytes<T: Payload>(
+    this: This<'_, '_, T>,
+    loop_: &ObjCell,
+    bufs: &[SendBuf],
+) -> PyResult<()> {
     let py = this.py();
-    let loop_ = checked(this)?;
+    let loop_ = checked(py, loop_)?;
     let bytes: Vec<u8> = bufs.iter().flat_map(SendBuf::as_slice).copied().collect();
     let write = this.object().getattr(intern!(py, "write"))?;
     let arguments = (write, PyBytes::new(py, &bytes));
@@ -40,12 +44,10 @@ pub(super) fn hand_over_bytes(this: Stream_<'_, '_>, bufs: &[SendBuf]) -> PyResu
 }
 
 /// The loop; in debug mode, the error that `call_soon` would raise.
-pub(crate) fn checked<'py, T: Endpoint>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let py = this.py();
-    let loop_ = this.loop_().get_or_none(py);
-    let loop_ = loop_.cast_into::<LoopCore>()?;
+fn checked<'py>(py: Python<'py>, loop_: &ObjCell) -> PyResult<Bound<'py, LoopCore>> {
+    let loop_ = loop_.get_or_none(py).cast_into::<LoopCore>()?;
     if loop_.get().debug() {
         loop_.call_method0(intern!(py, "_check_thread"))?;
     }
-    Ok(loop_.into_any())
+    Ok(loop_)
 }

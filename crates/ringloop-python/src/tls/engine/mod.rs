@@ -19,7 +19,7 @@ mod direct;
 
 use std::mem::MaybeUninit;
 
-use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::exceptions::PyConnectionError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -39,15 +39,6 @@ pub enum Step {
     Closed,
     /// The exception that the `ssl` module gives for it.
     Failed(PyErr),
-}
-
-/// Ciphertext on its way in.
-#[must_use]
-pub enum Taken {
-    /// It is where the engine reads.
-    Fed(PyResult<()>),
-    /// [`Engine::feed_taken`] has to be called with it.
-    Held(Obj),
 }
 
 /// One connection's cryptography.
@@ -96,16 +87,6 @@ impl Engine {
         self.object.get_or_none(py)
     }
 
-    /// The `MemoryBIO` that ciphertext comes in by; None with a direct engine.
-    pub fn incoming<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.incoming.get_or_none(py)
-    }
-
-    /// The `MemoryBIO` that ciphertext goes out by; None with a direct engine.
-    pub fn outgoing<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.outgoing.get_or_none(py)
-    }
-
     /// Say whether plaintext moves without a call into Python.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some()
@@ -142,22 +123,19 @@ impl Engine {
         }
     }
 
-    /// Take ciphertext in. Runs no Python code, so it may be called with a cell open.
+    /// Take ciphertext in. Runs no Python code, so it may be called with a cell open; what comes back
+    /// has to go to [`Engine::feed`] once it is closed.
     #[inline]
-    pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> Taken {
+    pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
         match &self.direct {
-            Some(direct) => Taken::Fed(direct.feed(ciphertext)),
-            None => Taken::Held(ffi::copy_bytes(py, ciphertext)),
+            Some(direct) => direct.feed(ciphertext).map(|()| None),
+            None => Ok(Some(ffi::copy_bytes(py, ciphertext))),
         }
     }
 
     /// The rest of [`Engine::take_in`].
-    #[inline]
-    pub fn feed_taken(&self, py: Python<'_>, taken: Taken) -> PyResult<()> {
-        match taken {
-            Taken::Fed(result) => result,
-            Taken::Held(bytes) => bio::feed(py, &taken_from(py, &self.incoming)?, &bytes),
-        }
+    pub fn feed(&self, py: Python<'_>, ciphertext: &Obj) -> PyResult<()> {
+        bio::feed(py, &taken_from(py, &self.incoming)?, ciphertext)
     }
 
     /// Move out the ciphertext that is to be sent; empty where there is none.
@@ -251,8 +229,8 @@ fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(error.matches(py, again.bind(py))?)
 }
 
-/// Answer for a CPython that was built without the `ssl` module, in asyncio's words.
-pub fn module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
-    py.import(intern!(py, "ssl"))
-        .map_err(|_| PyRuntimeError::new_err("stdlib ssl module not available"))
+/// Say whether an exception is the `ssl` module's.
+pub fn is_ssl_error(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    static SSL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    Ok(error.matches(py, SSL_ERROR.import(py, "ssl", "SSLError")?)?)
 }

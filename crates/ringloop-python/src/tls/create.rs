@@ -1,0 +1,122 @@
+//! How a TLS connection is made: the protocol, its engine, and the user's transport.
+//!
+//! Called by: `ringloop/_tls.py`, which has checked the time-outs and made a context where there was
+//! none. Source: `SSLProtocol.__init__`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use pyo3::exceptions::PySystemError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+use super::engine::Engine;
+use super::state::{AppState, Receiver, State};
+use super::{Incoming, Marks, Outgoing, Timing, Tls, TlsProtocol, TlsTransport};
+use crate::event_loop::LoopCore;
+use crate::ffi::{ObjCell, Payload};
+use crate::limits;
+
+/// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
+/// `connection_made` has been called already.
+#[pyfunction]
+#[pyo3(signature = (
+    loop_, protocol, sslcontext, waiter, server_side, server_hostname,
+    handshake_timeout, shutdown_timeout, call_connection_made,
+))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call from Python a connection; keywords would cost more than they say"
+)]
+pub(super) fn make_tls_protocol<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    protocol: &Bound<'py, PyAny>,
+    sslcontext: &Bound<'py, PyAny>,
+    waiter: Option<Bound<'py, PyAny>>,
+    server_side: bool,
+    server_hostname: Option<Bound<'py, PyAny>>,
+    handshake_timeout: Bound<'py, PyAny>,
+    shutdown_timeout: Bound<'py, PyAny>,
+    call_connection_made: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = loop_.py();
+    let extra = PyDict::new(py);
+    extra.set_item(intern!(py, "sslcontext"), sslcontext)?;
+    let engine = Engine::new(sslcontext, server_side, server_hostname.as_ref())?;
+    let cell = |object: &Bound<'py, PyAny>| ObjCell::new(Some(object.clone().into()));
+    let made = TlsProtocol::native().instantiate(
+        py,
+        TlsProtocol {
+            loop_: cell(loop_.as_any()),
+            engine,
+            state: Cell::new(State::Unwrapped),
+            app_state: Cell::new(if call_connection_made {
+                AppState::Init
+            } else {
+                AppState::Made
+            }),
+            lower: ObjCell::new(None),
+            app: ObjCell::new(None),
+            receiver: Cell::new(Receiver::Data),
+            app_transport: ObjCell::new(None),
+            waiter: ObjCell::new(waiter.map(Into::into)),
+            extra: cell(extra.as_any()),
+            timing: Timing {
+                handshake_timeout: cell(&handshake_timeout),
+                shutdown_timeout: cell(&shutdown_timeout),
+                handshake_timer: ObjCell::new(None),
+                shutdown_timer: ObjCell::new(None),
+                handshake_start: Cell::new(None),
+            },
+            incoming: Incoming {
+                buffer: ObjCell::new(None),
+                eof: Cell::new(false),
+                app_paused: Cell::new(false),
+                lower_paused: Cell::new(false),
+                marks: Marks::new(limits::TLS_READ_HIGH_WATER),
+            },
+            outgoing: Outgoing {
+                backlog: RefCell::new(VecDeque::new()),
+                backlog_bytes: Cell::new(0),
+                lower_paused: Cell::new(false),
+                app_paused: Cell::new(false),
+                marks: Marks::new(limits::TLS_WRITE_HIGH_WATER),
+                lost_writes: Cell::new(0),
+            },
+        },
+    )?;
+    let Some(this) = TlsProtocol::native().get(&made) else {
+        return Err(PySystemError::new_err("a new protocol has another type"));
+    };
+    set_app_protocol(this, protocol)?;
+    let transport = TlsTransport::native().instantiate(
+        py,
+        TlsTransport {
+            loop_: cell(loop_.as_any()),
+            running_thread: loop_.get().running_thread(),
+            protocol: cell(&made),
+            closed: Cell::new(false),
+        },
+    )?;
+    drop(this.app_transport.replace(Some(transport.into())));
+    Ok(made)
+}
+
+/// Take a user's protocol, and find out how it wants its bytes.
+pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = this.py();
+    let buffered = BUFFERED.import(py, "asyncio.protocols", "BufferedProtocol")?;
+    let receiver = if TlsProtocol::native().is_exactly(protocol) {
+        Receiver::Tls
+    } else if protocol.is_instance(buffered)? {
+        Receiver::Buffered
+    } else {
+        Receiver::Data
+    };
+    this.receiver.set(receiver);
+    drop(this.app.replace(Some(protocol.clone().into())));
+    Ok(())
+}

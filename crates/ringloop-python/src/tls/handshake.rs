@@ -1,0 +1,173 @@
+//! From the lower transport's `connection_made` to the user's.
+//!
+//! Called by: `protocol` (`connection_made`, the time-out) and `incoming` (more ciphertext).
+//! Source: the "Handshake flow" of `asyncio.sslproto.SSLProtocol`.
+
+use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyType};
+
+use super::engine::{self, Step};
+use super::state::{AppState, State};
+use super::{Tls, incoming, log_debug, lower, outgoing, shutdown};
+use crate::ffi::{self, Obj, ObjCell};
+
+/// Begin over a new lower transport.
+pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = this.py();
+    lower::attach(this, transport);
+    log_debug(this, "%r starts SSL handshake")?;
+    let core = this.core(py)?;
+    let start = if core.get().debug() {
+        Some(core.call_method0(intern!(py, "time"))?.extract()?)
+    } else {
+        None
+    };
+    this.timing.handshake_start.set(start);
+    this.set_state(State::DoHandshake)?;
+    let timer = call_later(
+        this,
+        &this.timing.handshake_timeout,
+        intern!(py, "_check_handshake_timeout"),
+    )?;
+    drop(this.timing.handshake_timer.replace(Some(timer)));
+    go_on(this)
+}
+
+/// Schedule a method of ours.
+pub(super) fn call_later(
+    this: Tls<'_, '_>,
+    seconds: &ObjCell,
+    method: &Bound<'_, PyString>,
+) -> PyResult<Obj> {
+    let py = this.py();
+    let callback = this.object().getattr(method)?;
+    let arguments = (seconds.get_or_none(py), callback);
+    let loop_ = this.loop_.get_or_none(py);
+    loop_
+        .call_method1(intern!(py, "call_later"), arguments)
+        .map(Obj::from)
+}
+
+/// Cancel a timer, if it still runs.
+pub(super) fn cancel(py: Python<'_>, timer: &ObjCell) -> PyResult<()> {
+    match timer.take() {
+        Some(timer) => ffi::call_method(py, intern!(py, "cancel"), &[&timer]).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The time is up.
+pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
+    if this.state.get() != State::DoHandshake {
+        return Ok(());
+    }
+    let seconds = this.timing.handshake_timeout.get_or_none(this.py());
+    let error = PyConnectionAbortedError::new_err(format!(
+        "SSL handshake is taking longer than {} seconds: aborting the connection",
+        seconds.str()?
+    ));
+    shutdown::fatal_error(this, error, "Fatal error on transport").map(drop)
+}
+
+/// More ciphertext has come.
+pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    match this.engine.handshake(py) {
+        Step::Again => outgoing::process(this),
+        Step::Done(_) | Step::Closed => complete(this, Ok(())),
+        Step::Failed(error) if engine::is_ssl_error(py, &error)? => complete(this, Err(error)),
+        Step::Failed(error) => Err(error),
+    }
+}
+
+/// The lower transport has ended in the middle of it.
+pub(super) fn cut_off(this: Tls<'_, '_>) -> PyResult<()> {
+    complete(this, Err(PyConnectionResetError::new_err(())))
+}
+
+fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
+    let py = this.py();
+    cancel(py, &this.timing.handshake_timer)?;
+    let object = this.engine.object(py);
+    let wrapped = outcome
+        .and_then(|()| this.set_state(State::Wrapped))
+        .and_then(|()| object.call_method0(intern!(py, "getpeercert")));
+    let peercert = match wrapped {
+        Ok(peercert) => peercert,
+        Err(error) if super::is_exception(py, &error) => return failed(this, error),
+        Err(error) => return Err(error),
+    };
+    log_duration(this)?;
+    let extra = this.extra.get_or_none(py);
+    let extra = extra.cast::<PyDict>()?;
+    extra.set_item(intern!(py, "peercert"), peercert)?;
+    for name in [intern!(py, "cipher"), intern!(py, "compression")] {
+        extra.set_item(name, object.call_method0(name)?)?;
+    }
+    extra.set_item(intern!(py, "ssl_object"), object)?;
+    if this.app_state.get() == AppState::Init {
+        this.app_state.set(AppState::Made);
+        if let (Some(app), Some(transport)) = (this.app.get(py), this.app_transport.get(py)) {
+            ffi::call_method(py, intern!(py, "connection_made"), &[&app, &transport])?;
+        }
+    }
+    wake_waiter(this, None)?;
+    incoming::read(this)
+}
+
+fn failed(this: Tls<'_, '_>, error: PyErr) -> PyResult<()> {
+    static CERTIFICATE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = this.py();
+    this.set_state(State::Unwrapped)?;
+    let certificate_error = CERTIFICATE_ERROR.import(py, "ssl", "CertificateError")?;
+    let message = if error.matches(py, certificate_error)? {
+        "SSL handshake failed on verifying the certificate"
+    } else {
+        "SSL handshake failed"
+    };
+    let exception = shutdown::fatal_error(this, error, message)?;
+    wake_waiter(this, Some(&exception))
+}
+
+fn log_duration(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let core = this.core(py)?;
+    let Some(start) = this.timing.handshake_start.get() else {
+        return Ok(());
+    };
+    if !core.get().debug() {
+        return Ok(());
+    }
+    let now: f64 = core.call_method0(intern!(py, "time"))?.extract()?;
+    let logger = py.import("asyncio.log")?.getattr("logger")?;
+    let text = "%r: SSL handshake took %.1f ms";
+    logger.call_method1(
+        intern!(py, "debug"),
+        (text, this.object(), (now - start) * 1e3),
+    )?;
+    Ok(())
+}
+
+/// Resolve the waiter, once.
+pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
+    let py = this.py();
+    let Some(waiter) = this.waiter.get(py) else {
+        return Ok(());
+    };
+    if !ffi::call_method(py, intern!(py, "cancelled"), &[&waiter])?
+        .bind(py)
+        .is_truthy()?
+    {
+        if let Some(error) = error {
+            ffi::call_method(py, intern!(py, "set_exception"), &[&waiter, error])?;
+        } else {
+            let none = py.None().into_bound(py).into();
+            ffi::call_method(py, intern!(py, "set_result"), &[&waiter, &none])?;
+        }
+    }
+    drop(this.waiter.take());
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! The reading side: from ciphertext to the user's protocol.
+//!
+//! Called by: `lower` and `protocol` (ciphertext), `transport` (pause, resume), `shutdown` (flush).
+//! Never does: decide what the end of the stream means (`shutdown`).
+//!
+//! Byte path: `transport::read` → [`take`] → [`taken`] → `protocol.data_received`.
+//!
+//! All records that are there make one `data_received`, as in asyncio; they are decrypted straight
+//! into its `bytes`, or into the buffer of a `BufferedProtocol`.
+//! Source: the "Incoming flow" of `asyncio.sslproto.SSLProtocol`.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::engine::Step;
+use super::state::{AppState, Receiver, State};
+use super::{Tls, TlsProtocol, call_soon, handshake, lower, outgoing, shutdown, warn};
+use crate::ffi::{self, Obj, Payload};
+use crate::limits;
+use crate::transport::leaves_the_loop;
+
+/// Take ciphertext in. Runs no Python code, so a cell may be open; what comes back is for [`taken`].
+#[inline]
+pub(super) fn take(this: Tls<'_, '_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
+    this.engine.take_in(this.py(), ciphertext)
+}
+
+/// Go on with what was taken in.
+#[inline]
+pub(super) fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
+    if let Some(held) = held {
+        this.engine.feed(this.py(), &held)?;
+    }
+    match this.state.get() {
+        State::Wrapped => read(this),
+        State::DoHandshake => handshake::go_on(this),
+        State::Flushing => shutdown::flush(this),
+        State::Shutdown => shutdown::go_on(this),
+        State::Unwrapped => Ok(()),
+    }
+}
+
+/// Deliver what can be decrypted, and send what that gave rise to.
+pub(super) fn read(this: Tls<'_, '_>) -> PyResult<()> {
+    if !matches!(this.state.get(), State::Wrapped | State::Flushing) {
+        return Ok(());
+    }
+    match read_and_answer(this) {
+        Err(error) if super::is_exception(this.py(), &error) => {
+            shutdown::fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
+        }
+        result => result,
+    }
+}
+
+fn read_and_answer(this: Tls<'_, '_>) -> PyResult<()> {
+    if !this.incoming.app_paused.get() {
+        match this.receiver.get() {
+            Receiver::Buffered => read_into_buffer(this)?,
+            Receiver::Data | Receiver::Tls => read_as_bytes(this)?,
+        }
+        if outgoing::has_backlog(this) {
+            outgoing::encrypt(this)?;
+        } else {
+            outgoing::process(this)?;
+        }
+    }
+    control_lower(this)
+}
+
+fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let waiting = this.engine.incoming_len(py)?;
+    let expected = if waiting <= limits::TLS_RECORD_MAX {
+        waiting
+    } else {
+        // The engine may have begun to read one record more.
+        waiting + limits::TLS_RECORD_MAX
+    };
+    let mut last = Step::Again;
+    let bytes = ffi::gather_bytes(py, expected, |memory| {
+        last = this.engine.read(py, memory);
+        match last {
+            Step::Done(count) => Some(count),
+            _ => None,
+        }
+    })?;
+    if let Step::Failed(error) = last {
+        return Err(error);
+    }
+    if ffi::bytes_len(&bytes) > 0 {
+        deliver(this, &bytes)?;
+    }
+    match last {
+        Step::Closed => ended(this),
+        _ => Ok(()),
+    }
+}
+
+fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
+    let py = this.py();
+    let Some(app) = this.app.get(py) else {
+        return Ok(());
+    };
+    if let Some(inner) = TlsProtocol::native().get(app.bind(py)) {
+        let held = take(inner, ffi::bytes_from(py, bytes, 0))?;
+        return taken(inner, held);
+    }
+    ffi::call_method(py, intern!(py, "data_received"), &[&app, bytes]).map(drop)
+}
+
+fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let Some(app) = this.app.get(py) else {
+        return Ok(());
+    };
+    let hint: Obj = this.engine.incoming_len(py)?.into_pyobject(py)?.into();
+    let buffer = ffi::call_method(py, intern!(py, "get_buffer"), &[&app, &hint])?;
+    let (last, count, full) = ffi::with_memory(buffer.bind(py).as_borrowed(), |memory| {
+        let mut count = 0;
+        loop {
+            match this.engine.read(py, &mut memory[count..]) {
+                Step::Done(more) => count += more,
+                last => break (last, count, false),
+            }
+            if count >= memory.len() {
+                break (Step::Again, count, true);
+            }
+        }
+    })?;
+    drop(buffer);
+    if let Step::Failed(error) = last {
+        return Err(error);
+    }
+    if full {
+        call_soon(this, intern!(py, "_do_read"))?;
+    }
+    if count > 0 {
+        let argument: Obj = count.into_pyobject(py)?.into();
+        ffi::call_method(py, intern!(py, "buffer_updated"), &[&app, &argument])?;
+    }
+    match last {
+        Step::Closed => ended(this),
+        _ => Ok(()),
+    }
+}
+
+/// The peer's `close_notify` has come.
+fn ended(this: Tls<'_, '_>) -> PyResult<()> {
+    tell_eof(this)?;
+    shutdown::start(this)
+}
+
+/// Call the user's `eof_received`, once.
+pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
+    if this.app_state.get() != AppState::Made {
+        return Ok(());
+    }
+    this.app_state.set(AppState::Eof);
+    let py = this.py();
+    let Some(app) = this.app.get(py) else {
+        return Ok(());
+    };
+    let told = ffi::call_method(py, intern!(py, "eof_received"), &[&app])
+        .and_then(|keep_open| keep_open.bind(py).is_truthy())
+        .and_then(|keep_open| {
+            if keep_open {
+                warn(
+                    py,
+                    "returning true from eof_received() has no effect when using ssl",
+                )
+            } else {
+                Ok(())
+            }
+        });
+    match told {
+        Err(error) if !leaves_the_loop(py, &error) => {
+            shutdown::fatal_error(this, error, "Error calling eof_received()").map(drop)
+        }
+        result => result,
+    }
+}
+
+/// `pause_reading` of the user's transport.
+pub(super) fn pause(this: Tls<'_, '_>) {
+    this.incoming.app_paused.set(true);
+}
+
+/// `resume_reading` of the user's transport.
+pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
+    if !this.incoming.app_paused.replace(false) {
+        return Ok(());
+    }
+    call_soon(this, intern!(this.py(), "_resume"))
+}
+
+/// One pass after `resume`.
+pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
+    match this.state.get() {
+        State::Wrapped => read(this),
+        State::Flushing => shutdown::flush(this),
+        State::Shutdown => shutdown::go_on(this),
+        State::Unwrapped | State::DoHandshake => Ok(()),
+    }
+}
+
+/// Stop the lower transport when too much ciphertext waits, and let it go on when little does.
+pub(super) fn control_lower(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let size = this.engine.incoming_len(py)?;
+    let incoming = &this.incoming;
+    if size >= incoming.marks.high.get() && !incoming.lower_paused.get() {
+        incoming.lower_paused.set(true);
+        lower::call(this, intern!(py, "pause_reading"))
+    } else if size <= incoming.marks.low.get() && incoming.lower_paused.get() {
+        incoming.lower_paused.set(false);
+        lower::call(this, intern!(py, "resume_reading"))
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! The transport below TLS.
+//!
+//! Ours are written to without a Python call; any other by asyncio's methods. Everything but writing
+//! is rare, and goes by the methods in either case.
+//! Called by: the parts of the state machine. Never does: anything once the transport is gone.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::{Tls, TlsProtocol, TlsTransport, incoming, outgoing};
+use crate::ffi::{self, Obj, Payload};
+use crate::transport::native::{self, NativeReceiver};
+
+/// How our own transports hand bytes to this protocol.
+static RECEIVER: NativeReceiver = NativeReceiver {
+    take: |protocol, bytes| {
+        TlsProtocol::native()
+            .get(protocol)
+            .map_or(Ok(None), |this| incoming::take(this, bytes))
+    },
+    taken: |protocol, held| {
+        TlsProtocol::native()
+            .get(protocol)
+            .map_or(Ok(()), |this| incoming::taken(this, held))
+    },
+};
+
+/// Take the transport of `connection_made`.
+pub(super) fn attach(this: Tls<'_, '_>, lower: &Bound<'_, PyAny>) {
+    native::attach(lower, this.object(), &RECEIVER);
+    drop(this.lower.replace(Some(lower.clone().into())));
+}
+
+/// Write ciphertext.
+pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
+    let py = this.py();
+    let Some(lower) = this.lower.get(py) else {
+        return Ok(());
+    };
+    let bound = lower.bind(py);
+    let Some(ciphertext) = native::write(bound, ciphertext)? else {
+        return Ok(());
+    };
+    if let Some(tls) = TlsTransport::native().get(bound) {
+        return outgoing::write_through(tls, ciphertext.into());
+    }
+    let data = ffi::copy_bytes(py, &ciphertext);
+    ffi::call_method(py, intern!(py, "write"), &[&lower, &data]).map(drop)
+}
+
+/// Call a method without arguments.
+pub(super) fn call(this: Tls<'_, '_>, method: &Bound<'_, PyString>) -> PyResult<()> {
+    match this.lower.get(this.py()) {
+        Some(lower) => ffi::call_method(this.py(), method, &[&lower]).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// End the connection at once, with this exception for `connection_lost`.
+pub(super) fn force_close(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
+    let py = this.py();
+    let Some(lower) = this.lower.get(py) else {
+        return Ok(());
+    };
+    let method = intern!(py, "_force_close");
+    // asyncio's own transports all have it; another's need only be an `asyncio.Transport`.
+    if !lower.bind(py).hasattr(method)? {
+        return ffi::call_method(py, intern!(py, "abort"), &[&lower]).map(drop);
+    }
+    let none = py.None().into_bound(py).into();
+    ffi::call_method(py, method, &[&lower, error.unwrap_or(&none)]).map(drop)
+}

@@ -1,0 +1,154 @@
+//! The writing side: from `transport.write` to the lower transport.
+//!
+//! Called by: `transport` (write), `incoming` and `handshake` (what reading gave rise to), `protocol`
+//! (the lower transport's flow control). Never does: decide what an error means.
+//!
+//! Byte path: `transport.write` → [`write`] → [`encrypt`] → [`process`] → `transport::write`.
+//! Source: the "Outgoing flow" of `asyncio.sslproto.SSLProtocol`.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use ringloop::buf::SendBuf;
+
+use super::engine::Step;
+use super::state::State;
+use super::{Tls, TlsProtocol, Transport, lower, report, shutdown, warn};
+use crate::ffi::{self, Payload};
+use crate::limits;
+
+/// Say whether plaintext waits.
+pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {
+    !this.outgoing.backlog.borrow().is_empty()
+}
+
+/// Bytes that the lower transport was not given yet.
+pub(super) fn size(this: Tls<'_, '_>) -> PyResult<usize> {
+    Ok(this.engine.outgoing_len(this.py())? + this.outgoing.backlog_bytes.get())
+}
+
+/// Write to a TLS transport of ours, from the one above it.
+pub(super) fn write_through(transport: Transport<'_, '_>, buf: SendBuf) -> PyResult<()> {
+    let protocol = transport.protocol.get_or_none(transport.py());
+    match TlsProtocol::native().get(&protocol) {
+        Some(this) => write(this, std::iter::once(buf)),
+        None => Ok(()),
+    }
+}
+
+/// Take plaintext over, and send it once the handshake is done.
+pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
+    if this.state.get().is_over() {
+        return dropped(this);
+    }
+    {
+        let mut backlog = this.outgoing.backlog.borrow_mut();
+        let mut added = 0;
+        for buf in bufs.filter(|buf| !buf.is_empty()) {
+            added += buf.len();
+            backlog.push_back(buf);
+        }
+        let before = this.outgoing.backlog_bytes.get();
+        this.outgoing.backlog_bytes.set(before + added);
+    }
+    if this.state.get() != State::Wrapped {
+        return Ok(());
+    }
+    match encrypt(this) {
+        Err(error) if super::is_exception(this.py(), &error) => {
+            shutdown::fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
+        }
+        result => result,
+    }
+}
+
+/// After the end, writes go nowhere; asyncio logs the fifth and later ones.
+pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
+    let lost = this.outgoing.lost_writes.get();
+    this.outgoing.lost_writes.set(lost + 1);
+    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
+        warn(this.py(), "SSL connection is closed")?;
+    }
+    Ok(())
+}
+
+/// Encrypt the backlog and send it.
+///
+/// A long piece goes a part at a time, so that neither the engine's ciphertext nor ours grows with it.
+/// All of it goes to the lower transport even where that asks for a pause in the middle: asyncio hands
+/// it over in one piece, and the user's flow control counts from what comes after.
+pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let flowing = !this.outgoing.lower_paused.get();
+    loop {
+        // No cell is open while the engine works: it may call Python.
+        let Some(mut front) = this.outgoing.backlog.borrow_mut().pop_front() else {
+            break;
+        };
+        let bytes = front.as_slice();
+        let part = &bytes[..bytes.len().min(limits::TLS_WRITE_PART)];
+        let step = this.engine.write(py, part);
+        if let Step::Done(count) = step {
+            front.advance(count);
+            let before = this.outgoing.backlog_bytes.get();
+            this.outgoing
+                .backlog_bytes
+                .set(before.saturating_sub(count));
+        }
+        if !front.is_empty() {
+            this.outgoing.backlog.borrow_mut().push_front(front);
+            if flowing && matches!(step, Step::Done(_)) {
+                send(this)?;
+            }
+        }
+        match step {
+            Step::Done(_) => {}
+            Step::Again | Step::Closed => break,
+            Step::Failed(error) => return Err(error),
+        }
+    }
+    if flowing {
+        send(this)?;
+    }
+    control_app(this)
+}
+
+/// Send what the engine has to say, unless the lower transport is full.
+pub(super) fn process(this: Tls<'_, '_>) -> PyResult<()> {
+    if !this.outgoing.lower_paused.get() {
+        send(this)?;
+    }
+    control_app(this)
+}
+
+fn send(this: Tls<'_, '_>) -> PyResult<()> {
+    let ciphertext = this.engine.take_output(this.py())?;
+    if ciphertext.is_empty() {
+        return Ok(());
+    }
+    lower::write(this, ciphertext)
+}
+
+/// Tell the user's protocol to stop writing, or to go on.
+pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let size = size(this)?;
+    let outgoing = &this.outgoing;
+    let (pause, method, failure) =
+        if size >= outgoing.marks.high.get() && !outgoing.app_paused.get() {
+            let method = intern!(py, "pause_writing");
+            (true, method, "protocol.pause_writing() failed")
+        } else if size <= outgoing.marks.low.get() && outgoing.app_paused.get() {
+            let method = intern!(py, "resume_writing");
+            (false, method, "protocol.resume_writing() failed")
+        } else {
+            return Ok(());
+        };
+    outgoing.app_paused.set(pause);
+    let Some(app) = this.app.get(py) else {
+        return Ok(());
+    };
+    match ffi::call_method(py, method, &[&app]) {
+        Ok(_) => Ok(()),
+        Err(error) => report(this, error, failure),
+    }
+}
