@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from tests import support
+from tests.tls import Certificates
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,6 +71,32 @@ def loop(loop_factory: LoopFactory) -> Iterator[asyncio.AbstractEventLoop]:
 def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]], T]:
     """Run a coroutine on the loop under test, to its end."""
     return loop.run_until_complete
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates that are trusted by the tests of this run alone."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["direct", "bio"])
+def tls_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One of the two ways of our TLS to libssl; `test_tls_*` run with each."""
+    name: str = request.param
+    # Where libssl cannot be reached there is one way, and "auto" is it.
+    monkeypatch.setenv("RINGLOOP_TLS", "auto" if name == "direct" else name)
+    return name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the oracle once: it knows one way only."""
+    items[:] = [item for item in items if not _is_repeated_oracle(item)]
+
+
+def _is_repeated_oracle(item: pytest.Item) -> bool:
+    arguments = getattr(getattr(item, "callspec", None), "params", {})
+    oracle = arguments.get("loop_name") == support.ORACLE
+    return oracle and arguments.get("tls_engine") == "bio"
 
 
 def pytest_collection_finish() -> None:

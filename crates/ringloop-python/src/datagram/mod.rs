@@ -7,9 +7,7 @@
 //! Byte path in: `event_loop::dispatch` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
 //! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
 //!
-//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, with two things that a
-//! socket option, a blocking call on another socket or a duplicate descriptor could notice: trains
-//! ([`read`]) and gathering ([`write`]).
+//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, to the letter.
 
 mod address;
 mod create;
@@ -21,8 +19,6 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -31,7 +27,7 @@ use ringloop::op::{Poll, Request};
 use ringloop::sys::interest::Interest;
 
 use crate::event_loop::{Behaviour, LoopCore, handlers};
-use crate::ffi::{self, Definition, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor};
+use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor};
 use crate::transport::flow::Flow;
 use crate::transport::{Endpoint, Writable};
 
@@ -39,13 +35,12 @@ use crate::transport::{Endpoint, Writable};
 pub struct Datagram {
     /// The loop; cleared only by the collector.
     loop_: ObjCell,
-    /// Which thread runs the loop; zero for none.
-    running_thread: Arc<AtomicU64>,
+    fd: RawFd,
     family: i32,
     /// Its place among the loop's handlers, which keep the transport alive.
     token: Cell<Token>,
     /// The `socket.socket`; gone once it is closed.
-    socket: SocketCell,
+    socket: ObjCell,
     protocol: ObjCell,
     /// What protocol callbacks run in.
     context: ObjCell,
@@ -143,11 +138,7 @@ static DATAGRAM: Behaviour = Behaviour {
             .get(object)
             .map_or(Ok(()), |this| completed(this, &event))
     },
-    flush: |object| {
-        Datagram::native()
-            .get(object)
-            .map_or(Ok(()), write::turn_ends)
-    },
+    flush: Behaviour::NEVER_FLUSHED,
     abandoned: |object| {
         if let Some(this) = Datagram::native().get(object) {
             lifecycle::abandoned(this);
@@ -197,19 +188,6 @@ impl Datagram {
         Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
     }
 
-    /// The socket's descriptor, for a system call or an operation; -1 once the user has closed it.
-    #[inline]
-    fn fd(&self, py: Python<'_>) -> RawFd {
-        self.socket.fd(py)
-    }
-
-    /// Whether the loop runs, and in another thread.
-    #[inline]
-    fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
-        running != 0 && running != ffi::thread_id()
-    }
-
     fn in_flight(&self) -> bool {
         self.read.armed().get() != Armed::Nothing || self.write.armed().get() != Armed::Nothing
     }
@@ -221,7 +199,7 @@ impl Datagram {
             Role::Write => Interest::WRITE,
         };
         let poll = Poll {
-            fd: self.fd(py),
+            fd: self.fd,
             interest,
             level: true,
         };

@@ -1,65 +1,42 @@
-//! The receive pools of the readiness driver: the same contract as the ring's provided buffers.
+//! The receive pool of the readiness driver: the same contract as the ring's provided buffers.
 //!
 //! Called by: `driver::readiness`. Never does: a system call.
 
-use super::{BufferId, Key, PoolKind};
+use super::BufferId;
 use std::mem::MaybeUninit;
 
 /// A fixed number of equal buffers, handed out by number.
 #[derive(Debug)]
 pub(super) struct Pool {
-    kind: PoolKind,
     memory: Vec<Box<[u8]>>,
     free: Vec<u16>,
-    /// Receives that found no free buffer.
-    pub starved: Vec<Key>,
+    buffer_len: usize,
 }
 
 impl Pool {
     /// The buffers are made when they are first needed: a loop that never receives owns none.
-    pub fn new(kind: PoolKind) -> Self {
-        let count = kind.buffer_count();
+    pub fn new(count: u16, buffer_len: usize) -> Self {
+        let memory = (0..count).map(|_| Box::default()).collect();
         Self {
-            kind,
-            memory: (0..count).map(|_| Box::default()).collect(),
+            memory,
             free: (0..count).rev().collect(),
-            starved: Vec::new(),
+            buffer_len,
         }
     }
 
     /// Take a free buffer; the most recently returned one, which is still in the cache.
     pub fn take(&mut self) -> Option<BufferId> {
-        let index = self.free.pop()?;
-        let buffer = &mut self.memory[usize::from(index)];
+        let id = self.free.pop()?;
+        let buffer = &mut self.memory[usize::from(id)];
         if buffer.is_empty() {
-            *buffer = vec![0; self.kind.buffer_len() as usize].into_boxed_slice();
+            *buffer = vec![0; self.buffer_len].into_boxed_slice();
         }
-        Some(BufferId {
-            pool: self.kind,
-            index,
-        })
-    }
-
-    /// Take up to `count` free buffers with their memory, to be filled at once.
-    pub fn lend(&mut self, count: usize) -> Vec<(BufferId, Box<[u8]>)> {
-        let ids = std::iter::from_fn(|| self.take()).take(count);
-        let ids: Vec<_> = ids.collect();
-        ids.into_iter()
-            .map(|id| {
-                let memory = std::mem::take(&mut self.memory[usize::from(id.index)]);
-                (id, memory)
-            })
-            .collect()
-    }
-
-    /// Take the memory of a lent buffer back; the buffer is still taken.
-    pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
-        self.memory[usize::from(id.index)] = memory;
+        Some(BufferId(id))
     }
 
     /// The memory of a buffer that was taken, to be written.
     pub fn uninit(&mut self, id: &BufferId) -> &mut [MaybeUninit<u8>] {
-        let buffer = &mut *self.memory[usize::from(id.index)];
+        let buffer = &mut *self.memory[usize::from(id.0)];
         // SAFETY: initialised bytes may be viewed as possibly uninitialised ones; the system calls
         // that write here only ever write bytes.
         unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
@@ -67,11 +44,10 @@ impl Pool {
 
     /// The first `len` bytes of a buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
-        let buffer = &self.memory[usize::from(id.index)];
-        &buffer[..len.min(buffer.len())]
+        &self.memory[usize::from(id.0)][..len]
     }
 
     pub fn put(&mut self, id: BufferId) {
-        self.free.push(id.index);
+        self.free.push(id.0);
     }
 }

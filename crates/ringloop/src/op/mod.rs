@@ -20,13 +20,12 @@ mod poll;
 mod read;
 mod recv;
 mod recvmsg;
-mod recvmsg_multi;
 mod send;
 mod sendmsg;
 mod timeout;
 mod write;
 
-use crate::driver::{Key, PoolKind};
+use crate::driver::Key;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::Sqe;
 use std::io;
@@ -42,7 +41,6 @@ pub use poll::Poll;
 pub use read::Read;
 pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
-pub use recvmsg_multi::RecvMsgMulti;
 pub use send::Send;
 pub use sendmsg::SendMsg;
 pub use timeout::Timeout;
@@ -68,8 +66,8 @@ pub(crate) enum Shape {
     Once,
     /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
     Multi,
-    /// As `Multi`, and each completion carries a buffer of this pool.
-    MultiBuffer(PoolKind),
+    /// As `Multi`, and each completion carries a buffer of the pool.
+    MultiBuffer,
     /// Level-triggered: armed again after each completion was handled.
     Level,
 }
@@ -134,8 +132,6 @@ pub enum Request {
     SendMsg(SendMsg),
     /// Receive a message with its source address.
     RecvMsg(RecvMsg),
-    /// Receive messages again and again into buffers of the pool for datagrams.
-    RecvMsgMulti(RecvMsgMulti),
     /// Close a descriptor.
     Close(Close),
     /// Read from a file or pipe.
@@ -161,7 +157,6 @@ macro_rules! each {
             Request::Send($op) => $body,
             Request::SendMsg($op) => $body,
             Request::RecvMsg($op) => $body,
-            Request::RecvMsgMulti($op) => $body,
             Request::Close($op) => $body,
             Request::Read($op) => $body,
             Request::Write($op) => $body,
