@@ -13,6 +13,8 @@ from tests.ecosystem.environment import SetupError
 from tests.ecosystem.running import LOOPS, ORACLE, OTHERS, Place
 from tests.ecosystem.suites import SUITES, Suite, named
 
+DETAIL_CHARS_MAX = 1200
+
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             continue
         record = run_suite(suite, interpreter, Place(python, sources), options)
         records.append(record)
-        status |= bool(record["wrong"])
+        status |= any(loop in running.OURS for loop in record["wrong"])
     print("\n" + results.table(records))
     if options.write:
         results.write(records)
@@ -82,7 +84,7 @@ def run_suite(
     _say(oracle)
     for test, outcome in oracle.outcomes.items():
         if outcome.outcome == "failed":
-            _say_indented(f"{test}: failed on stock asyncio\n{outcome.detail[-1500:]}")
+            _say_indented(_shortened(f"{test}: failed on stock asyncio\n{outcome.detail}"))
     verdicts = []
     for loop in options.loop or running.OURS:
         if loop == ORACLE:
@@ -90,8 +92,9 @@ def run_suite(
         verdict = judging.judge(running.run(suite, loop, place, **how), oracle, place)
         verdicts.append(verdict)
         _say(verdict.run)
+        word = "WRONG" if loop in running.OURS else "differs:"
         for line in verdict.wrong:
-            _say_indented(f"WRONG {line}")
+            _say_indented(f"{word} {_shortened(line)}")
         for test, (ours, of, theirs) in verdict.flaky.items():
             _say_indented(f"flaky {test}: failed {ours} of {of}, on {ORACLE} {theirs} of {of}")
         for test in verdict.better:
@@ -105,6 +108,12 @@ def _say(done: running.Run) -> None:
     print(
         f"{done.suite.name:12} {done.loop:15} {counts}; {loops}; {done.seconds:.0f} s", flush=True
     )
+
+
+def _shortened(text: str) -> str:
+    """Return the first line, which names the test, and the end of the rest."""
+    first, _, rest = text.partition("\n")
+    return f"{first}\n{rest[-DETAIL_CHARS_MAX:]}"
 
 
 def _say_indented(text: str) -> None:

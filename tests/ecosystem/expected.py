@@ -22,7 +22,19 @@ class Difference:
     loops: tuple[str, ...] = OURS
 
 
-DIFFERENCES: tuple[Difference, ...] = ()
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "uvicorn",
+        "tests/test_auto_detection.py::test_loop_auto",
+        "asserts that the module of the loop's class is called asyncio or uvloop",
+    ),
+    Difference(
+        "websockets",
+        "tests/legacy/test_client_server.py::*ClientServerTests::test_explicit_socket",
+        "expects that a transport calls recv() and send() of a subclass of socket.socket; ours makes the"
+        " system calls itself",
+    ),
+)
 
 
 def difference(suite: str, test: str, loop: str) -> Difference | None:

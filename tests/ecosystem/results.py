@@ -48,6 +48,7 @@ def record(
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "machine": machine(),
         "source": "source distribution" if suite.in_distribution else "checkout of the repository",
+        "notes": list(suite.notes),
         "left_out": [[entry.test, entry.reason] for entry in suite.left_out],
         "runs": {run.loop: _counts(run) for run in (oracle, *(v.run for v in verdicts))},
         "failed_on_oracle": sorted(_failed(oracle)),
@@ -63,19 +64,19 @@ def machine() -> str:
     return f"{os.cpu_count()} CPUs, {platform.machine()}, {platform.system()} {platform.release()}"
 
 
-def table(records: Iterable[dict[str, Any]]) -> str:
-    """Return the table of all suites, as Markdown."""
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """Return the table of all suites, as Markdown; other loops have a column where one was run."""
+    others = [loop for loop in running.OTHERS if any(loop in kept["runs"] for kept in records)]
+    loops = [*running.LOOPS, *others]
     lines = [
-        "| suite | Python | tests | on a loop | asyncio | io_uring | epoll | seconds | date |",
-        "|---|---|--:|--:|---|---|---|---|---|",
+        f"| suite | Python | tests | on a loop | {' | '.join(loops)} | seconds | date |",
+        f"|---|---|--:|--:|{'---|' * len(loops)}---|---|",
     ]
     for kept in records:
         runs = kept["runs"]
         tests = runs[running.ORACLE]
-        cells = [_cell(runs.get(loop)) for loop in running.LOOPS]
-        seconds = " / ".join(
-            f"{runs[loop]['seconds']:.0f}" for loop in running.LOOPS if loop in runs
-        )
+        cells = [_cell(runs.get(loop)) for loop in loops]
+        seconds = " / ".join(f"{runs[loop]['seconds']:.0f}" for loop in loops if loop in runs)
         lines.append(
             f"| {kept['suite']} {kept['version']} | {kept['python']} | {tests['tests']} |"
             f" {tests['on_a_loop']} | {' | '.join(cells)} | {seconds} | {kept['date']} |"
@@ -112,12 +113,19 @@ def page(records: Sequence[dict[str, Any]]) -> str:
 def _notes(kept: dict[str, Any]) -> Iterable[str]:
     if kept["source"] != "source distribution":
         yield f"* The tests are from a {kept['source']}: the source distribution has none."
+    for note in kept["notes"]:
+        yield f"* {note}."
     for test, reason in kept["left_out"]:
         yield f"* Left out on every loop: `{test}`: {reason}."
     for test in kept["failed_on_oracle"]:
         yield f"* Fails on stock asyncio too: `{test}`."
-    for loop in running.LOOPS:
+    for loop in running.OURS:
         yield from _notes_of_loop(kept, loop)
+    for loop in running.OTHERS:
+        if tests := kept["wrong"].get(loop):
+            names = sorted({test.partition("[")[0].partition(": ")[0] for test in tests})
+            listed = "`, `".join(names)
+            yield f"* {len(tests)} tests differ on {loop}, of {len(names)} functions: `{listed}`."
 
 
 def _notes_of_loop(kept: dict[str, Any], loop: str) -> Iterable[str]:

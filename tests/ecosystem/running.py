@@ -182,12 +182,14 @@ def _environment(suite: Suite, loop: str, place: Place, folder: Path) -> dict[st
 
 @functools.cache
 def isolation() -> tuple[str, ...]:
-    """Return the command that gives a run a network of its own, where the machine lets us.
+    """Return the command that gives a run a network and a hosts file of its own, if the machine lets us.
 
-    Ports that tests have fixed are then free, whatever else runs, and the internet is away for sure.
+    Ports that tests have fixed are then free, whatever else runs, the internet is away for sure, and
+    "localhost" has both its addresses, which many tests of IPv6 begin with.
     """
-    script = 'ip link set lo up && exec "$@"'
-    command = ("unshare", "--net", "sh", "-c", script, "sh")
+    script = 'ip link set lo up && mount --bind "$0" /etc/hosts && exec "$@"'
+    hosts = str(environment.HERE / "hosts")
+    command = ("unshare", "--net", "--mount", "sh", "-c", script, hosts)
     with contextlib.suppress(OSError):
         if not subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
             return command

@@ -29,6 +29,8 @@ class Suite:
     # What is given to pytest besides the runner's own options.
     arguments: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    # What the page of results says about the suite besides its figures.
+    notes: tuple[str, ...] = ()
     # Instead of `arguments`, for a run of a few minutes over all suites.
     quick: tuple[str, ...] = ()
     # The project's name on the registry, where it is not the suite's.
@@ -51,7 +53,14 @@ class Suite:
 
 SUITES = (
     Suite("uvicorn", "0.54.0"),
-    Suite("starlette", "1.10.0"),
+    Suite(
+        "starlette",
+        "1.10.0",
+        notes=(
+            "The tests of a folder that nobody may read fail for root",
+            "The tests of `accept-encoding` fail on a CPython that was built without zstd",
+        ),
+    ),
     Suite("httpx", "0.28.1", left_out=(LeftOut("mark:network", NETWORK),)),
     Suite("httpcore", "1.0.9"),
     Suite("websockets", "17.0", in_distribution=False),
