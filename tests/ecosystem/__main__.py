@@ -82,6 +82,9 @@ def run_suite(
     how = {"tests": options.tests, "quick": options.quick}
     oracle = running.run(suite, ORACLE, place, **how)
     _say(oracle)
+    chance = judging.settle(oracle, place)
+    for test, (failed, of) in chance.items():
+        _say_indented(f"flaky {test}: failed {failed} of {of} on stock asyncio")
     for test, outcome in oracle.outcomes.items():
         if outcome.outcome == "failed":
             _say_indented(_shortened(f"{test}: failed on stock asyncio\n{outcome.detail}"))
@@ -99,7 +102,7 @@ def run_suite(
             _say_indented(f"flaky {test}: failed {ours} of {of}, on {ORACLE} {theirs} of {of}")
         for test in verdict.better:
             _say_indented(f"passed here, not on {ORACLE}: {test}")
-    return results.record(suite, interpreter, oracle, verdicts)
+    return results.record(suite, interpreter, oracle, chance, verdicts)
 
 
 def _say(done: running.Run) -> None:

@@ -16,7 +16,7 @@ from tests.ecosystem import environment, running
 from tests.ecosystem.judging import AGAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.ecosystem.environment import Interpreter
     from tests.ecosystem.judging import Verdict
@@ -38,9 +38,13 @@ the others test plain functions. Expected failures (`xfail`) are counted with th
 
 
 def record(
-    suite: Suite, interpreter: Interpreter, oracle: Run, verdicts: Sequence[Verdict]
+    suite: Suite,
+    interpreter: Interpreter,
+    oracle: Run,
+    chance: Mapping[str, tuple[int, int]],
+    verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
-    """Return what is kept of a suite's runs."""
+    """Return what is kept of a suite's runs; `chance`: what failed on the oracle not each time."""
     return {
         "suite": suite.name,
         "version": suite.version,
@@ -52,6 +56,7 @@ def record(
         "left_out": [[entry.test, entry.reason] for entry in suite.left_out],
         "runs": {run.loop: _counts(run) for run in (oracle, *(v.run for v in verdicts))},
         "failed_on_oracle": sorted(_failed(oracle)),
+        "flaky_on_oracle": chance,
         "flaky": {v.run.loop: v.flaky for v in verdicts if v.flaky},
         "expected": {v.run.loop: v.expected for v in verdicts if v.expected},
         "better": {v.run.loop: v.better for v in verdicts if v.better},
@@ -119,6 +124,8 @@ def _notes(kept: dict[str, Any]) -> Iterable[str]:
         yield f"* Left out on every loop: `{test}`: {reason}."
     for test in kept["failed_on_oracle"]:
         yield f"* Fails on stock asyncio too: `{test}`."
+    for test, (failed, of) in kept["flaky_on_oracle"].items():
+        yield f"* Not the same each time on stock asyncio: `{test}` (failed {failed} of {of} times)."
     for loop in running.OURS:
         yield from _notes_of_loop(kept, loop)
     for loop in running.OTHERS:

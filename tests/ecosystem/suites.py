@@ -52,7 +52,8 @@ class Suite:
 
 
 SUITES = (
-    Suite("uvicorn", "0.54.0"),
+    # Of its own, it starts eight processes: too many for a test that waits 10 s for two more.
+    Suite("uvicorn", "0.54.0", arguments=("-n2",)),
     Suite(
         "starlette",
         "1.10.0",
@@ -71,6 +72,16 @@ SUITES = (
         # Its configuration names the plugins that it wants, and no others.
         environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     ),
+    Suite(
+        "tornado",
+        "6.6.1",
+        arguments=("-opython_files=*_test.py", "tornado/test"),
+        tests="tornado/test",
+        environment={"ASYNC_TEST_TIMEOUT": "25"},
+    ),
+    Suite("asgiref", "3.13.0"),
+    Suite("aioquic", "1.7.2"),
+    Suite("pytest-asyncio", "1.5.0"),
 )
 
 

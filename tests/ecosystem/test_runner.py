@@ -136,6 +136,25 @@ def test_a_failure_that_passes_again_is_shown_with_its_rate(
     assert verdict.flaky == {"a": (1, 5, 0)}
 
 
+def test_a_failure_by_chance_on_the_oracle_excuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    again, theirs = runs_of({"a": "passed", "b": "failed"}, {"a": "failed", "b": "failed"})
+    monkeypatch.setattr(running, "run", lambda suite, loop, place, tests: again)
+    assert judging.settle(theirs, Place(_this_python(), _this_python())) == {"a": (1, 5)}
+    assert theirs.outcomes["a"].outcome == "passed"
+    assert theirs.outcomes["b"].outcome == "failed"
+
+
+def test_a_listed_test_that_only_one_loop_has_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Difference("small", "name?*", "listed")
+    monkeypatch.setattr(expected, "DIFFERENCES", (entry,))
+    ours, theirs = runs_of({"name[x]": "passed"}, {"name[y]": "passed"})
+    verdict = judge(monkeypatch, ours, theirs, again=ours)
+    assert verdict.wrong == []
+    assert set(verdict.expected) == {"name[x]", "name[y]"}
+
+
 def test_a_test_that_did_not_run_or_was_skipped_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "skipped"}, {"a": "passed", "b": "passed"})
     verdict = judge(monkeypatch, ours, theirs, again=ours)
