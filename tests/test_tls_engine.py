@@ -174,7 +174,7 @@ def test_contexts_with_hooks_go_by_the_methods(
 
     run(main())
     # The file is open for as long as the context lives.
-    logged.keylog_filename = None
+    del logged
 
 
 def test_what_somebody_else_left_in_the_error_queue_is_no_failure(

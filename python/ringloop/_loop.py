@@ -37,6 +37,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._unix_server_sockets: dict[Any, int] = {}
         # Descriptors of transports that hold still for `sendfile`.
         self._lent_descriptors: set[int] = set()
+        # Sockets that a user has brought for endpoints in the making.
+        self._lent_sockets: list[Any] = []
 
     def run_forever(self) -> None:
         """Run until `stop()` is called."""
@@ -102,6 +104,26 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         kwargs.pop("context", None)
         return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
 
+    async def create_datagram_endpoint(  # type: ignore[override]
+        self,
+        protocol_factory: Any,
+        local_addr: Any = None,
+        remote_addr: Any = None,
+        *,
+        sock: Any = None,
+        **options: Any,
+    ) -> tuple[Any, Any]:
+        """Create a datagram connection; see `asyncio.loop.create_datagram_endpoint`."""
+        base = super().create_datagram_endpoint
+        if sock is None:
+            return await base(protocol_factory, local_addr, remote_addr, **options)
+        # The options of the user's socket stay as they are.
+        self._lent_sockets.append(sock)
+        try:
+            return await base(protocol_factory, local_addr, remote_addr, sock=sock, **options)
+        finally:
+            self._lent_sockets.remove(sock)
+
     async def start_tls(self, transport: Any, protocol: Any, sslcontext: Any, **kwargs: Any) -> Any:
         """Upgrade `transport` to TLS; return the new transport of `protocol`."""
         return await _tls.start_tls(self, transport, protocol, sslcontext, **kwargs)
@@ -109,7 +131,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def _make_datagram_transport(
         self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
     ) -> Any:
-        return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra)
+        own = not any(sock is lent for lent in self._lent_sockets)
+        return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra, own)
 
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None

@@ -1,9 +1,9 @@
-//! Closed-loop TCP load generator for the benchmarks.
+//! Closed-loop load generator for the benchmarks, and a flood of datagrams.
 //!
 //! Every connection has one request in flight: an echo message or a GET. The answer is checked, the
 //! time it took is counted, the next request goes out. One thread, to be pinned to a CPU that the
 //! server does not use. Reading order: `exchange` (what is said), `tally` (what is counted),
-//! `drive_uring` / `drive_epoll` (who says it), `sys` (the kernel).
+//! `drive_uring` / `drive_epoll` / `flood` (who says it), `sys` (the kernel).
 
 // Counts are shown as ratios and rates; none comes near 2^52.
 #![allow(clippy::cast_precision_loss)]
@@ -11,17 +11,19 @@
 mod drive_epoll;
 mod drive_uring;
 mod exchange;
+mod flood;
 mod histogram;
 mod options;
 mod sys;
 mod tally;
 
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use exchange::Script;
-use options::{Driver, Options, USAGE};
+use exchange::{CHECKED_LEN_MAX, Script};
+use options::{Driver, Mode, Options, USAGE};
 use tally::Tally;
 
 fn main() -> ExitCode {
@@ -62,10 +64,18 @@ fn run(options: &Options) -> io::Result<String> {
     if let Some(cpu) = options.cpu {
         sys::pin_to_cpu(cpu)?;
     }
-    let script = if options.http {
-        Script::http(&options.addr, &options.path)
-    } else {
-        Script::echo(options.size)
+    let script = match options.mode {
+        Mode::Http => Script::http(&options.addr, &options.path),
+        Mode::UdpEcho if options.size > CHECKED_LEN_MAX => {
+            return Err(io::Error::other(
+                "echoed datagrams are 2048 bytes long at most",
+            ));
+        }
+        Mode::Echo | Mode::UdpEcho => Script::echo(options.size),
+        Mode::UdpFlood => {
+            let tally = Tally::start(options.warmup, options.length, options.server_pid);
+            return flood::run(options, tally);
+        }
     };
     let streams = connect(options)?;
     let ring = match options.driver {
@@ -88,6 +98,12 @@ fn run(options: &Options) -> io::Result<String> {
 fn connect(options: &Options) -> io::Result<Vec<TcpStream>> {
     (0..options.connections)
         .map(|_| {
+            if options.mode == Mode::UdpEcho {
+                let socket = UdpSocket::bind("127.0.0.1:0")?;
+                socket.connect(&options.addr)?;
+                // Only send(2) and recv(2) are used of it from here on.
+                return Ok(TcpStream::from(OwnedFd::from(socket)));
+            }
             let stream = TcpStream::connect(&options.addr)?;
             stream.set_nodelay(true)?;
             Ok(stream)

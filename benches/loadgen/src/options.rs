@@ -7,12 +7,18 @@ use std::time::Duration;
 
 /// Printed by `--help` and after a wrong option.
 pub const USAGE: &str = "\
-loadgen: closed-loop TCP load, one request in flight a connection
+loadgen: closed-loop load, one request in flight a connection, or a flood of datagrams
 
   --addr HOST:PORT    server (required)
-  --mode echo|http    what to send: messages to be echoed, or keep-alive GETs   [echo]
+  --mode MODE         what to send                                              [echo]
+           echo         messages on TCP, to be echoed
+           http         keep-alive GETs
+           udp-echo     datagrams, to be echoed; a connection is a socket
+           udp-flood    datagrams as fast as they go; the server answers `?` with
+                        how many it has received
   --connections N     connections held open                                     [32]
   --size BYTES        echo: length of a message                                 [1024]
+  --segments N        udp-flood: datagrams a message, cut by the kernel (UDP_SEGMENT)  [1]
   --path PATH         http: what to GET                                         [/]
   --seconds S         measured time                                             [1]
   --warmup S          time before it that is not counted                        [0.3]
@@ -34,12 +40,22 @@ pub enum Driver {
     Epoll,
 }
 
+/// What is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Echo,
+    Http,
+    UdpEcho,
+    UdpFlood,
+}
+
 /// What a run does.
 pub struct Options {
     pub addr: String,
-    pub http: bool,
+    pub mode: Mode,
     pub connections: usize,
     pub size: usize,
+    pub segments: usize,
     pub path: String,
     pub length: Duration,
     pub warmup: Duration,
@@ -53,9 +69,10 @@ impl Options {
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             addr: String::new(),
-            http: false,
+            mode: Mode::Echo,
             connections: 32,
             size: 1024,
+            segments: 1,
             path: "/".into(),
             length: Duration::from_secs(1),
             warmup: Duration::from_millis(300),
@@ -78,7 +95,16 @@ impl Options {
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
             "--addr" => self.addr = value,
-            "--mode" => self.http = choice(name, &value, &[("echo", false), ("http", true)])?,
+            "--mode" => {
+                let modes = [
+                    ("echo", Mode::Echo),
+                    ("http", Mode::Http),
+                    ("udp-echo", Mode::UdpEcho),
+                    ("udp-flood", Mode::UdpFlood),
+                ];
+                self.mode = choice(name, &value, &modes)?;
+            }
+            "--segments" => self.segments = within(name, &value, 1, 64)?,
             "--connections" => self.connections = within(name, &value, 1, 8192)?,
             "--size" => self.size = within(name, &value, 1, 1 << 26)?,
             "--path" => self.path = value,
@@ -139,7 +165,7 @@ mod tests {
     fn options_are_read() {
         let options = parse("--addr a:1 --mode http --seconds 0.5 --cpu 1 --driver epoll");
         let options = options.unwrap_or_else(|error| panic!("{error}"));
-        assert!(options.http);
+        assert_eq!(options.mode, Mode::Http);
         assert_eq!(options.length, Duration::from_millis(500));
         assert_eq!(options.cpu, Some(1));
         assert!(options.driver == Driver::Epoll);

@@ -63,6 +63,33 @@ pub fn discard(fd: RawFd, len: usize) -> io::Result<usize> {
     checked(result as i64).map(|count| count as usize)
 }
 
+/// Have the kernel cut what is sent on a UDP socket into datagrams of `len` bytes.
+pub fn set_segment_len(fd: RawFd, len: usize) -> io::Result<()> {
+    let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
+    let size = mem::size_of_val(&len) as libc::socklen_t;
+    let at = (&raw const len).cast();
+    // SAFETY: (5).
+    let result = unsafe { libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, at, size) };
+    checked(i64::from(result)).map(drop)
+}
+
+/// Send `payload` on a connected socket `count` times in one system call; a message more or less does
+/// not matter.
+pub fn send_many(fd: RawFd, payload: &'static [u8], count: usize) -> io::Result<()> {
+    let mut iovec = libc::iovec {
+        iov_base: payload.as_ptr().cast_mut().cast(),
+        iov_len: payload.len(),
+    };
+    // SAFETY: (5).
+    let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+    message.msg_hdr.msg_iov = &raw mut iovec;
+    message.msg_hdr.msg_iovlen = 1;
+    let mut messages = vec![message; count];
+    // SAFETY: (5), and the kernel only reads the payload, which is 'static.
+    let result = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, 0) };
+    checked(i64::from(result)).map(drop)
+}
+
 /// Level-triggered readiness of many sockets.
 pub struct Epoll {
     fd: OwnedFd,

@@ -45,17 +45,33 @@ impl Tally {
         }
     }
 
+    /// Begin the measured window, where the warm-up is over in another way than by responses.
+    pub fn begin(&mut self, now: Instant) {
+        self.window = Some(Window {
+            started: now,
+            client_cpu: sys::process_cpu_time(),
+            server_cpu: self.server_cpu(),
+        });
+        self.over_at = now + (self.over_at - self.warm_until);
+    }
+
+    /// Whether the warm-up is over.
+    pub fn is_warm(&self, now: Instant) -> bool {
+        now >= self.warm_until
+    }
+
+    /// Count what the server has received in the measured window.
+    pub fn received(&mut self, requests: u64) {
+        self.requests = requests;
+    }
+
     /// Count a response to a request sent at `sent`.
     pub fn completed(&mut self, sent: Instant, now: Instant) {
         if self.window.is_some() {
             self.requests += 1;
             self.latencies.record(now.saturating_duration_since(sent));
         } else if now >= self.warm_until {
-            self.window = Some(Window {
-                started: now,
-                client_cpu: sys::process_cpu_time(),
-                server_cpu: self.server_cpu(),
-            });
+            self.begin(now);
         }
     }
 

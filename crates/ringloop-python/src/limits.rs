@@ -91,3 +91,17 @@ pub const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
 /// Datagrams received in one system call, and by one endpoint before others get their turn.
 pub const DATAGRAMS_PER_EVENT: usize = 32;
+
+/// Datagrams that one endpoint delivers before other callbacks get their turn: a batch may hold trains
+/// of 64.
+pub const DATAGRAMS_PER_STEP: usize = 128;
+
+/// Datagrams that are gathered in a turn before they are sent: what one message can carry.
+pub const GATHERED_DATAGRAMS_MAX: usize = 64;
+
+/// Bytes that are gathered in a turn before they are sent.
+pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a datagram up to which it is gathered with others: with longer ones a system call each
+/// costs little, and their errors are told at once.
+pub const GATHERED_DATAGRAM_BYTES_MAX: usize = 16 * 1024;

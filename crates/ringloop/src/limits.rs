@@ -1,5 +1,7 @@
 //! Every bound of the engine, with its unit and its reason.
 
+use crate::sys::datagram::HEAD_LEN;
+
 /// Submission queue entries. One turn's sends and re-arms fit; a fuller turn submits twice.
 pub const RING_ENTRIES: u32 = 1024;
 
@@ -13,6 +15,16 @@ pub const POOL_BUFFERS: u16 = 64;
 
 /// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
 pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
+
+/// Buffers in a loop's shared pool for datagrams, made when the first endpoint receives into it: 2 MiB.
+pub const DATAGRAM_POOL_BUFFERS: u16 = 32;
+
+/// Bytes in one buffer for datagrams: the head, and the longest train of them that the kernel makes
+/// (`UDP_GRO`, 64 KiB). In a shorter one a train would be cut.
+pub const DATAGRAM_POOL_BUFFER_BYTES: u32 = HEAD_LEN as u32 + 64 * 1024;
+
+/// Datagrams that one receive takes at most before other descriptors get their turn (readiness).
+pub const DATAGRAMS_PER_RECEIVE: usize = 16;
 
 /// Connections that listeners may accept in one turn before other descriptors get theirs.
 pub const ACCEPTS_PER_TURN: u32 = 64;

@@ -10,10 +10,11 @@ use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Choice, Event, Key, Kind, Sink, Token};
 use ringloop::limits;
 use ringloop::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMulti, Request, Send,
-    SendMsg, Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMsgMulti, RecvMulti,
+    Request, Send, SendMsg, Timeout, Write,
 };
 use ringloop::sys::address::SockAddr;
+use ringloop::sys::datagram::Control;
 use ringloop::sys::interest::Interest;
 use ringloop::sys::{file, socket};
 use std::io::Read as _;
@@ -182,6 +183,11 @@ fn recv_msg(world: &mut World) -> Request {
     ))
 }
 
+fn recv_msg_multi(world: &mut World) -> Request {
+    let fd = world.udp.0.as_raw_fd();
+    Request::RecvMsgMulti(RecvMsgMulti::new(fd, Control::Wanted))
+}
+
 fn send_datagram(world: &mut World) {
     let to = world.udp.0.local_addr().unwrap();
     world.udp.1.send_to(b"lost!", to).unwrap();
@@ -218,7 +224,7 @@ fn close(world: &mut World) -> Request {
     Request::Close(Close { fd })
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     case("nop", |_| Request::Nop(Nop), nothing),
     case("poll once", |world| poll(world, false), write_to_ours),
     case("poll level", |world| poll(world, true), write_to_ours),
@@ -236,6 +242,7 @@ const CASES: [Case; 16] = [
         write_to_ours,
     ),
     case("recvmsg", recv_msg, send_datagram).with_foreign(),
+    case("recvmsg multi", recv_msg_multi, send_datagram),
     case("send", send, World::drain_peer).with_foreign(),
     case("sendmsg", send_msg, World::drain_peer).with_foreign(),
     case("read", read, write_to_pipe).with_foreign(),

@@ -6,13 +6,12 @@
 //! Source: `_SelectorTransport.__init__` and `_SelectorDatagramTransport.__init__`.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::RawFd;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::driver::Token;
-use ringloop::sys::socket;
+use ringloop::sys;
 
 use super::Datagram;
 use super::address::Seen;
@@ -21,7 +20,7 @@ use super::read::ReadSide;
 use super::write::WriteSide;
 use crate::error;
 use crate::event_loop::{Handler, LoopCore};
-use crate::ffi::{self, ObjCell, Payload};
+use crate::ffi::{self, ObjCell, Payload, SocketCell};
 use crate::transport::create;
 use crate::transport::flow::Flow;
 
@@ -45,9 +44,12 @@ impl Rules {
     }
 }
 
-/// Make a transport of a datagram socket; `connection_made` is scheduled.
+/// Make a transport of a datagram socket; `connection_made` is scheduled. `is_own` says that the loop has
+/// made the socket, so that its options are nobody else's.
 #[pyfunction]
-#[pyo3(signature = (loop_, sock, protocol, address, waiter, extra))]
+#[pyo3(signature = (loop_, sock, protocol, address, waiter, extra, is_own))]
+// The arguments of asyncio's own, and one.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn make_datagram_transport<'py>(
     loop_: &Bound<'py, LoopCore>,
     sock: &Bound<'py, PyAny>,
@@ -55,10 +57,12 @@ pub(super) fn make_datagram_transport<'py>(
     address: Option<&Bound<'py, PyAny>>,
     waiter: Option<&Bound<'py, PyAny>>,
     extra: Option<&Bound<'py, PyDict>>,
+    is_own: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
-    let fd: RawFd = sock.call_method0(intern!(py, "fileno"))?.extract()?;
-    let local = socket::local_addr(fd).map_err(|error| error::from_io(&error))?;
+    let socket = SocketCell::new(sock)?;
+    let fd = socket.original_fd();
+    let local = sys::socket::local_addr(fd).map_err(|error| error::from_io(&error))?;
     let extra = create::extra(sock, extra, fd)?;
     let peer = extra.get_item(intern!(py, "peername"))?;
     let connected = peer.is_some_and(|peer| peer.is_truthy().unwrap_or(false));
@@ -66,20 +70,22 @@ pub(super) fn make_datagram_transport<'py>(
         Some(address) if address.is_truthy()? => Some(address.clone().into()),
         _ => None,
     };
+    let family = i32::from(local.family());
+    let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
     let endpoint = Datagram {
         loop_: ObjCell::new(Some(loop_.clone().into())),
-        fd,
-        family: i32::from(local.family()),
+        running_thread: loop_.get().running_thread(),
+        family,
         token: Cell::new(Token(0)),
-        socket: ObjCell::new(Some(sock.clone().into())),
+        socket,
         protocol: ObjCell::new(Some(protocol.clone().into())),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         address: ObjCell::new(address),
         connected,
         rules: Rules::of_this_python(py),
         lifecycle: Lifecycle::new(),
-        read: ReadSide::new(),
-        write: WriteSide::new(),
+        read: ReadSide::new(is_internet && is_own),
+        write: WriteSide::new(is_internet),
         flow: Flow::new(),
         seen: RefCell::new(Seen::default()),
     };

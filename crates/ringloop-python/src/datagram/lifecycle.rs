@@ -15,7 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Armed, Datagram_, read};
+use super::{Armed, Datagram_, read, write};
 use crate::error;
 use crate::ffi::{self, Obj};
 use crate::transport::{leaves_the_loop, lifecycle as shared};
@@ -69,6 +69,7 @@ pub(super) fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     this.lifecycle.state.set(State::Closing);
     read::stop(this)?;
+    write::send_gathered(this)?;
     if this.write.is_empty() {
         lose(this, None)
     } else {
@@ -81,6 +82,8 @@ pub(super) fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResu
     if this.lifecycle.is_lost() {
         return Ok(());
     }
+    // asyncio has sent it by now.
+    write::send_gathered(this)?;
     this.write.discard();
     this.disarm(this.py(), this.write.armed())?;
     if this.lifecycle.state.get() == State::Open {
@@ -176,11 +179,12 @@ pub(super) fn close_socket_if_idle(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     this.core(py)?
         .get()
-        .release_handler(this.token.get(), this.fd)?;
+        .release_handler(this.token.get(), this.socket.original_fd())?;
     close_socket(this)
 }
 
 fn close_socket(this: Datagram_<'_, '_>) -> PyResult<()> {
+    read::end_trains(this);
     if let Some(socket) = this.socket.take() {
         let py = this.py();
         socket.bind(py).call_method0(intern!(py, "close"))?;

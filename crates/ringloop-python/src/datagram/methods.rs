@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{Datagram, Datagram_, lifecycle, read, write};
-use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
+use crate::ffi::{self, Args, Definition, Obj, method, property, repr_slot};
 use crate::limits;
-use crate::transport::flow;
+use crate::transport::{flow, thread};
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<Datagram>) {
@@ -196,10 +196,32 @@ fn sendto(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         }
         address = bound.as_borrowed();
     }
+    if this.is_elsewhere() {
+        return hand_over_datagram(this, data, address);
+    }
     if dropped(this, bound.is_some())? {
         return Ok(());
     }
     write::send(this, data, write::destination(this, address))
+}
+
+/// Another thread than the loop's sends: the loop is to.
+#[cold]
+fn hand_over_datagram(
+    this: Datagram_<'_, '_>,
+    data: Argument<'_, '_>,
+    address: Argument<'_, '_>,
+) -> PyResult<()> {
+    let py = this.py();
+    let loop_ = thread::checked(this)?;
+    let copied = ffi::with_bytes(data, |bytes| PyBytes::new(py, bytes))?;
+    let arguments = (
+        this.object().getattr(intern!(py, "sendto"))?,
+        copied,
+        address,
+    );
+    loop_.call_method1(intern!(py, "call_soon_threadsafe"), arguments)?;
+    Ok(())
 }
 
 type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
@@ -280,6 +302,9 @@ fn set_write_buffer_limits(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyRes
 
 fn pause_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+    }
     if read::pause(this)? {
         log_debug(this, "%r pauses reading")?;
     }
@@ -288,6 +313,9 @@ fn pause_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn resume_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_reading", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+    }
     if !this.lifecycle.is_closing() && read::resume(this)? {
         log_debug(this, "%r resumes reading")?;
     }
@@ -320,11 +348,17 @@ fn read_ready(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn close(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("close", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "close"));
+    }
     lifecycle::close(this)
 }
 
 fn abort(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("abort", 0)?;
+    if this.is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "abort"));
+    }
     lifecycle::force_close(this, None)
 }
 
@@ -361,7 +395,11 @@ fn socket<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn socket_fd<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.fd.into_pyobject(this.py())?.into_any())
+    Ok(this
+        .socket
+        .original_fd()
+        .into_pyobject(this.py())?
+        .into_any())
 }
 
 fn protocol<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -396,11 +434,12 @@ fn repr<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         String::new()
     } else {
         let word = |polling: bool| if polling { "polling" } else { "idle" };
-        let (read, write) = (word(this.read.is_polling()), word(!this.write.is_empty()));
+        let (read, write) = (word(this.read.is_polling()), word(this.write.is_blocked()));
         let size = this.write.size();
         format!(" read={read} write=<{write}, bufsize={size}>")
     };
     let name = this.object().get_type().name()?;
-    let text = format!("<{name}{state} fd={}{traffic}>", this.fd);
+    let fd = this.socket.original_fd();
+    let text = format!("<{name}{state} fd={fd}{traffic}>");
     Ok(text.into_pyobject(this.py())?.into_any())
 }

@@ -7,7 +7,9 @@
 //! Byte path in: `event_loop::dispatch` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
 //! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
 //!
-//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, to the letter.
+//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, with two things that a
+//! socket option, a blocking call on another socket or a duplicate descriptor could notice: trains
+//! ([`read`]) and gathering ([`write`]).
 
 mod address;
 mod create;
@@ -19,6 +21,8 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -27,7 +31,7 @@ use ringloop::op::{Poll, Request};
 use ringloop::sys::interest::Interest;
 
 use crate::event_loop::{Behaviour, LoopCore, handlers};
-use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Definition, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor};
 use crate::transport::flow::Flow;
 use crate::transport::{Endpoint, Writable};
 
@@ -35,12 +39,13 @@ use crate::transport::{Endpoint, Writable};
 pub struct Datagram {
     /// The loop; cleared only by the collector.
     loop_: ObjCell,
-    fd: RawFd,
+    /// Which thread runs the loop; zero for none.
+    running_thread: Arc<AtomicU64>,
     family: i32,
     /// Its place among the loop's handlers, which keep the transport alive.
     token: Cell<Token>,
     /// The `socket.socket`; gone once it is closed.
-    socket: ObjCell,
+    socket: SocketCell,
     protocol: ObjCell,
     /// What protocol callbacks run in.
     context: ObjCell,
@@ -138,7 +143,11 @@ static DATAGRAM: Behaviour = Behaviour {
             .get(object)
             .map_or(Ok(()), |this| completed(this, &event))
     },
-    flush: Behaviour::NEVER_FLUSHED,
+    flush: |object| {
+        Datagram::native()
+            .get(object)
+            .map_or(Ok(()), write::turn_ends)
+    },
     abandoned: |object| {
         if let Some(this) = Datagram::native().get(object) {
             lifecycle::abandoned(this);
@@ -188,6 +197,19 @@ impl Datagram {
         Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
     }
 
+    /// The socket's descriptor, for a system call or an operation; -1 once the user has closed it.
+    #[inline]
+    fn fd(&self, py: Python<'_>) -> RawFd {
+        self.socket.fd(py)
+    }
+
+    /// Whether the loop runs, and in another thread.
+    #[inline]
+    fn is_elsewhere(&self) -> bool {
+        let running = self.running_thread.load(Relaxed);
+        running != 0 && running != ffi::thread_id()
+    }
+
     fn in_flight(&self) -> bool {
         self.read.armed().get() != Armed::Nothing || self.write.armed().get() != Armed::Nothing
     }
@@ -199,7 +221,7 @@ impl Datagram {
             Role::Write => Interest::WRITE,
         };
         let poll = Poll {
-            fd: self.fd,
+            fd: self.fd(py),
             interest,
             level: true,
         };

@@ -7,15 +7,22 @@
 //! Both drivers tell when the socket is readable; then one recvmmsg(2) takes a batch into the loop's
 //! own memory. It asks for twice as many after a full batch and for half after a poor one, so that an
 //! endpoint that answers one datagram at a time pays for one.
+//!
+//! An endpoint that is flooded, on a socket that the loop has made, has the kernel hand over trains of
+//! datagrams (`UDP_GRO`), which are taken apart here: the protocol sees each. Not before a flood: the
+//! first such socket of a machine costs it hundreds of microseconds, and the last one that goes. A
+//! duplicate of the descriptor would receive trains too, so the option is taken back before the
+//! endpoint closes its socket, and is never set on a socket that the user brought.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::sys::address::SockAddr;
-use ringloop::sys::datagram::Batch;
+use ringloop::sys::datagram::{self, Batch, Control};
 
 use super::{Armed, Datagram_, Role, address, lifecycle};
 use crate::error;
@@ -34,6 +41,16 @@ enum Wish {
     Stop,
 }
 
+/// Whether the kernel may hand over several datagrams as one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trains {
+    /// No UDP socket, one of the user's, or a kernel without them.
+    Never,
+    /// Once it is flooded.
+    Possible,
+    On,
+}
+
 /// The state of the reading side.
 pub(super) struct ReadSide {
     armed: Cell<Armed>,
@@ -43,16 +60,23 @@ pub(super) struct ReadSide {
     scheduled: Cell<bool>,
     /// How many datagrams the next call asks for.
     batch_count: Cell<usize>,
+    trains: Cell<Trains>,
 }
 
 impl ReadSide {
-    pub fn new() -> Self {
+    pub fn new(may_have_trains: bool) -> Self {
+        let trains = if may_have_trains {
+            Trains::Possible
+        } else {
+            Trains::Never
+        };
         Self {
             armed: Cell::new(Armed::Nothing),
             wish: Cell::new(Wish::NotStarted),
             held: RefCell::new(VecDeque::new()),
             scheduled: Cell::new(false),
             batch_count: Cell::new(1),
+            trains: Cell::new(trains),
         }
     }
 
@@ -110,6 +134,14 @@ pub(super) fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
         arm(this)?;
     }
     Ok(true)
+}
+
+/// The socket is about to be closed: whoever has a duplicate of it receives datagrams again.
+pub(super) fn end_trains(this: Datagram_<'_, '_>) {
+    if this.read.trains.replace(Trains::Never) == Trains::On {
+        // The user may have closed it.
+        drop(datagram::set_receive_trains(this.fd(this.py()), false));
+    }
 }
 
 fn holds(this: Datagram_<'_, '_>) -> bool {
@@ -175,18 +207,28 @@ fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
 fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
     let py = this.py();
     let wanted = this.read.batch_count.get();
+    let fd = this.fd(py);
+    let control = match this.read.trains.get() {
+        Trains::On => Control::Wanted,
+        Trains::Never | Trains::Possible => Control::Unwanted,
+    };
     let mut held = this.read.held.borrow_mut();
     let received = this.core(py)?.get().datagrams.with(|batch| {
         let batch = batch.get_or_insert_with(|| {
             Batch::new(limits::DATAGRAMS_PER_EVENT, limits::DATAGRAM_BYTES_MAX)
         });
-        let count = batch.receive(this.fd, wanted)?;
-        for (bytes, source) in batch.received() {
-            held.push_back((ffi::copy_bytes(py, bytes), source.clone()));
+        let count = batch.receive(fd, control, wanted)?;
+        for message in batch.received() {
+            for bytes in message.datagrams() {
+                held.push_back((ffi::copy_bytes(py, bytes), message.source.clone()));
+            }
         }
         Ok(count)
     })?;
     Ok(received.map(|count| {
+        if count == limits::DATAGRAMS_PER_EVENT {
+            flooded(this, fd);
+        }
         let next = if count == wanted {
             (wanted * 2).min(limits::DATAGRAMS_PER_EVENT)
         } else if count * 2 <= wanted {
@@ -198,10 +240,25 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
     }))
 }
 
-/// Give the protocol what was received, until it wants no more.
+/// A full batch was there.
+fn flooded(this: Datagram_<'_, '_>, fd: RawFd) {
+    if this.read.trains.get() == Trains::Possible {
+        this.read
+            .trains
+            .set(match datagram::set_receive_trains(fd, true) {
+                Ok(()) => Trains::On,
+                Err(_) => Trains::Never,
+            });
+    }
+}
+
+/// Give the protocol what was received, until it wants no more, or others are to get their turn.
 fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    while this.read.wish.get() == Wish::Read {
+    for _ in 0..limits::DATAGRAMS_PER_STEP {
+        if this.read.wish.get() != Wish::Read {
+            return Ok(());
+        }
         let Some((bytes, source)) = this.read.held.borrow_mut().pop_front() else {
             return Ok(());
         };
@@ -217,6 +274,9 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
             }
             lifecycle::report_callback(this, Err(error), "_read_ready")?;
         }
+    }
+    if this.read.wish.get() == Wish::Read && holds(this) {
+        schedule(this)?;
     }
     Ok(())
 }

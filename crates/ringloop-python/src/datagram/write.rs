@@ -4,8 +4,18 @@
 //! Called by: `methods` (sendto), the turn, `lifecycle` (discard).
 //! Never does: decide what an error means for the endpoint.
 //!
-//! A datagram is sent at once while nothing is queued: that is when its error can be told to the one
-//! who sent it. Once the socket is full, datagrams queue, and leave in batches when there is room.
+//! Once the socket is full, datagrams queue, and leave in batches when there is room. Before that, the
+//! first datagram of a turn is sent at once: its error is told to the one who sends it. Further ones of
+//! the same turn are gathered and leave when it ends, or when there are enough of them, in one system
+//! call; where they go to one peer and are of one length, as one message that the kernel or the network
+//! card cuts (`UDP_SEGMENT`). Their errors are told when they leave. Not gathered are: long datagrams,
+//! those of Unix sockets, those of a loop that does not run, and those of an endpoint that closes.
+//!
+//! ```text
+//!   Direct ──EAGAIN──▶ Blocked ──room, all sent──▶ Direct
+//!   the queue holds    the queue holds what the socket had no room for,
+//!   what is gathered   which asyncio would have queued too: only this counts as its size
+//! ```
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,11 +26,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::sys::address::SockAddr;
-use ringloop::sys::{datagram, socket};
+use ringloop::sys::datagram::{self, SendError};
+use ringloop::sys::socket;
 
-use super::{Armed, Datagram_, Role, address, lifecycle};
+use super::{Armed, DATAGRAM, Datagram_, Role, address, lifecycle};
 use crate::error;
+use crate::event_loop::Handler;
 use crate::ffi::{self, Obj};
+use crate::limits;
 use crate::transport::{self, flow, with_protocol};
 
 /// Where a datagram goes.
@@ -79,14 +92,29 @@ pub(super) struct WriteSide {
     /// Bytes of the queue, with what the version counts for each datagram.
     queued_bytes: Cell<usize>,
     armed: Cell<Armed>,
+    /// The socket had no room.
+    blocked: Cell<bool>,
+    /// An Internet socket: what is sent in one turn may be gathered.
+    gathers: bool,
+    /// The turn whose first datagram was sent.
+    last_turn: Cell<u64>,
+    /// The loop will say when the turn ends.
+    awaits_end: Cell<bool>,
+    /// The kernel has not refused to cut messages into datagrams.
+    segmented: Cell<bool>,
 }
 
 impl WriteSide {
-    pub fn new() -> Self {
+    pub fn new(gathers: bool) -> Self {
         Self {
             queue: RefCell::new(VecDeque::new()),
             queued_bytes: Cell::new(0),
             armed: Cell::new(Armed::Nothing),
+            blocked: Cell::new(false),
+            gathers,
+            last_turn: Cell::new(0),
+            awaits_end: Cell::new(false),
+            segmented: Cell::new(gathers),
         }
     }
 
@@ -94,8 +122,17 @@ impl WriteSide {
         &self.armed
     }
 
+    /// Bytes that wait for room.
     pub fn size(&self) -> usize {
-        self.queued_bytes.get()
+        if self.blocked.get() {
+            self.queued_bytes.get()
+        } else {
+            0
+        }
+    }
+
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.get()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -106,6 +143,7 @@ impl WriteSide {
     pub fn discard(&self) {
         let queue = self.queue.take();
         self.queued_bytes.set(0);
+        self.blocked.set(false);
         drop(queue);
     }
 }
@@ -132,12 +170,17 @@ pub(super) fn destination(
     }
 }
 
-/// Send now, or queue behind what waits.
+/// Send now, gather, or queue behind what waits.
 pub(super) fn send(
     this: Datagram_<'_, '_>,
     data: Borrowed<'_, '_, PyAny>,
     to: Destination,
 ) -> PyResult<()> {
+    if gathers(this, data, &to)? {
+        enqueue(this, data, to)?;
+        return await_end(this);
+    }
+    send_gathered(this)?;
     if this.write.is_empty() {
         match send_object(this, data, &to) {
             Sent::Yes => return Ok(()),
@@ -147,26 +190,109 @@ pub(super) fn send(
             Sent::No(error) => return failed(this, error, Who::Sender),
         }
     }
+    enqueue(this, data, to)?;
+    block(this)
+}
+
+/// Whether a datagram may wait for the end of the turn: not the first one.
+fn gathers(
+    this: Datagram_<'_, '_>,
+    data: Borrowed<'_, '_, PyAny>,
+    to: &Destination,
+) -> PyResult<bool> {
+    if !this.write.gathers || this.write.blocked.get() || this.lifecycle.is_closing() {
+        return Ok(false);
+    }
+    let turn = this.core(this.py())?.get().turn_number();
+    let is_first = this.write.last_turn.replace(turn) != turn;
+    Ok(turn != 0
+        && !is_first
+        && !matches!(to, Destination::Foreign(_))
+        && ffi::with_bytes(data, <[u8]>::len)? <= limits::GATHERED_DATAGRAM_BYTES_MAX)
+}
+
+fn enqueue(
+    this: Datagram_<'_, '_>,
+    data: Borrowed<'_, '_, PyAny>,
+    to: Destination,
+) -> PyResult<()> {
     let buf = transport::write::take_over(data)?;
     let counted = buf.len() + this.rules.header_len;
+    let queued_bytes = this.write.queued_bytes.get() + counted;
+    this.write.queued_bytes.set(queued_bytes);
     this.write.queue.borrow_mut().push_back(Queued { buf, to });
-    this.write.queued_bytes.set(this.write.size() + counted);
+    Ok(())
+}
+
+/// Have what is gathered sent when the turn ends, or now, where it is enough.
+fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let count = this.write.queue.borrow().len();
+    if count >= limits::GATHERED_DATAGRAMS_MAX
+        || this.write.queued_bytes.get() >= limits::GATHERED_BYTES_MAX
+    {
+        return send_gathered(this);
+    }
+    if this.write.awaits_end.replace(true) {
+        return Ok(());
+    }
+    let handler = Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: &DATAGRAM,
+    };
+    this.core(this.py())?.get().flush_later(handler)
+}
+
+/// The turn is over.
+pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
+    this.write.awaits_end.set(false);
+    send_gathered(this)
+}
+
+/// Send what is gathered; what the socket has no room for waits.
+pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
+    // What `error_received` sends meanwhile is for the end of the next turn.
+    let mut left = this.write.queue.borrow().len();
+    while left > 0 && !this.write.blocked.get() && !this.write.is_empty() {
+        match send_front(this) {
+            Ok(count) => {
+                left = left.saturating_sub(count);
+                drop(take_front(this, count));
+            }
+            Err(Sent::No(error)) => {
+                left -= 1;
+                drop(take_front(this, 1));
+                failed(this, error, Who::Queue)?;
+            }
+            Err(_) => return block(this),
+        }
+    }
+    Ok(())
+}
+
+/// The socket has no room: what is queued waits for it.
+fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.lifecycle.is_lost() {
+        this.write.discard();
+        return Ok(());
+    }
+    this.write.blocked.set(true);
     arm(this)?;
     flow::maybe_pause(this, this.write.size())
 }
 
 /// Have the engine tell when there is room, where something waits for it.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.write.armed.get() == Armed::Nothing && !this.write.is_empty() {
+    if this.write.armed.get() == Armed::Nothing && this.write.blocked.get() {
         this.write.armed.set(this.poll(this.py(), Role::Write)?);
     }
     Ok(())
 }
 
 fn send_object(this: Datagram_<'_, '_>, data: Borrowed<'_, '_, PyAny>, to: &Destination) -> Sent {
+    let fd = this.fd(this.py());
     let sent = match to {
-        Destination::Peer => ffi::with_bytes(data, |bytes| socket::send(this.fd, bytes, 0)),
-        Destination::To(to) => ffi::with_bytes(data, |bytes| datagram::send_to(this.fd, bytes, to)),
+        Destination::Peer => ffi::with_bytes(data, |bytes| socket::send(fd, bytes, 0)),
+        Destination::To(to) => ffi::with_bytes(data, |bytes| datagram::send_to(fd, bytes, to)),
         Destination::Foreign(to) => return send_by_python(this, data, to),
     };
     match sent {
@@ -197,6 +323,7 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     flow::maybe_resume(this, this.write.size())?;
     if this.write.is_empty() {
+        this.write.blocked.set(false);
         this.disarm(this.py(), &this.write.armed)?;
         if this.lifecycle.is_closing() {
             return lifecycle::lose(this, None);
@@ -223,15 +350,32 @@ fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
             other => Err(other),
         };
     }
+    match send_batch(this, &queue) {
+        Err(error) if error.is_of_segmentation() => {
+            // Once and for all: the next ones would meet the same route and device.
+            this.write.segmented.set(false);
+            send_batch(this, &queue)
+        }
+        sent => sent,
+    }
+    .map_err(|refused| Sent::of(Err(refused.error)))
+}
+
+/// Send from the front of the queue, up to what `socket.sendto` has to look at.
+fn send_batch(this: Datagram_<'_, '_>, queue: &VecDeque<Queued>) -> Result<usize, SendError> {
+    let py = this.py();
     let batch = queue.iter().map_while(|queued| match &queued.to {
         Destination::Peer => Some((queued.buf.as_slice(), None)),
         Destination::To(to) => Some((queued.buf.as_slice(), Some(to))),
         Destination::Foreign(_) => None,
     });
-    match datagram::send_batch(this.fd, batch) {
-        Ok(count) => Ok(count),
-        Err(error) => Err(Sent::of(Err(error))),
-    }
+    let (fd, segmented) = (this.fd(py), this.write.segmented.get());
+    let in_use = || SendError::from(io::Error::from(io::ErrorKind::WouldBlock));
+    let core = this.core(py).map_err(|_| in_use())?;
+    core.get()
+        .outgoing
+        .with(|outgoing| outgoing.send(fd, batch, segmented))
+        .map_err(|_| in_use())?
 }
 
 /// Take datagrams off the queue, to be dropped outside of its borrow.
@@ -245,7 +389,7 @@ fn take_front(this: Datagram_<'_, '_>, count: usize) -> Vec<Queued> {
         .sum();
     this.write
         .queued_bytes
-        .set(this.write.size().saturating_sub(bytes));
+        .set(this.write.queued_bytes.get().saturating_sub(bytes));
     taken
 }
 

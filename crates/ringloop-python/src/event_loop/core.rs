@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use ringloop::Error;
 use ringloop::driver::Token;
 use ringloop::executor::{Inbox, Unpark};
-use ringloop::sys::datagram::Batch;
+use ringloop::sys::datagram::{Batch, Outgoing};
 
 use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
@@ -43,6 +43,10 @@ pub struct LoopCore {
     pub(super) watchers: Confined<Watchers>,
     /// What datagrams are received into; made by the first endpoint that receives.
     pub(crate) datagrams: Confined<Option<Batch>>,
+    /// The headers of datagrams on their way out.
+    pub(crate) outgoing: Confined<Outgoing>,
+    /// How many turns have begun.
+    pub(super) turns: AtomicU64,
     /// Where bytes are received that a protocol of ours takes from there.
     pub(crate) scratch: Confined<Vec<u8>>,
     /// Messages of other threads; empty before `__init__` and after `close`.
@@ -104,6 +108,16 @@ impl LoopCore {
     #[inline]
     pub fn is_running(&self) -> bool {
         self.thread_id.load(Relaxed) != 0
+    }
+
+    /// The number of the turn that runs; zero while the loop does not.
+    #[inline]
+    pub fn turn_number(&self) -> u64 {
+        if self.is_running() {
+            self.turns.load(Relaxed)
+        } else {
+            0
+        }
     }
 
     /// Say whether the calling thread runs the loop.
@@ -334,6 +348,8 @@ impl LoopCore {
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
             datagrams: Confined::new(None),
+            outgoing: Confined::new(Outgoing::default()),
+            turns: AtomicU64::new(0),
             scratch: Confined::new(Vec::new()),
             inbox: RwLock::new(None),
             inbox_capacity: AtomicUsize::new(ringloop::limits::INBOX_MESSAGES),

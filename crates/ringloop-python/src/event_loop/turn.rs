@@ -12,6 +12,7 @@
 //! The interpreter lock is released only for a wait that may block. `KeyboardInterrupt` and
 //! `SystemExit` leave; what is still in the ready ring runs next time.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pyo3::intern;
@@ -56,6 +57,7 @@ impl LoopCore {
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
+        self.turns.fetch_add(1, Relaxed);
         self.flush(py)?;
         self.park(loop_)?;
         for _ in 0..limits::EVENTS_PER_TURN {
@@ -273,7 +275,7 @@ impl LoopCore {
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopping.load(std::sync::atomic::Ordering::Relaxed)
+        self.stopping.load(Relaxed)
     }
 }
 

@@ -49,6 +49,7 @@ use ringloop::buf::SendBuf;
 
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::transport::thread::OfLoop;
 use engine::Engine;
 use state::{AppState, Receiver, State};
 
@@ -197,6 +198,12 @@ impl Payload for TlsTransport {
 
     fn finalize(this: Transport<'_, '_>) {
         transport::finalize(this);
+    }
+}
+
+impl OfLoop for TlsTransport {
+    fn own_loop(&self) -> &ObjCell {
+        &self.loop_
     }
 }
 

@@ -232,7 +232,7 @@ fn write(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     if this.is_elsewhere() {
-        return thread::hand_over_bytes(this, &this.loop_, &[buf]);
+        return thread::hand_over_bytes(this, &[buf]);
     }
     with(this, |tls| outgoing::write(tls, std::iter::once(buf)))
 }
@@ -245,7 +245,7 @@ fn writelines(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         }
         let (bufs, refused) = take_over_all(list)?;
         if this.is_elsewhere() {
-            thread::hand_over_bytes(this, &this.loop_, &bufs)?;
+            thread::hand_over_bytes(this, &bufs)?;
         } else {
             outgoing::write(tls, bufs.into_iter())?;
         }
@@ -323,7 +323,7 @@ fn append_write_backlog(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult
 fn pause_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "pause_reading"));
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
     with(this, |tls| {
         incoming::pause(tls);
@@ -334,7 +334,7 @@ fn pause_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn resume_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_reading", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "resume_reading"));
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
     with(this, incoming::resume)
 }
@@ -465,7 +465,7 @@ fn asks_lower_transport(py: Python<'_>) -> PyResult<bool> {
 fn close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("close", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "close"));
+        return thread::hand_over(this, intern!(this.py(), "close"));
     }
     if this.closed.replace(true) {
         drop(this.protocol.take());
@@ -477,7 +477,7 @@ fn close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn abort(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("abort", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "abort"));
+        return thread::hand_over(this, intern!(this.py(), "abort"));
     }
     abort_with(this, None)
 }

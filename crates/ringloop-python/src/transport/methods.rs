@@ -273,7 +273,7 @@ pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
         ));
     }
     if this.is_elsewhere() {
-        return thread::hand_over_bytes(this, &this.loop_, &[buf]);
+        return thread::hand_over_bytes(this, &[buf]);
     }
     if buf.is_empty() || dropped(this)? {
         return Ok(());
@@ -298,7 +298,7 @@ fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         ));
     }
     if this.is_elsewhere() {
-        return thread::hand_over_bytes(this, &this.loop_, &bufs);
+        return thread::hand_over_bytes(this, &bufs);
     }
     bufs.retain(|buf| !buf.is_empty());
     if bufs.is_empty() || dropped(this)? {
@@ -327,7 +327,7 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
 fn write_eof(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("write_eof", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "write_eof"));
+        return thread::hand_over(this, intern!(this.py(), "write_eof"));
     }
     write::write_eof(this)
 }
@@ -359,7 +359,7 @@ fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResul
 fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "pause_reading"));
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
     if !this.lifecycle.is_closing() && read::pause(this) {
         log_debug(this, "%r pauses reading")
@@ -371,7 +371,7 @@ fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn resume_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_reading", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "resume_reading"));
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
     if !this.lifecycle.is_closing() && read::resume(this)? {
         return log_debug(this, "%r resumes reading");
@@ -406,7 +406,7 @@ fn deliver_held(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("close", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "close"));
+        return thread::hand_over(this, intern!(this.py(), "close"));
     }
     lifecycle::close(this)
 }
@@ -414,7 +414,7 @@ fn close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn abort(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("abort", 0)?;
     if this.is_elsewhere() {
-        return thread::hand_over(this, &this.loop_, intern!(this.py(), "abort"));
+        return thread::hand_over(this, intern!(this.py(), "abort"));
     }
     lifecycle::force_close(this, None)
 }

@@ -15,12 +15,14 @@
 //! * after `forget` none comes; what the kernel still holds is kept, and what it yields is closed.
 
 mod choice;
+mod lent;
 mod pool;
 mod readiness;
 mod table;
 mod uring;
 
 use crate::error::Error;
+use crate::limits;
 use crate::op::Request;
 use crate::sys::event::EventFd;
 use std::io;
@@ -33,8 +35,37 @@ pub use choice::{Choice, Kind};
 pub use readiness::ReadinessDriver;
 pub use uring::UringDriver;
 
-/// The buffer group of the receive pool.
-pub(crate) const POOL_GROUP: u16 = 0;
+/// A pool of receive buffers. A loop owns no memory of one that it never received into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    /// For bytes of streams.
+    Streams,
+    /// For datagrams with their head, or trains of them.
+    Datagrams,
+}
+
+impl PoolKind {
+    const COUNT: usize = 2;
+
+    /// The name of its buffer group.
+    pub const fn group(self) -> u16 {
+        self as u16
+    }
+
+    const fn buffer_count(self) -> u16 {
+        match self {
+            Self::Streams => limits::POOL_BUFFERS,
+            Self::Datagrams => limits::DATAGRAM_POOL_BUFFERS,
+        }
+    }
+
+    const fn buffer_len(self) -> u32 {
+        match self {
+            Self::Streams => limits::POOL_BUFFER_BYTES,
+            Self::Datagrams => limits::DATAGRAM_POOL_BUFFER_BYTES,
+        }
+    }
+}
 
 /// Names one operation in flight; stale once its last completion was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,10 +102,13 @@ pub enum Sink {
     Handler(Token),
 }
 
-/// Names a buffer of the receive pool that holds received bytes; give it back with
+/// Names a buffer of a receive pool that holds received bytes; give it back with
 /// [`Driver::recycle`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct BufferId(u16);
+pub struct BufferId {
+    pool: PoolKind,
+    index: u16,
+}
 
 /// One result of an operation.
 #[derive(Debug)]

@@ -1,42 +1,65 @@
-//! The receive pool of the readiness driver: the same contract as the ring's provided buffers.
+//! The receive pools of the readiness driver: the same contract as the ring's provided buffers.
 //!
 //! Called by: `driver::readiness`. Never does: a system call.
 
-use super::BufferId;
+use super::{BufferId, Key, PoolKind};
 use std::mem::MaybeUninit;
 
 /// A fixed number of equal buffers, handed out by number.
 #[derive(Debug)]
 pub(super) struct Pool {
+    kind: PoolKind,
     memory: Vec<Box<[u8]>>,
     free: Vec<u16>,
-    buffer_len: usize,
+    /// Receives that found no free buffer.
+    pub starved: Vec<Key>,
 }
 
 impl Pool {
     /// The buffers are made when they are first needed: a loop that never receives owns none.
-    pub fn new(count: u16, buffer_len: usize) -> Self {
-        let memory = (0..count).map(|_| Box::default()).collect();
+    pub fn new(kind: PoolKind) -> Self {
+        let count = kind.buffer_count();
         Self {
-            memory,
+            kind,
+            memory: (0..count).map(|_| Box::default()).collect(),
             free: (0..count).rev().collect(),
-            buffer_len,
+            starved: Vec::new(),
         }
     }
 
     /// Take a free buffer; the most recently returned one, which is still in the cache.
     pub fn take(&mut self) -> Option<BufferId> {
-        let id = self.free.pop()?;
-        let buffer = &mut self.memory[usize::from(id)];
+        let index = self.free.pop()?;
+        let buffer = &mut self.memory[usize::from(index)];
         if buffer.is_empty() {
-            *buffer = vec![0; self.buffer_len].into_boxed_slice();
+            *buffer = vec![0; self.kind.buffer_len() as usize].into_boxed_slice();
         }
-        Some(BufferId(id))
+        Some(BufferId {
+            pool: self.kind,
+            index,
+        })
+    }
+
+    /// Take up to `count` free buffers with their memory, to be filled at once.
+    pub fn lend(&mut self, count: usize) -> Vec<(BufferId, Box<[u8]>)> {
+        let ids = std::iter::from_fn(|| self.take()).take(count);
+        let ids: Vec<_> = ids.collect();
+        ids.into_iter()
+            .map(|id| {
+                let memory = std::mem::take(&mut self.memory[usize::from(id.index)]);
+                (id, memory)
+            })
+            .collect()
+    }
+
+    /// Take the memory of a lent buffer back; the buffer is still taken.
+    pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
+        self.memory[usize::from(id.index)] = memory;
     }
 
     /// The memory of a buffer that was taken, to be written.
     pub fn uninit(&mut self, id: &BufferId) -> &mut [MaybeUninit<u8>] {
-        let buffer = &mut *self.memory[usize::from(id.0)];
+        let buffer = &mut *self.memory[usize::from(id.index)];
         // SAFETY: initialised bytes may be viewed as possibly uninitialised ones; the system calls
         // that write here only ever write bytes.
         unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
@@ -44,10 +67,11 @@ impl Pool {
 
     /// The first `len` bytes of a buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
-        &self.memory[usize::from(id.0)][..len]
+        let buffer = &self.memory[usize::from(id.index)];
+        &buffer[..len.min(buffer.len())]
     }
 
     pub fn put(&mut self, id: BufferId) {
-        self.free.push(id.0);
+        self.free.push(id.index);
     }
 }

@@ -1,6 +1,6 @@
 //! The readiness driver: the same operations where there is no ring.
 //!
-//! Owns: the epoll instance, which descriptor waits for what, and the receive pool.
+//! Owns: the epoll instance, which descriptor waits for what, and the receive pools.
 //! Called by: `Driver`. Never does: block, except in `wait`.
 //!
 //! A single-shot operation is tried when it is submitted and again when its descriptor is ready. A
@@ -15,7 +15,7 @@
 
 use super::pool::Pool;
 use super::table::{Delivery, Phase, Table};
-use super::{BufferId, Event, Key, Sink};
+use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::clock;
@@ -57,17 +57,20 @@ impl Watch {
 pub struct ReadinessDriver {
     epoll: Epoll,
     table: Table,
-    pool: Pool,
+    /// In the order of [`PoolKind`].
+    pools: [Pool; PoolKind::COUNT],
     /// Indexed by descriptor.
     watches: Vec<Option<Watch>>,
     ready: Vec<Ready>,
     /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
     runnable: VecDeque<(Key, Interest)>,
+    /// Messages that one call received, to be delivered one at a time, before anything else of their
+    /// operation: how long each is, and where.
+    arrived: VecDeque<(Key, i32, BufferId)>,
     /// Results that are known already.
     finished: VecDeque<(Key, i32)>,
     deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
     dead_deadlines_count: usize,
-    starved: Vec<Key>,
     /// Results that multishot operations may still have before the next wait.
     burst_left: u32,
     _wake: Arc<EventFd>,
@@ -82,14 +85,14 @@ impl ReadinessDriver {
         Ok(Self {
             epoll,
             table: Table::new(),
-            pool: Pool::new(limits::POOL_BUFFERS, limits::POOL_BUFFER_BYTES as usize),
+            pools: [PoolKind::Streams, PoolKind::Datagrams].map(Pool::new),
             watches: Vec::new(),
             ready: Vec::new(),
             runnable: VecDeque::new(),
+            arrived: VecDeque::new(),
             finished: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             dead_deadlines_count: 0,
-            starved: Vec::new(),
             burst_left: 0,
             _wake: wake,
         })
@@ -110,12 +113,13 @@ impl ReadinessDriver {
     }
 
     pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        self.pool.bytes(id, len)
+        self.pools[id.pool as usize].bytes(id, len)
     }
 
     pub(super) fn recycle(&mut self, id: BufferId) {
-        self.pool.put(id);
-        for key in std::mem::take(&mut self.starved) {
+        let pool = &mut self.pools[id.pool as usize];
+        pool.put(id);
+        for key in std::mem::take(&mut pool.starved) {
             if !self.is_armed(key) {
                 continue;
             }
@@ -220,7 +224,7 @@ impl ReadinessDriver {
             self.expire();
             return Ok(());
         }
-        let timeout = if self.finished.is_empty() {
+        let timeout = if self.finished.is_empty() && self.arrived.is_empty() {
             self.until_deadline(timeout)
         } else {
             Some(Duration::ZERO)
@@ -241,6 +245,12 @@ impl ReadinessDriver {
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
         loop {
+            if let Some((key, len, id)) = self.arrived.pop_front() {
+                if let Some(event) = self.deliver(key, len, true, Some(id)) {
+                    return Some(event);
+                }
+                continue;
+            }
             if let Some((key, result)) = self.finished.pop_front() {
                 if let Some(event) = self.deliver(key, result, false, None) {
                     return Some(event);
@@ -263,7 +273,8 @@ impl ReadinessDriver {
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
         match shape {
             Shape::Level => self.deliver(key, interest.poll_mask() as i32, true, None),
-            Shape::MultiBuffer => self.receive(key),
+            Shape::MultiBuffer(PoolKind::Streams) => self.receive(key),
+            Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
             Shape::Once => {
                 let result = self.attempt(key)?;
                 self.unpark(key);
@@ -289,28 +300,64 @@ impl ReadinessDriver {
         let Some(Need::Ready(fd, _)) = self.need(key) else {
             return None;
         };
-        let Some(id) = self.pool.take() else {
-            // Level-triggered: without this it would spin until a buffer comes back.
-            self.unpark(key);
-            self.starved.push(key);
-            return None;
+        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
+            return self.starve(key, PoolKind::Streams);
         };
-        match socket::recv(fd, self.pool.uninit(&id), libc::MSG_DONTWAIT) {
+        let pool = &mut self.pools[PoolKind::Streams as usize];
+        match socket::recv(fd, pool.uninit(&id), libc::MSG_DONTWAIT) {
             Ok(0) => {
-                self.pool.put(id);
+                pool.put(id);
                 self.unpark(key);
                 self.deliver(key, 0, false, None)
             }
             Ok(count) => self.deliver(key, count as i32, true, Some(id)),
             Err(error) => {
-                self.pool.put(id);
-                if would_block(&error) {
-                    return None;
-                }
-                self.unpark(key);
-                self.deliver(key, negated(&error), false, None)
+                pool.put(id);
+                self.receive_failed(key, &error)
             }
         }
+    }
+
+    /// One receive of messages, into as many buffers of the pool as the operation asks for.
+    fn receive_messages(&mut self, key: Key) -> Option<Event> {
+        let pool = &mut self.pools[PoolKind::Datagrams as usize];
+        let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
+            return None;
+        };
+        let mut lent = pool.lend(receive.want());
+        if lent.is_empty() {
+            return self.starve(key, PoolKind::Datagrams);
+        }
+        let buffers = lent.iter_mut().map(|(_, memory)| &mut **memory);
+        let received = receive.receive(buffers);
+        let mut filled = received.as_deref().unwrap_or(&[]).iter();
+        for (id, memory) in lent {
+            pool.restore(&id, memory);
+            match filled.next() {
+                Some(len) => self.arrived.push_back((key, *len as i32, id)),
+                None => pool.put(id),
+            }
+        }
+        match received {
+            // What arrived comes out of the queue.
+            Ok(_) => None,
+            Err(error) => self.receive_failed(key, &error),
+        }
+    }
+
+    /// Level-triggered: without this it would spin until a buffer comes back.
+    fn starve(&mut self, key: Key, kind: PoolKind) -> Option<Event> {
+        self.unpark(key);
+        self.pools[kind as usize].starved.push(key);
+        None
+    }
+
+    fn receive_failed(&mut self, key: Key, error: &io::Error) -> Option<Event> {
+        if would_block(error) {
+            return None;
+        }
+        self.unpark(key);
+        self.deliver(key, negated(error), false, None)
     }
 
     fn deliver(

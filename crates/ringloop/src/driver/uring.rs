@@ -14,18 +14,18 @@
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
+use super::lent::Lent;
 use super::table::{Delivery, Phase, Slot, Table};
-use super::{BufferId, Event, Key, POOL_GROUP, Sink};
+use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Cqe, Sqe};
-use crate::sys::uring::{BufferRing, Cause, Config, Refusal, Ring};
+use crate::sys::uring::{Cause, Config, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -47,8 +47,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(10);
 pub struct UringDriver {
     ring: Ring,
     table: Table,
-    /// Dropped by hand: leaked where the kernel may still write to it (invariant 4).
-    pool: ManuallyDrop<BufferRing>,
+    /// Freed by hand: leaked where the kernel may still write to it (invariant 4).
+    pools: Lent,
     wake: Arc<EventFd>,
     wake_armed: bool,
     /// The thread that the kernel has tied the ring to.
@@ -60,10 +60,6 @@ pub struct UringDriver {
     unsubmitted: Vec<RawFd>,
     /// Level polls whose completion was handed out: armed again at the next wait.
     resting: Vec<Key>,
-    /// Multishot receives that ended for want of a buffer.
-    starved: Vec<Key>,
-    /// Pool buffers that hold received bytes.
-    claimed_count: usize,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
@@ -83,27 +79,23 @@ impl UringDriver {
             cq_entries: limits::COMPLETION_ENTRIES,
         };
         let ring = Ring::new(&config)?;
-        let pool = BufferRing::register(
-            &ring,
-            POOL_GROUP,
-            limits::POOL_BUFFERS,
-            limits::POOL_BUFFER_BYTES,
-        )
-        .map_err(|error| Refusal {
-            cause: Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
-        })?;
+        let mut pools = Lent::default();
+        // The other one is made when it is needed.
+        pools
+            .open(&ring, PoolKind::Streams)
+            .map_err(|error| Refusal {
+                cause: Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+            })?;
         Ok(Self {
             ring,
             table: Table::new(),
-            pool: ManuallyDrop::new(pool),
+            pools,
             wake,
             wake_armed: false,
             bound: None,
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
             resting: Vec::new(),
-            starved: Vec::new(),
-            claimed_count: 0,
             synthetic: VecDeque::new(),
         })
     }
@@ -134,12 +126,11 @@ impl UringDriver {
     }
 
     pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        self.pool.bytes(id.0, len)
+        self.pools.bytes(id, len)
     }
 
     pub(super) fn recycle(&mut self, id: BufferId) {
-        self.pool.recycle(id.0);
-        self.claimed_count -= 1;
+        self.pools.recycle(id);
     }
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
@@ -213,10 +204,6 @@ impl UringDriver {
         }
     }
 
-    fn has_free_buffer(&self) -> bool {
-        self.claimed_count < usize::from(limits::POOL_BUFFERS)
-    }
-
     pub(super) fn has_work(&self) -> bool {
         self.ring.pending() > 0
             || self.ring.ready() > 0
@@ -224,7 +211,7 @@ impl UringDriver {
             || !self.synthetic.is_empty()
             || !self.resting.is_empty()
             || !self.backlog.is_empty()
-            || (!self.starved.is_empty() && self.has_free_buffer())
+            || self.pools.can_feed()
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -275,11 +262,14 @@ impl UringDriver {
     /// One completion of an operation: arm it again, or pass the result on.
     fn completed(&mut self, cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
-        // SAFETY: popped from this ring just now; only receives that name the group get a buffer.
-        let mut buffer = unsafe { self.pool.claim(&cqe) }.map(BufferId);
-        if buffer.is_some() {
-            self.claimed_count += 1;
-        }
+        // A slot is freed with the last completion, so one that carries a buffer finds it.
+        let slot = self.table.slot(key)?;
+        let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        let mut buffer = match shape {
+            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
+            Shape::MultiBuffer(kind) => unsafe { self.pools.claim(kind, &cqe) },
+            _ => None,
+        };
         if cqe.res <= 0
             && let Some(id) = buffer.take()
         {
@@ -287,27 +277,21 @@ impl UringDriver {
             self.recycle(id);
         }
         let armed = cqe.flags & abi::CQE_F_MORE != 0;
-        let Some(slot) = self.table.slot(key) else {
-            if let Some(id) = buffer {
-                self.recycle(id);
-            }
-            return None;
-        };
         if armed {
             return self.deliver(key, cqe.res, true, buffer);
         }
-        let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        let slot = self.table.slot(key)?;
         let rearms = slot.request().is_some_and(Operation::rearms);
         let goes_on = !slot.cancelled
             && match shape {
                 Shape::Once => false,
                 Shape::Multi | Shape::Level => cqe.res >= 0,
                 // 0 is the end of the stream.
-                Shape::MultiBuffer => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
+                Shape::MultiBuffer(_) => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
             };
         if !goes_on {
             // Out of buffers is a pause, not an end; what ended it is the cancel.
-            let paused = shape == Shape::MultiBuffer && cqe.res == -libc::ENOBUFS;
+            let paused = matches!(shape, Shape::MultiBuffer(_)) && cqe.res == -libc::ENOBUFS;
             let result = if paused { -libc::ECANCELED } else { cqe.res };
             return self.deliver(key, result, false, buffer);
         }
@@ -316,12 +300,12 @@ impl UringDriver {
         }
         slot.phase = Phase::Resting;
         match shape {
-            Shape::MultiBuffer if cqe.res == -libc::ENOBUFS => {
-                self.starved.push(key);
+            Shape::MultiBuffer(kind) if cqe.res == -libc::ENOBUFS => {
+                self.pools.starve(kind, key);
                 return None;
             }
             Shape::Level => self.resting.push(key),
-            Shape::Once | Shape::Multi | Shape::MultiBuffer => self.rearm(key),
+            Shape::Once | Shape::Multi | Shape::MultiBuffer(_) => self.rearm(key),
         }
         self.deliver(key, cqe.res, true, buffer)
     }
@@ -353,12 +337,8 @@ impl UringDriver {
             self.rearm(self.resting[index]);
         }
         self.resting.clear();
-        // Asked of the pool, not of what came back since the last wait: a receive may report that it
-        // ran out after the buffers were returned.
-        if self.has_free_buffer() {
-            for key in std::mem::take(&mut self.starved) {
-                self.feed(key);
-            }
+        for key in self.pools.take_fed() {
+            self.feed(key);
         }
         while let Some(entry) = self.backlog.front() {
             let done = match *entry {
@@ -409,6 +389,12 @@ impl UringDriver {
         let need = request.need();
         if let Need::Cancel(target) = need {
             return self.arm_cancel(key, target);
+        }
+        if let Shape::MultiBuffer(kind) = request.shape()
+            && let Err(error) = self.pools.open(&self.ring, kind)
+        {
+            self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));
+            return true;
         }
         let mut sqe = Sqe::default();
         request.prepare(&mut sqe);
@@ -516,7 +502,7 @@ impl Drop for UringDriver {
             self.table.leak();
             return;
         }
-        // SAFETY: dropped once, here, and nothing in flight names it any more.
-        unsafe { ManuallyDrop::drop(&mut self.pool) };
+        // SAFETY: freed once, here, and nothing in flight names a group any more.
+        unsafe { self.pools.free() };
     }
 }

@@ -20,12 +20,13 @@ mod poll;
 mod read;
 mod recv;
 mod recvmsg;
+mod recvmsg_multi;
 mod send;
 mod sendmsg;
 mod timeout;
 mod write;
 
-use crate::driver::Key;
+use crate::driver::{Key, PoolKind};
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::Sqe;
 use std::io;
@@ -41,6 +42,7 @@ pub use poll::Poll;
 pub use read::Read;
 pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
+pub use recvmsg_multi::RecvMsgMulti;
 pub use send::Send;
 pub use sendmsg::SendMsg;
 pub use timeout::Timeout;
@@ -66,8 +68,8 @@ pub(crate) enum Shape {
     Once,
     /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
     Multi,
-    /// As `Multi`, and each completion carries a buffer of the pool.
-    MultiBuffer,
+    /// As `Multi`, and each completion carries a buffer of this pool.
+    MultiBuffer(PoolKind),
     /// Level-triggered: armed again after each completion was handled.
     Level,
 }
@@ -132,6 +134,8 @@ pub enum Request {
     SendMsg(SendMsg),
     /// Receive a message with its source address.
     RecvMsg(RecvMsg),
+    /// Receive messages again and again into buffers of the pool for datagrams.
+    RecvMsgMulti(RecvMsgMulti),
     /// Close a descriptor.
     Close(Close),
     /// Read from a file or pipe.
@@ -157,6 +161,7 @@ macro_rules! each {
             Request::Send($op) => $body,
             Request::SendMsg($op) => $body,
             Request::RecvMsg($op) => $body,
+            Request::RecvMsgMulti($op) => $body,
             Request::Close($op) => $body,
             Request::Read($op) => $body,
             Request::Write($op) => $body,

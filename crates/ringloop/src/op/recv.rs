@@ -6,7 +6,7 @@
 
 use super::{Need, Operation, Request, Shape};
 use crate::buf::RecvBuf;
-use crate::driver::POOL_GROUP;
+use crate::driver::PoolKind;
 use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -96,7 +96,7 @@ impl Operation for RecvMulti {
         sqe.fd = self.fd;
         sqe.flags = abi::SQE_BUFFER_SELECT;
         sqe.ioprio = abi::RECV_MULTISHOT;
-        sqe.buf_index = POOL_GROUP;
+        sqe.buf_index = PoolKind::Streams.group();
     }
 
     fn need(&self) -> Need {
@@ -109,7 +109,7 @@ impl Operation for RecvMulti {
     }
 
     fn shape(&self) -> Shape {
-        Shape::MultiBuffer
+        Shape::MultiBuffer(PoolKind::Streams)
     }
 
     fn rearms(&self) -> bool {

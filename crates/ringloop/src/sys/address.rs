@@ -93,6 +93,16 @@ impl SockAddr {
         Ok(address)
     }
 
+    /// Take over an address that the kernel wrote; bytes past the longest one are dropped.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut address = Self::zeroed();
+        let room = address.view_mut::<[u8; size_of::<libc::sockaddr_storage>()]>();
+        let len = bytes.len().min(room.len());
+        room[..len].copy_from_slice(&bytes[..len]);
+        address.len = len as libc::socklen_t;
+        address
+    }
+
     /// Read an Internet address; `None` for every other family.
     pub fn to_std(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.family()) {
@@ -188,6 +198,7 @@ trait Form {}
 impl Form for libc::sockaddr_in {}
 impl Form for libc::sockaddr_in6 {}
 impl Form for libc::sockaddr_un {}
+impl Form for [u8; size_of::<libc::sockaddr_storage>()] {}
 
 impl From<SocketAddr> for SockAddr {
     fn from(address: SocketAddr) -> Self {

@@ -1,0 +1,183 @@
+//! recvmmsg(2) into buffers that have the form of [`super::Message`].
+//!
+//! Byte path: from the kernel's receive queue to a buffer.
+//!
+//! ```text
+//!   Batch::slots  │ head │ payload …… │gap│ head │ payload …… │gap│ …   one mapping, touched as used
+//! ```
+//!
+//! # Invariants
+//! - **D2** A header names its own buffer, and no more of it than its length: the name and the control
+//!   room inside of the head, the payload from [`HEAD_LEN`] to the end. Buffers are shorter only by
+//!   being refused.
+
+use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
+use crate::sys::check;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Bytes between the end of one slot and the start of the next: an odd number of cache lines, so that
+/// the starts of slots, which are all that small datagrams use, do not fall into one cache set.
+const SLOT_GAP: usize = 17 * 64;
+
+/// The headers of a receive, used again and again.
+#[derive(Default)]
+pub struct Receiver {
+    iovecs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: D1: between two calls the headers' pointers are never followed.
+unsafe impl Send for Receiver {}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.headers.len();
+        formatter.debug_tuple("Receiver").field(&count).finish()
+    }
+}
+
+impl Receiver {
+    /// Receive what waits, one message a buffer; returns how long each buffer is filled, in order.
+    /// A datagram longer than its buffer is cut. A buffer that has no room for a head takes part in
+    /// nothing, nor do those after it.
+    ///
+    /// Errors: `EAGAIN`, and those of recvmsg(2) where they come before the first datagram; later
+    /// ones are kept by the socket for the next call.
+    /// Source: recvmmsg(2).
+    pub fn receive<'b>(
+        &mut self,
+        fd: RawFd,
+        control: Control,
+        buffers: impl Iterator<Item = &'b mut [u8]>,
+    ) -> io::Result<impl Iterator<Item = usize>> {
+        self.prepare(control, buffers);
+        let (at, count) = (self.headers.as_mut_ptr(), self.headers.len());
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: D1, D2; no time-out is passed. The types of count and flags differ between C libraries.
+        let received =
+            unsafe { libc::recvmmsg(fd, at, count as _, flags as _, std::ptr::null_mut()) };
+        let received = check(received)? as usize;
+        for header in &self.headers[..received] {
+            write_head(header);
+        }
+        let headers = self.headers[..received].iter();
+        Ok(headers.map(|header| HEAD_LEN + header.msg_len as usize))
+    }
+
+    fn prepare<'b>(&mut self, control: Control, buffers: impl Iterator<Item = &'b mut [u8]>) {
+        let (name_room, control_room) = control.rooms();
+        self.iovecs.clear();
+        self.headers.clear();
+        for buffer in buffers.take_while(|buffer| buffer.len() >= HEAD_LEN) {
+            let (head, payload) = buffer.split_at_mut(HEAD_LEN);
+            self.iovecs.push(libc::iovec {
+                iov_base: payload.as_mut_ptr().cast(),
+                iov_len: payload.len(),
+            });
+            let mut header = empty_header();
+            let message = &mut header.msg_hdr;
+            let head = head.as_mut_ptr();
+            message.msg_name = head.wrapping_add(NAME_AT).cast();
+            message.msg_namelen = name_room as libc::socklen_t;
+            if control_room > 0 {
+                message.msg_control = head.wrapping_add(CONTROL_AT).cast();
+                message.msg_controllen = control_room as _;
+            }
+            self.headers.push(header);
+        }
+        for (header, iovec) in self.headers.iter_mut().zip(&mut self.iovecs) {
+            header.msg_hdr.msg_iov = iovec;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+    }
+}
+
+/// Put the lengths in front of a message, as the ring does.
+fn write_head(header: &libc::mmsghdr) {
+    let message = &header.msg_hdr;
+    let head = head_of(
+        message.msg_namelen as usize,
+        message.msg_controllen as _,
+        header.msg_len as usize,
+        message.msg_flags,
+    );
+    let at = message.msg_name.cast::<u8>().wrapping_sub(NAME_AT);
+    // SAFETY: D2: the head begins so far in front of the name; the buffer is lent for the call.
+    unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len()) };
+}
+
+/// The first bytes of a message: `struct io_uring_recvmsg_out`.
+pub fn head_of(name_len: usize, control_len: usize, payload_len: usize, flags: i32) -> [u8; 16] {
+    let mut head = [0; 16];
+    let fields = [
+        name_len as u32,
+        control_len as u32,
+        payload_len as u32,
+        flags as u32,
+    ];
+    for (to, field) in head.chunks_exact_mut(4).zip(fields) {
+        to.copy_from_slice(&field.to_ne_bytes());
+    }
+    head
+}
+
+/// Memory for several messages, used again and again.
+pub struct Batch {
+    slots: Vec<u8>,
+    slot_len: usize,
+    stride: usize,
+    receiver: Receiver,
+    /// How far the slot of each message of the last receive is filled.
+    filled: Vec<usize>,
+}
+
+impl Batch {
+    /// Make room for `count` messages with payloads of at most `payload_len` bytes each.
+    ///
+    /// Cost: address space; a page becomes memory when a datagram first reaches it.
+    pub fn new(count: usize, payload_len: usize) -> Self {
+        let slot_len = HEAD_LEN + payload_len;
+        let stride = slot_len + SLOT_GAP;
+        Self {
+            slots: vec![0; count * stride],
+            slot_len,
+            stride,
+            receiver: Receiver::default(),
+            filled: Vec::with_capacity(count),
+        }
+    }
+
+    /// Receive what waits, at most `want` messages and never more than there are slots; see
+    /// [`Receiver::receive`].
+    pub fn receive(&mut self, fd: RawFd, control: Control, want: usize) -> io::Result<usize> {
+        self.filled.clear();
+        let slot_len = self.slot_len;
+        let slots = self.slots.chunks_exact_mut(self.stride);
+        let buffers = slots.map(|slot| &mut slot[..slot_len]).take(want);
+        self.filled
+            .extend(self.receiver.receive(fd, control, buffers)?);
+        Ok(self.filled.len())
+    }
+
+    /// The messages of the last receive.
+    pub fn received(&self) -> impl Iterator<Item = Message<'_>> {
+        let slots = self.slots.chunks_exact(self.stride);
+        let filled = slots.zip(&self.filled);
+        filled.filter_map(|(slot, &len)| Message::parse(&slot[..len.min(self.slot_len)]))
+    }
+}
+
+pub(super) fn empty_header() -> libc::mmsghdr {
+    libc::mmsghdr {
+        msg_hdr: empty_message(),
+        msg_len: 0,
+    }
+}
+
+/// A header that names nothing.
+pub fn empty_message() -> libc::msghdr {
+    // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
+    unsafe { std::mem::zeroed() }
+}

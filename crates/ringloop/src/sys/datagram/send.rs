@@ -1,0 +1,244 @@
+//! Datagrams on their way out: one at a time, or many in one system call.
+//!
+//! Byte path: from the caller's bytes to the kernel.
+//!
+//! ```text
+//!   datagrams   a 100 │ a 100 │ a 60 │ b 100 │ c 0 │ …        to a, b, c; bytes
+//!   messages    └── UDP_SEGMENT 100 ─┘ └─ 1 ─┘ └ 1 ┘          one sendmmsg(2)
+//! ```
+//! A run of datagrams to one peer, all of one length but the last, which may be shorter, travels
+//! through the network stack as one message and is cut at its end, by the network card where that can.
+//! Not every route and device can do that; see [`SendError::segmented`].
+
+use super::receive::empty_header;
+use crate::sys::address::SockAddr;
+use crate::sys::check;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+/// Messages that one call hands over.
+const MESSAGES_MAX: usize = 32;
+/// Datagrams in one message: what every kernel with `UDP_SEGMENT` takes (`UDP_MAX_SEGMENTS`).
+const SEGMENTS_MAX: usize = 64;
+/// Bytes in one message: the payload of the longest IPv4 packet.
+const MESSAGE_BYTES_MAX: usize = 65_507;
+
+/// Send one datagram.
+///
+/// Errors: `EAGAIN`, `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendto(2).
+pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL;
+    let (name, name_len) = (to.as_ptr(), to.len());
+    // SAFETY: D1.
+    let sent = unsafe {
+        libc::sendto(
+            fd,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+            name,
+            name_len,
+        )
+    };
+    Ok(check(sent)? as usize)
+}
+
+/// Why the first message of a batch did not go out; none of the batch did.
+#[derive(Debug)]
+pub struct SendError {
+    /// The kernel's error.
+    pub error: io::Error,
+    /// The message was a run of several datagrams. Where the error [`SendError::is_of_segmentation`],
+    /// they may go out one by one.
+    pub segmented: bool,
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        Self {
+            error,
+            segmented: false,
+        }
+    }
+}
+
+impl SendError {
+    /// Whether the error may say no more than that this socket, its route or its device does not take
+    /// runs: the option is unknown, datagrams are longer than the route carries whole, checksums are
+    /// off, the route encrypts.
+    pub fn is_of_segmentation(&self) -> bool {
+        let errno = self.error.raw_os_error().unwrap_or(0);
+        let refusals = [
+            libc::EIO,
+            libc::EINVAL,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::ENOPROTOOPT,
+        ];
+        self.segmented && refusals.contains(&errno)
+    }
+}
+
+/// The control message that gives the length of a run's datagrams.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SegmentControl {
+    header: libc::cmsghdr,
+    segment_len: u16,
+    // Up to CMSG_SPACE(2).
+    _padding: [u8; 6],
+}
+
+/// The headers of a batch, used again and again.
+#[derive(Default)]
+pub struct Outgoing {
+    iovecs: Vec<libc::iovec>,
+    runs: Vec<Run>,
+    controls: Vec<SegmentControl>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: D1: between two calls the headers' pointers are never followed.
+unsafe impl Send for Outgoing {}
+
+/// Datagrams that make one message.
+struct Run {
+    to: *const SockAddr,
+    count: usize,
+    bytes: usize,
+    segment_len: usize,
+    last_len: usize,
+}
+
+impl Run {
+    fn of(bytes: &[u8], to: *const SockAddr) -> Self {
+        let len = bytes.len();
+        Self {
+            to,
+            count: 1,
+            bytes: len,
+            segment_len: len,
+            last_len: len,
+        }
+    }
+
+    /// Take one more; `false` where it is none of this run.
+    fn take(&mut self, bytes: &[u8], is_same_peer: bool) -> bool {
+        let len = bytes.len();
+        let fits = is_same_peer
+            && (1..=self.segment_len).contains(&len)
+            && self.last_len == self.segment_len
+            && self.count < SEGMENTS_MAX
+            && self.bytes + len <= MESSAGE_BYTES_MAX;
+        if fits {
+            self.count += 1;
+            self.bytes += len;
+            self.last_len = len;
+        }
+        fits
+    }
+}
+
+impl Outgoing {
+    /// Send datagrams in order, as many as one call takes; returns how many went out. One without an
+    /// address goes to the peer. With `segmented`, runs are joined.
+    ///
+    /// Errors: as sendto(2), where the first message failed; later ones are for the next call.
+    /// Source: sendmmsg(2), udp(7).
+    pub fn send<'a>(
+        &mut self,
+        fd: RawFd,
+        datagrams: impl Iterator<Item = (&'a [u8], Option<&'a SockAddr>)>,
+        segmented: bool,
+    ) -> Result<usize, SendError> {
+        self.gather(datagrams, segmented);
+        self.write_headers();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        let (at, count) = (self.headers.as_mut_ptr(), self.headers.len());
+        // SAFETY: D1.
+        let sent = unsafe { libc::sendmmsg(fd, at, count as _, flags as _) };
+        let segmented = self.runs.first().is_some_and(|run| run.count > 1);
+        let sent = check(sent).map_err(|error| SendError { error, segmented })?;
+        let sent = self.runs.iter().take(sent as usize);
+        Ok(sent.map(|run| run.count).sum())
+    }
+
+    /// Cut the datagrams into runs.
+    fn gather<'a>(
+        &mut self,
+        datagrams: impl Iterator<Item = (&'a [u8], Option<&'a SockAddr>)>,
+        segmented: bool,
+    ) {
+        self.iovecs.clear();
+        self.runs.clear();
+        let mut last_to = None;
+        for (bytes, to) in datagrams {
+            let joined = segmented
+                && self.runs.last_mut().is_some_and(|run| {
+                    let is_same_peer = to == last_to && !to.is_some_and(is_multicast);
+                    run.take(bytes, is_same_peer)
+                });
+            if !joined {
+                if self.runs.len() == MESSAGES_MAX {
+                    return;
+                }
+                let at = to.map_or(std::ptr::null(), std::ptr::from_ref);
+                self.runs.push(Run::of(bytes, at));
+                last_to = to;
+            }
+            // The kernel only reads through this pointer.
+            self.iovecs.push(libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            });
+        }
+    }
+
+    fn write_headers(&mut self) {
+        self.controls.clear();
+        self.controls.extend(self.runs.iter().map(segment_control));
+        self.headers.clear();
+        let mut iovecs = self.iovecs.as_mut_slice();
+        for (run, control) in self.runs.iter().zip(&mut self.controls) {
+            let (own, rest) = iovecs.split_at_mut(run.count);
+            iovecs = rest;
+            let mut header = empty_header();
+            let message = &mut header.msg_hdr;
+            message.msg_iov = own.as_mut_ptr();
+            message.msg_iovlen = own.len() as _;
+            // SAFETY: D1: the address is lent for the call that this is a part of.
+            if let Some(to) = unsafe { run.to.as_ref() } {
+                message.msg_name = to.as_ptr().cast_mut().cast();
+                message.msg_namelen = to.len();
+            }
+            if run.count > 1 {
+                message.msg_control = std::ptr::from_mut(control).cast();
+                message.msg_controllen = size_of::<SegmentControl>() as _;
+            }
+            self.headers.push(header);
+        }
+    }
+}
+
+fn segment_control(run: &Run) -> SegmentControl {
+    // SAFETY: all-zero is a valid `cmsghdr`, which holds only integers.
+    let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+    header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
+    header.cmsg_level = libc::SOL_UDP;
+    header.cmsg_type = libc::UDP_SEGMENT;
+    SegmentControl {
+        header,
+        segment_len: run.segment_len as u16,
+        _padding: [0; 6],
+    }
+}
+
+/// Several receivers take a message apart in their own ways; each gets single datagrams.
+fn is_multicast(to: &SockAddr) -> bool {
+    match to.to_std().map(|address| address.ip()) {
+        Some(IpAddr::V4(v4)) => v4.is_multicast() || v4.is_broadcast(),
+        Some(IpAddr::V6(v6)) => v6.is_multicast(),
+        None => false,
+    }
+}

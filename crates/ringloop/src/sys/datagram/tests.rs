@@ -1,0 +1,235 @@
+use super::*;
+use crate::sys::address::SockAddr;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+
+const RUN: usize = 100;
+
+fn pair() -> (UdpSocket, UdpSocket) {
+    let [a, b] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    a.set_nonblocking(true).unwrap();
+    b.set_nonblocking(true).unwrap();
+    (a, b)
+}
+
+fn to(socket: &UdpSocket) -> SockAddr {
+    SockAddr::from(socket.local_addr().unwrap())
+}
+
+/// Send all of them; how many went out with each call.
+fn send_all(
+    from: &UdpSocket,
+    datagrams: &[(Vec<u8>, Option<SockAddr>)],
+    segmented: bool,
+) -> Vec<usize> {
+    let mut outgoing = Outgoing::default();
+    let mut counts: Vec<usize> = Vec::new();
+    loop {
+        let rest = &datagrams[counts.iter().sum()..];
+        if rest.is_empty() {
+            return counts;
+        }
+        let batch = rest.iter().map(|(bytes, to)| (&**bytes, to.as_ref()));
+        let sent = outgoing.send(from.as_raw_fd(), batch, segmented);
+        counts.push(sent.unwrap());
+    }
+}
+
+/// Everything that is there: one entry a message, which lists its datagrams.
+fn receive_all(on: &UdpSocket, batch: &mut Batch, control: Control) -> Vec<Vec<Vec<u8>>> {
+    let mut seen = Vec::new();
+    while let Ok(count) = batch.receive(on.as_raw_fd(), control, usize::MAX) {
+        assert_eq!(batch.received().count(), count);
+        let messages = batch.received();
+        seen.extend(messages.map(|message| message.datagrams().map(<[u8]>::to_vec).collect()));
+    }
+    seen
+}
+
+#[test]
+fn d2_a_batch_holds_each_datagram_with_its_source_in_order() {
+    let (a, b) = pair();
+    let datagrams: Vec<_> = (0..40u8)
+        .map(|n| (vec![n; usize::from(n)], Some(to(&b))))
+        .collect();
+    assert_eq!(send_all(&a, &datagrams, false), [32, 8]);
+    let mut batch = Batch::new(20, 64);
+    let mut seen = Vec::new();
+    for control in [Control::Unwanted, Control::Wanted] {
+        let count = batch.receive(b.as_raw_fd(), control, 100).unwrap();
+        assert_eq!(count, 20);
+        for message in batch.received() {
+            assert_eq!(message.source.to_std(), Some(a.local_addr().unwrap()));
+            assert!(!message.is_cut());
+            seen.extend(message.datagrams().map(<[u8]>::to_vec));
+        }
+    }
+    let sent: Vec<_> = datagrams.into_iter().map(|(bytes, _)| bytes).collect();
+    assert_eq!(seen, sent);
+    let nothing = batch.receive(b.as_raw_fd(), Control::Unwanted, 1);
+    assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(batch.received().count(), 0);
+}
+
+#[test]
+fn d2_a_longer_datagram_is_cut_to_its_slot() {
+    let (a, b) = pair();
+    assert_eq!(send_to(a.as_raw_fd(), &[7; 100], &to(&b)).unwrap(), 100);
+    assert_eq!(send_to(a.as_raw_fd(), &[8; 3], &to(&b)).unwrap(), 3);
+    let mut batch = Batch::new(2, 10);
+    let received = batch.receive(b.as_raw_fd(), Control::Unwanted, 2);
+    assert_eq!(received.unwrap(), 2);
+    let messages: Vec<_> = batch
+        .received()
+        .map(|message| (message.payload.to_vec(), message.is_cut()))
+        .collect();
+    assert_eq!(messages, [(vec![7; 10], true), (vec![8; 3], false)]);
+}
+
+#[test]
+fn d2_a_buffer_without_room_for_a_head_takes_part_in_nothing() {
+    let (a, b) = pair();
+    send_to(a.as_raw_fd(), b"x", &to(&b)).unwrap();
+    send_to(a.as_raw_fd(), b"y", &to(&b)).unwrap();
+    let mut buffers = [
+        vec![0; HEAD_LEN + 1],
+        vec![0; HEAD_LEN - 1],
+        vec![0; HEAD_LEN + 1],
+    ];
+    let lent = buffers.iter_mut().map(Vec::as_mut_slice);
+    let mut receiver = Receiver::default();
+    let filled: Vec<_> = receiver
+        .receive(b.as_raw_fd(), Control::Unwanted, lent)
+        .unwrap()
+        .collect();
+    assert_eq!(filled, [HEAD_LEN + 1]);
+    assert_eq!(Message::parse(&buffers[0]).unwrap().payload, b"x");
+    assert!(buffers[1].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn runs_of_equal_datagrams_go_out_as_one_message_and_arrive_one_by_one() {
+    let (a, b) = pair();
+    let (other, _) = pair();
+    let connected = |len: usize, fill: u8| (vec![fill; len], Some(to(&b)));
+    let mut datagrams: Vec<_> = (0..RUN as u8).map(|n| connected(40, n)).collect();
+    // Shorter ends a run, longer begins one, empty and another peer stand alone.
+    datagrams
+        .extend([(10, 1), (30, 2), (30, 3), (50, 4), (0, 5), (0, 6)].map(|(l, f)| connected(l, f)));
+    datagrams.push((vec![7; 5], Some(to(&other))));
+    datagrams.extend([connected(5, 8), connected(5, 9)]);
+    assert_eq!(send_all(&a, &datagrams, true), [datagrams.len()]);
+    let mut batch = Batch::new(8, 65_536);
+    let seen = receive_all(&b, &mut batch, Control::Wanted).concat();
+    datagrams.retain(|(_, peer)| *peer == Some(to(&b)));
+    let sent: Vec<_> = datagrams.into_iter().map(|(bytes, _)| bytes).collect();
+    assert_eq!(seen, sent);
+}
+
+#[test]
+fn a_train_is_one_message_to_who_asked_for_trains() {
+    let (a, b) = pair();
+    set_receive_trains(b.as_raw_fd(), true).unwrap();
+    let mut datagrams: Vec<_> = (0..10).map(|n| (vec![n; 1000], Some(to(&b)))).collect();
+    datagrams.push((vec![10; 1], Some(to(&b))));
+    datagrams.push((vec![], Some(to(&b))));
+    send_all(&a, &datagrams, true);
+    let mut batch = Batch::new(8, 65_536);
+    let seen = receive_all(&b, &mut batch, Control::Wanted);
+    assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [11, 1]);
+    let sent: Vec<_> = datagrams.iter().map(|(bytes, _)| bytes.clone()).collect();
+    assert_eq!(seen.concat(), sent);
+    // Taken back, each comes alone.
+    set_receive_trains(b.as_raw_fd(), false).unwrap();
+    send_all(&a, &datagrams, true);
+    assert_eq!(receive_all(&b, &mut batch, Control::Wanted).len(), 12);
+}
+
+#[test]
+fn a_run_that_a_socket_does_not_take_is_told_apart() {
+    let (a, b) = pair();
+    socket::set_option_int(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    let address = to(&b);
+    let batch = || [(&b"one"[..], Some(&address)), (&b"two"[..], Some(&address))].into_iter();
+    let mut outgoing = Outgoing::default();
+    let refused = outgoing.send(a.as_raw_fd(), batch(), true).unwrap_err();
+    assert!(refused.is_of_segmentation(), "{refused:?}");
+    assert_eq!(outgoing.send(a.as_raw_fd(), batch(), false).unwrap(), 2);
+    let mut received = Batch::new(4, 10);
+    let seen = receive_all(&b, &mut received, Control::Unwanted).concat();
+    assert_eq!(seen, [b"one", b"two"]);
+    // A single datagram's error is its own.
+    let long = vec![0; 70_000];
+    let single = [(&*long, Some(&address))].into_iter();
+    let refused = outgoing.send(a.as_raw_fd(), single, true).unwrap_err();
+    assert_eq!(refused.error.raw_os_error(), Some(libc::EMSGSIZE));
+    assert!(!refused.is_of_segmentation());
+}
+
+#[test]
+fn errors_are_the_kernels() {
+    let (a, b) = pair();
+    let mut outgoing = Outgoing::default();
+    let unconnected = outgoing.send(a.as_raw_fd(), std::iter::once((&b"x"[..], None)), true);
+    let errno = unconnected.unwrap_err().error.raw_os_error();
+    assert_eq!(errno, Some(libc::EDESTADDRREQ));
+    let long = send_to(a.as_raw_fd(), &vec![0; 70_000], &to(&b)).unwrap_err();
+    assert_eq!(long.raw_os_error(), Some(libc::EMSGSIZE));
+}
+
+#[test]
+fn names_of_unix_sockets_are_whole_and_descriptors_stay_out() {
+    let dir = std::env::temp_dir().join(format!("ringloop-datagram-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("x".repeat(100 - dir.as_os_str().len()));
+    let (ours, theirs) = (
+        UnixDatagram::bind(&path).unwrap(),
+        UnixDatagram::unbound().unwrap(),
+    );
+    let named = UnixDatagram::bind(dir.join("named")).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    named.send_to(b"named", &path).unwrap();
+    theirs.send_to(b"nameless", &path).unwrap();
+    let mut batch = Batch::new(2, 100);
+    assert_eq!(
+        batch
+            .receive(ours.as_raw_fd(), Control::Unwanted, 2)
+            .unwrap(),
+        2
+    );
+    let sources: Vec<_> = batch
+        .received()
+        .map(|message| (message.payload.to_vec(), message.source))
+        .collect();
+    assert_eq!(sources[0].0, b"named");
+    let expected = dir.join("named");
+    assert_eq!(
+        sources[0].1.to_unix(),
+        Some(crate::sys::address::UnixName::Path(&expected))
+    );
+    assert_eq!(
+        (sources[1].0.as_slice(), sources[1].1.len()),
+        (&b"nameless"[..], 0)
+    );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn what_is_no_message_is_none() {
+    assert!(Message::parse(&[0; HEAD_LEN - 1]).is_none());
+    // Lengths that lie are bounded by the buffer.
+    let mut buffer = vec![0; HEAD_LEN + 4];
+    buffer[..16].copy_from_slice(&head_of(usize::MAX, 0, usize::MAX, 0));
+    let message = Message::parse(&buffer).unwrap();
+    assert_eq!((message.payload.len(), message.source.len()), (4, 112));
+    buffer[..16].copy_from_slice(&head_of(0, CONTROL_ROOM + 1, 4, 0));
+    assert!(Message::parse(&buffer).is_none());
+    // A control message that is longer than all of them ends the search.
+    buffer[..16].copy_from_slice(&head_of(0, 16, 4, libc::MSG_TRUNC));
+    buffer[128..136].copy_from_slice(&usize::MAX.to_ne_bytes());
+    let message = Message::parse(&buffer).unwrap();
+    assert_eq!(message.control(libc::SOL_UDP, libc::UDP_GRO), None);
+    assert!(message.is_cut());
+    assert_eq!(message.datagrams().count(), 1);
+}

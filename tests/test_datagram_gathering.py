@@ -1,0 +1,256 @@
+"""What a datagram endpoint sends in one turn of the loop: what arrives is what asyncio's sends.
+
+An endpoint of ours may send all but the first when the turn ends, in one system call and, where they go
+to one peer and are equally long, as one message. The receivers here are plain sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.datagrams import LARGEST, SENDS_EMPTY, Recorder, endpoint
+from tests.support import wait_until, wait_until_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.datagrams import Run
+
+SO_NO_CHECK = 11  # asm-generic/socket.h
+
+
+@pytest.fixture
+def peers() -> Iterator[list[socket.socket]]:
+    made = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+    for peer in made:
+        peer.bind(("127.0.0.1", 0))
+        peer.setblocking(False)
+    yield made
+    for peer in made:
+        peer.close()
+
+
+def waiting_on(peer: socket.socket) -> list[bytes]:
+    """Everything that has arrived."""
+    found: list[bytes] = []
+    while True:
+        try:
+            found.append(peer.recv(LARGEST))
+        except BlockingIOError:
+            return found
+
+
+async def turn() -> None:
+    """Let the turn end that runs now."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    loop.call_later(0, ended.set_result, None)
+    await ended
+
+
+def test_the_first_of_a_turn_has_left_when_sendto_returns(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        async with endpoint() as sender:
+            for number in range(20):
+                sender.transport.sendto(b"%d" % number, peers[0].getsockname())
+                assert waiting_on(peers[0]) == [b"%d" % number]
+                await turn()
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_peer_gets_its_datagrams_in_order(run: Run, peers: Any, seed: int) -> None:
+    random_ = random.Random(seed)
+
+    async def main() -> None:
+        async with endpoint() as sender:
+            for _ in range(20):
+                expected: list[list[bytes]] = [[] for _ in peers]
+                for _ in range(random_.randrange(1, 100)):
+                    at = random_.choice([0, 0, 0, 1, 2])
+                    # Runs, their shorter ends, empty ones, and long ones that are not gathered.
+                    size = random_.choice([100] * 10 + [99, 101, 1, 0, 1400, 20_000])
+                    data: Any = random_.randbytes(size)
+                    if size or SENDS_EMPTY:
+                        expected[at].append(data)
+                    if random_.random() < 0.2:
+                        data = bytearray(data)
+                    sender.transport.sendto(data, peers[at].getsockname())
+                    if isinstance(data, bytearray):
+                        data[:] = b"changed after the call"
+                await turn()
+                arrived = [waiting_on(peer) for peer in peers]
+                # A receive buffer that is full drops; here it never is.
+                assert arrived == expected, f"seed {seed}"
+                assert sender.transport.get_write_buffer_size() == 0
+            assert (sender.errors, sender.calls) == ([], ["made"])
+
+    run(main())
+
+
+def test_a_connected_endpoint_sends_runs_in_order(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        async with endpoint(remote_addr=peers[0].getsockname()) as sender:
+            for _ in range(50):
+                sent = [b"%4d" % number for number in range(150)]
+                for data in sent:
+                    sender.transport.sendto(data)
+                await turn()
+                assert waiting_on(peers[0]) == sent
+
+    run(main())
+
+
+def test_a_socket_whose_messages_cannot_be_cut_loses_nothing(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind(("127.0.0.1", 0))
+        # Without checksums the kernel cuts nothing: EINVAL.
+        sock.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+        async with endpoint(sock=sock) as sender:
+            for _ in range(3):
+                sent = [b"%4d" % number for number in range(100)]
+                for data in sent:
+                    sender.transport.sendto(data, peers[0].getsockname())
+                await turn()
+                assert waiting_on(peers[0]) == sent
+            assert sender.errors == []
+
+    run(main())
+
+
+def test_a_datagram_that_fails_takes_no_other_with_it(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        async with endpoint() as sender:
+            to = peers[0].getsockname()
+            for number in range(6):
+                sender.transport.sendto(b"%d" % number, to)
+                # Nobody may broadcast who has not asked to.
+                sender.transport.sendto(b"refused", ("255.255.255.255", 9))
+            sender.transport.sendto(bytes(LARGEST + 1), to)
+            await turn()
+            assert waiting_on(peers[0]) == [b"%d" % number for number in range(6)]
+            kinds = [type(error) for error in sender.errors]
+            assert kinds == [PermissionError] * 6 + [OSError]
+            assert not sender.transport.is_closing()
+
+    run(main())
+
+
+@pytest.mark.parametrize("ending", ["close", "abort"])
+def test_what_was_sent_before_the_end_has_left(run: Run, peers: Any, ending: str) -> None:
+    async def main() -> None:
+        async with endpoint() as sender:
+            sent = [b"%d" % number for number in range(30)]
+            for data in sent:
+                sender.transport.sendto(data, peers[0].getsockname())
+            getattr(sender.transport, ending)()
+            assert waiting_on(peers[0]) == sent
+            # Until its socket is closed an endpoint without a peer still sends.
+            sender.transport.sendto(b"one", peers[0].getsockname())
+            sender.transport.sendto(b"two", peers[0].getsockname())
+            assert waiting_on(peers[0]) == [b"one", b"two"]
+
+    run(main())
+
+
+def test_what_is_sent_while_the_loop_does_not_run_leaves_at_once(
+    loop: asyncio.AbstractEventLoop, peers: Any
+) -> None:
+    made: list[Recorder] = []
+
+    async def begin() -> None:
+        _, protocol = await loop.create_datagram_endpoint(Recorder, local_addr=("127.0.0.1", 0))
+        made.append(protocol)
+        for data in (b"0", b"1", b"2"):
+            protocol.transport.sendto(data, peers[0].getsockname())
+
+    async def end() -> None:
+        made[0].transport.close()
+        await made[0].lost
+
+    loop.run_until_complete(begin())
+    assert waiting_on(peers[0]) == [b"0", b"1", b"2"]
+    for data in (b"3", b"4", b"5"):
+        made[0].transport.sendto(data, peers[0].getsockname())
+    assert waiting_on(peers[0]) == [b"3", b"4", b"5"]
+    loop.run_until_complete(end())
+
+
+def test_another_thread_may_send_to_an_idle_loop(run: Run, peers: Any) -> None:
+    arrived: list[bytes] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with endpoint() as sender:
+            over = loop.create_future()
+
+            def work() -> None:
+                for data in (b"a", bytearray(b"b"), b"c"):
+                    sender.transport.sendto(data, peers[0].getsockname())
+
+                def come() -> bool:
+                    arrived.extend(waiting_on(peers[0]))
+                    return len(arrived) == 3
+
+                # Nothing else wakes the loop.
+                wait_until_blocking(come)
+                loop.call_soon_threadsafe(over.set_result, None)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            await over
+            thread.join()
+
+    run(main())
+    assert arrived == [b"a", b"b", b"c"]
+
+
+def test_what_error_received_sends_goes_out_and_does_not_hold_the_loop(
+    run: Run, peers: Any
+) -> None:
+    class Insists(Recorder):
+        def error_received(self, exc: Exception) -> None:
+            super().error_received(exc)
+            if len(self.errors) < 100:
+                self.transport.sendto(b"again", ("255.255.255.255", 9))
+
+    async def main() -> None:
+        async with endpoint(Insists) as sender:
+            sender.transport.sendto(b"first", peers[0].getsockname())
+            sender.transport.sendto(b"refused", ("255.255.255.255", 9))
+            await wait_until(lambda: len(sender.errors) == 100)
+            assert waiting_on(peers[0]) == [b"first"]
+
+    run(main())
+
+
+def test_a_descriptor_that_the_user_closed_is_not_written_to(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind(("127.0.0.1", 0))
+        async with endpoint(sock=sock) as sender:
+            sender.transport.pause_reading()
+            await turn()
+            number = sock.fileno()
+            sock.close()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+                if other.fileno() != number:
+                    os.dup2(other.fileno(), number)
+                for _ in range(5):
+                    sender.transport.sendto(b"to nobody", peers[0].getsockname())
+                await turn()
+                assert waiting_on(peers[0]) == []
+                assert [error.errno for error in sender.errors] == [9] * 5  # EBADF
+                if other.fileno() != number:
+                    os.close(number)
+
+    run(main())
