@@ -1,0 +1,46 @@
+"""Measure one row on one loop; the process that `python -m tests.compatibility` starts.
+
+`python -m tests.compatibility.child MODULE EXPRESSION ROW`: prints one JSON object a line, check by
+check, so that what was measured before a crash is kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import tests.compatibility.rows  # noqa: F401  (declares them)
+from tests.compatibility.registry import ROWS, NotMeasuredError, Probe
+
+
+def main(module: str, expression: str, title: str) -> None:
+    """Run the row's checks."""
+    scope = {module: importlib.import_module(module)}
+    for check in ROWS[title].checks:
+        outcome, detail = "yes", ""
+        with tempfile.TemporaryDirectory(prefix="ringloop-matrix-") as folder:
+            probe = Probe(
+                factory=lambda: eval(expression, scope),  # the caller's own words
+                module=module,
+                expression=expression,
+                folder=Path(folder),
+                environment=dict(os.environ),
+            )
+            try:
+                check.function(probe)
+            except NotMeasuredError as reason:
+                outcome, detail = "not measured", str(reason)
+            except BaseException as error:
+                outcome, detail = "no", f"{type(error).__name__}: {error}"[:200]
+        print(json.dumps({"check": check.name, "outcome": outcome, "detail": detail}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    # A loop that leaves threads behind must not keep the process.
+    sys.stdout.flush()
+    os._exit(0)

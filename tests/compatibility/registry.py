@@ -1,0 +1,126 @@
+"""Rows and checks: how a check is declared, and what it gets.
+
+A row is one line of the matrix, its checks are what it consists of. A check takes a `Probe` and fails by
+any exception. It uses what asyncio documents and nothing of the loop's own, so that it runs on any loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from pathlib import Path
+
+    CheckFunction = Callable[["Probe"], None]
+
+T = TypeVar("T")
+# A loop that needs longer for one of these hangs.
+STEP_SECONDS = 5.0
+
+
+class NotMeasuredError(Exception):
+    """This machine or this interpreter cannot tell; the message says why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a row promises."""
+
+    name: str
+    function: CheckFunction
+
+
+@dataclass
+class Row:
+    """One line of the matrix."""
+
+    group: str
+    title: str
+    since: tuple[int, int] = (3, 11)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def is_for_this_version(self) -> bool:
+        """Say whether asyncio has it in this CPython version."""
+        return sys.version_info >= self.since
+
+
+ROWS: dict[str, Row] = {}
+
+
+class Group:
+    """Declares the rows of one part of the table."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def row(self, title: str, since: tuple[int, int] = (3, 11)) -> Callable[..., Any]:
+        """Return the decorator of the row's checks; a check is called after its function."""
+        if title in ROWS:
+            raise ValueError(f"there are two rows {title!r}")
+        row = ROWS[title] = Row(self.name, title, since)
+
+        def check(function: CheckFunction) -> CheckFunction:
+            row.checks.append(Check(function.__name__.replace("_", " "), function))
+            return function
+
+        return check
+
+
+@dataclass
+class Probe:
+    """What a check gets: loops of the kind under test, and a folder."""
+
+    factory: Callable[[], asyncio.AbstractEventLoop]
+    # How a process of its own makes the same loop: an expression, and the module that it needs.
+    module: str
+    expression: str
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]], seconds: float = STEP_SECONDS) -> T:
+        """Run a coroutine on a loop of its own, and close it as `asyncio.run` does."""
+        with asyncio.Runner(loop_factory=self.factory) as runner:
+            return runner.run(asyncio.wait_for(main(), seconds))
+
+    def script(self, body: str, *arguments: str, python: str = sys.executable) -> str:
+        """Run a program in a process of its own; `new_loop()` is the loop. Returns what it printed."""
+        import subprocess
+
+        head = f"import asyncio, sys, {self.module}\nnew_loop = lambda: {self.expression}\n"
+        done = subprocess.run(
+            [python, "-c", head + body, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=4 * STEP_SECONDS,
+            env=self.environment,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+            raise AssertionError(f"ended with {done.returncode}: {said[-1]}")
+        return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """Collect what asyncio logs."""
+    messages: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    logger = logging.getLogger("asyncio")
+    before = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [Collect()], False
+    try:
+        yield messages
+    finally:
+        logger.handlers, logger.propagate = before

@@ -1,0 +1,213 @@
+"""Child processes and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio import subprocess
+from typing import TYPE_CHECKING, Any
+
+from tests.compatibility.registry import Group, NotMeasuredError
+
+if TYPE_CHECKING:
+    from tests.compatibility.registry import Probe
+
+group = Group("Processes and signals")
+
+
+async def output(*command: str, **options: Any) -> bytes:
+    child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, **options)
+    return (await child.communicate())[0].strip()
+
+
+run_row = group.row("subprocess_exec, subprocess_shell")
+
+
+@run_row
+def pipes_and_exit_code(probe: Probe) -> None:
+    async def main() -> None:
+        child = await asyncio.create_subprocess_exec(
+            "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        data = b"x" * 2_000_000
+        out, _ = await child.communicate(data)
+        assert out == data
+        assert child.returncode == 0
+        child = await asyncio.create_subprocess_shell(
+            "echo err >&2; exit 3", stderr=subprocess.PIPE
+        )
+        assert (await child.communicate())[1] == b"err\n"
+        assert child.returncode == 3
+
+    probe.run(main)
+
+
+@run_row
+def kill(probe: Probe) -> None:
+    async def main() -> None:
+        child = await asyncio.create_subprocess_exec("sleep", "60")
+        child.kill()
+        assert await child.wait() == -signal.SIGKILL
+
+    probe.run(main)
+
+
+hook = group.row("preexec_fn")
+
+
+@hook
+def runs_in_the_child(probe: Probe) -> None:
+    async def main() -> None:
+        assert await output("pwd", preexec_fn=lambda: os.chdir("/")) == b"/"
+
+    probe.run(main)
+
+
+keywords = group.row("user, group, extra_groups, umask, process_group, pass_fds, cwd, env")
+
+
+@keywords
+def umask(probe: Probe) -> None:
+    async def main() -> None:
+        assert await output("sh", "-c", "umask", umask=0o027) == b"0027"
+
+    probe.run(main)
+
+
+@keywords
+def user_group_and_extra_groups(probe: Probe) -> None:
+    if os.geteuid() != 0:
+        raise NotMeasuredError("only root may change the user")
+
+    async def main() -> None:
+        said = await output("id", "-u", user=65534, group=65534, extra_groups=[65534])
+        assert said == b"65534"
+        assert await output("id", "-G", user=65534, group=65534, extra_groups=[65533]) in (
+            b"65534 65533",
+            b"65533 65534",
+        )
+
+    probe.run(main)
+
+
+@keywords
+def process_group(probe: Probe) -> None:
+    async def main() -> None:
+        child = await asyncio.create_subprocess_exec("sleep", "60", process_group=0)
+        assert os.getpgid(child.pid) == child.pid
+        child.kill()
+        await child.wait()
+
+    probe.run(main)
+
+
+WHERE_AND_WHAT = """
+import os, sys
+os.write(int(sys.argv[1]), f"{os.getcwd()} {os.environ['A']}".encode())
+"""
+
+
+@keywords
+def pass_fds_cwd_env(probe: Probe) -> None:
+    async def main() -> None:
+        read_end, write_end = os.pipe()
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", WHERE_AND_WHAT, str(write_end)),
+            pass_fds=(write_end,),
+            cwd=probe.folder,
+            env={"A": "value", "PATH": os.environ["PATH"]},
+        )
+        assert await child.wait() == 0
+        os.close(write_end)
+        said = os.read(read_end, 1000).decode()
+        os.close(read_end)
+        assert said == f"{os.path.realpath(probe.folder)} value"
+
+    probe.run(main)
+
+
+reaping = group.row("children are reaped without SIGCHLD and without polling")
+
+
+@reaping
+def signal_is_the_users(probe: Probe) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        seen = asyncio.Event()
+        loop.add_signal_handler(signal.SIGCHLD, seen.set)
+        try:
+            child = await asyncio.create_subprocess_exec("true")
+            assert await child.wait() == 0
+            await asyncio.wait_for(seen.wait(), 2)
+        finally:
+            loop.remove_signal_handler(signal.SIGCHLD)
+
+    probe.run(main)
+
+
+@reaping
+def idle_loop_does_not_wake(probe: Probe) -> None:
+    said = probe.script(
+        """
+import resource
+async def main():
+    child = await asyncio.create_subprocess_exec("sleep", "1")
+    before = [sum(map(int, line.split()[1:2])) for line in open("/proc/self/status")
+              if line.startswith("voluntary")]
+    await child.wait()
+    total = 0
+    import glob
+    for path in glob.glob("/proc/self/task/*/status"):
+        total += sum(int(line.split()[1]) for line in open(path) if line.startswith("voluntary"))
+    print(total - before[0])
+loop = new_loop()
+loop.run_until_complete(main())
+"""
+    )
+    assert int(said) < 30, f"{said} wake-ups in one second"
+
+
+signals = group.row("add_signal_handler, remove_signal_handler")
+
+
+@signals
+def runs_in_the_loop(probe: Probe) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            seen = asyncio.Event()
+            loop.add_signal_handler(number, seen.set)
+            os.kill(os.getpid(), number)
+            await asyncio.wait_for(seen.wait(), 2)
+            assert loop.remove_signal_handler(number) is True
+            assert loop.remove_signal_handler(number) is False
+
+    probe.run(main)
+
+
+interrupt = group.row("Ctrl-C ends an idle loop at once")
+
+
+@interrupt
+def within_a_fifth_of_a_second(probe: Probe) -> None:
+    said = probe.script(
+        """
+import os, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+loop = new_loop()
+def interrupt():
+    time.sleep(0.3)
+    global sent
+    sent = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    loop.run_forever()
+except KeyboardInterrupt:
+    print(time.monotonic() - sent)
+loop.close()
+"""
+    )
+    assert float(said) < 0.2, f"after {said} s"
