@@ -17,6 +17,10 @@ SCHEDULING = {
     "threadsafe": "call_soon_threadsafe",
     "queue_ping_pong": "queue ping-pong",
 }
+PROCESSES = {
+    "process_spawn": "children started and waited for",
+    "process_pipe": "MiB through children, 12 at once",
+}
 ECHO = {
     "tcp_protocol": "TCP echo by protocol",
     "tcp_buffered": "TCP echo by buffered protocol",
@@ -42,12 +46,13 @@ class Row:
     @property
     def is_served(self) -> bool:
         """Whether a load generator loads a server."""
-        return self.workload not in SCHEDULING
+        return self.workload not in SCHEDULING | PROCESSES
 
 
 def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
     """Every row, in the order of the tables."""
     rows = [Row(name, name, "Scheduling", title) for name, title in SCHEDULING.items()]
+    rows += [Row(name, name, "Child processes", title) for name, title in PROCESSES.items()]
     sizes = tuple(sizes)
     for workload, group in ECHO.items():
         for size in sizes:

@@ -1,8 +1,9 @@
 """Child processes: the standard library's transport, reaped by a pidfd in the loop's poll set.
 
-The child is spawned by `subprocess.Popen` with every keyword that the CPython version has. Its end is
-seen by a poll of its pidfd: no thread, no SIGCHLD handler (that signal is the user's), no polling at
-intervals. Where pidfd_open(2) is refused, a thread waits for the child instead.
+The child is spawned by `subprocess.Popen` with every keyword that the CPython version has (decision 4
+says why not by anything faster). Its end is seen by a poll of its pidfd: no thread, no SIGCHLD handler
+(that signal is the user's), no polling at intervals. Where pidfd_open(2) is refused, a thread waits for
+the child instead.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import subprocess
 import threading
 from asyncio import unix_events
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,43 @@ logger = logging.getLogger("asyncio")
 
 # What asyncio reports for a child that somebody else has reaped.
 UNKNOWN_EXIT_CODE = 255
+
+
+_Transport: Any = unix_events._UnixSubprocessTransport  # type: ignore[attr-defined]
+
+
+class SubprocessTransport(_Transport):  # type: ignore[misc]
+    """The standard library's; its child is watched from the start."""
+
+    def _start(
+        self,
+        args: Any,
+        shell: bool,
+        stdin: Any,
+        stdout: Any,
+        stderr: Any,
+        bufsize: int,
+        **kwargs: Any,
+    ) -> None:
+        self._proc = subprocess.Popen(  # noqa: S603 -- the command is the caller's
+            args,
+            shell=shell,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            universal_newlines=False,
+            bufsize=bufsize,
+            **kwargs,
+        )
+        try:
+            _watch(self._loop, self, self._proc)
+        except BaseException:
+            # Nobody would reap it, or read what it writes.
+            self._proc.kill()
+            self._proc.wait()
+            for pipe in filter(None, (self._proc.stdin, self._proc.stdout, self._proc.stderr)):
+                pipe.close()
+            raise
 
 
 async def make_transport(
@@ -38,7 +77,7 @@ async def make_transport(
 ) -> Any:
     """Spawn a child and return its transport once the pipes are connected."""
     waiter = loop.create_future()
-    transport = unix_events._UnixSubprocessTransport(  # type: ignore[attr-defined]
+    transport = SubprocessTransport(
         loop,
         protocol,
         args,
@@ -51,7 +90,6 @@ async def make_transport(
         extra=extra,
         **kwargs,
     )
-    _watch(loop, transport)
     try:
         await waiter
     except (SystemExit, KeyboardInterrupt):
@@ -63,36 +101,47 @@ async def make_transport(
     return transport
 
 
-def _watch(loop: Loop, transport: Any) -> None:
-    pid = transport.get_pid()
+def _watch(loop: Loop, transport: Any, process: Any) -> None:
     try:
-        pidfd = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(process.pid)
     except OSError as error:
-        logger.debug("pidfd_open(%d) failed (%s); a thread waits for the child", pid, error)
+        logger.debug("pidfd_open(%d) failed (%s); a thread waits for it", process.pid, error)
         threading.Thread(
-            target=_wait_in_thread, args=(loop, transport), name=f"ringloop-wait-{pid}", daemon=True
+            target=_wait_in_thread,
+            args=(loop, transport, process),
+            name=f"ringloop-wait-{process.pid}",
+            daemon=True,
         ).start()
         return
-    loop._children[pidfd] = transport
-    loop._add_reader(pidfd, _ended, loop, pidfd, transport)
+    try:
+        loop._add_reader(pidfd, _ended, loop, pidfd)
+    except BaseException:
+        os.close(pidfd)
+        raise
+    loop._children[pidfd] = transport, process
 
 
-def _ended(loop: Loop, pidfd: int, transport: Any) -> None:
+def _ended(loop: Loop, pidfd: int) -> None:
     loop._remove_reader(pidfd)
-    del loop._children[pidfd]
+    transport, process = loop._children.pop(pidfd)
     os.close(pidfd)
-    _publish(transport)
+    _publish(transport, process)
 
 
-def _publish(transport: Any) -> None:
+def _publish(transport: Any, process: Any) -> None:
     """Reap the child and report its end in one step of the loop.
 
     Between the two its process id is free for somebody else, and `send_signal` must not reach them.
     """
-    pid = transport.get_pid()
+    pid = process.pid
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:
+        returncode = process.returncode
+        if returncode is not None:
+            # Popen's own `poll`, which some versions' `send_signal` calls, was first.
+            transport._process_exited(returncode)
+            return
         returncode = UNKNOWN_EXIT_CODE
         logger.warning(
             "child process pid %d exit status already read:  will report returncode %d",
@@ -104,14 +153,16 @@ def _publish(transport: Any) -> None:
     transport._process_exited(returncode)
 
 
-def _wait_in_thread(loop: Loop, transport: Any) -> None:
+def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
     # Waits and leaves the child to be reaped by the loop's thread.
     with contextlib.suppress(ChildProcessError):
-        os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     try:
-        loop.call_soon_threadsafe(_publish, transport)
+        loop.call_soon_threadsafe(_publish, transport, process)
     except RuntimeError:
-        logger.warning("the loop that watched child %d is closed", transport.get_pid())
+        # There is nobody else to reap it.
+        process.wait()
+        logger.warning("Loop %r that handles pid %r is closed", loop, process.pid)
 
 
 def close(loop: Loop) -> None:
