@@ -23,6 +23,8 @@ from comparison.rows import Row
 # What a run may take beyond its measured time: start, warm-up, a slow machine.
 EXTRA_SECONDS = 30.0
 WARMUP_SECONDS = 0.3
+# Loops of others with networking of its own: what they add shows in the rows of TLS.
+TLS_ONLY = {"aiofastnet"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,11 @@ def measure(
 
 def contestants_of(row: Row, contestants: Iterable[Contestant]) -> list[Contestant]:
     """Who takes part in a row."""
-    return [one for one in contestants if one.floor is None or row.has_floor]
+    return [
+        one
+        for one in contestants
+        if (one.floor is None or row.has_floor) and (row.is_tls or one.name not in TLS_ONLY)
+    ]
 
 
 def run_once(row: Row, contestant: Contestant, settings: Settings, runs: Runs) -> None:
@@ -132,7 +138,10 @@ def end_session(process: subprocess.Popen[str]) -> None:
 
 def run_variables() -> dict[str, str]:
     """Our environment without what would switch debug modes on, and with a fixed hash seed."""
-    removed = {"PYTHONASYNCIODEBUG", "PYTHONDEVMODE", "PYTHONMALLOC", "RINGLOOP_DRIVER"}
+    removed = {
+        *("PYTHONASYNCIODEBUG", "PYTHONDEVMODE", "PYTHONMALLOC"),
+        *("RINGLOOP_DRIVER", "RINGLOOP_TLS"),
+    }
     kept = {name: value for name, value in os.environ.items() if name not in removed}
     return kept | {"PYTHONHASHSEED": "0"}
 

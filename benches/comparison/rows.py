@@ -26,10 +26,18 @@ ECHO = {
     "tcp_buffered": "TCP echo by buffered protocol",
     "tcp_streams": "TCP echo by streams",
 }
+TLS_ECHO = {
+    "tls_protocol": "TLS echo by protocol",
+    "tls_streams": "TLS echo by streams",
+}
+TLS_HANDSHAKES = {"tls_handshakes": "TLS connections"}
 HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
 
 SIZES = (64, 1024, 10 * 1024, 100 * 1024)
 CONNECTIONS = (1, 32, 256)
+# What the cost of a record and the cost of a byte show in.
+TLS_SIZES = (1024, 100 * 1024)
+TLS_CONNECTIONS_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,11 @@ class Row:
     title: str
     arguments: tuple[str, ...] = ()
     has_floor: bool = False
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether it is about TLS."""
+        return self.workload in TLS_ECHO or self.workload in TLS_HANDSHAKES
 
     @property
     def is_served(self) -> bool:
@@ -61,7 +74,13 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
                 name = f"{workload}/{size}/{count}"
                 title = f"{size_text(size)}, {connections_text(count)}"
                 rows.append(Row(name, workload, group, title, arguments, has_floor=True))
-    for workload, group in HTTP.items():
+    for workload, group in TLS_ECHO.items():
+        for size in (size for size in sizes if size in TLS_SIZES):
+            for count in (count for count in connections if count <= TLS_CONNECTIONS_MAX):
+                arguments = ("--size", str(size), "--connections", str(count))
+                title = f"{size_text(size)}, {connections_text(count)}"
+                rows.append(Row(f"{workload}/{size}/{count}", workload, group, title, arguments))
+    for workload, group in (TLS_HANDSHAKES | HTTP).items():
         for count in connections:
             held = ("--connections", str(count))
             title = connections_text(count)

@@ -3,12 +3,13 @@
 //! Every connection has one request in flight: an echo message or a GET. The answer is checked, the
 //! time it took is counted, the next request goes out. One thread, to be pinned to a CPU that the
 //! server does not use. Reading order: `exchange` (what is said), `tally` (what is counted),
-//! `drive_uring` / `drive_epoll` / `flood` (who says it), `sys` (the kernel).
+//! `drive_uring` / `drive_epoll` / `drive_tls` / `flood` (who says it), `sys` (the kernel).
 
 // Counts are shown as ratios and rates; none comes near 2^52.
 #![allow(clippy::cast_precision_loss)]
 
 mod drive_epoll;
+mod drive_tls;
 mod drive_uring;
 mod exchange;
 mod flood;
@@ -72,6 +73,7 @@ fn run(options: &Options) -> io::Result<String> {
             ));
         }
         Mode::Echo | Mode::UdpEcho => Script::echo(options.size),
+        Mode::TlsEcho | Mode::TlsHandshake => return drive_tls::run(options),
         Mode::UdpFlood => {
             let tally = Tally::start(options.warmup, options.length, options.server_pid);
             return flood::run(options, tally);

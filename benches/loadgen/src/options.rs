@@ -13,12 +13,15 @@ loadgen: closed-loop load, one request in flight a connection, or a flood of dat
   --mode MODE         what to send                                              [echo]
            echo         messages on TCP, to be echoed
            http         keep-alive GETs
+           tls-echo     messages through TLS, to be echoed
+           tls-handshake  a connection, one byte echoed, the next connection
            udp-echo     datagrams, to be echoed; a connection is a socket
            udp-flood    datagrams as fast as they go; the server answers `?` with
                         how many it has received
   --connections N     connections held open                                     [32]
   --size BYTES        echo: length of a message                                 [1024]
   --segments N        udp-flood: datagrams a message, cut by the kernel (UDP_SEGMENT)  [1]
+  --authority FILE    tls: the certificate to trust, PEM; the server is `localhost`
   --path PATH         http: what to GET                                         [/]
   --seconds S         measured time                                             [1]
   --warmup S          time before it that is not counted                        [0.3]
@@ -45,6 +48,8 @@ pub enum Driver {
 pub enum Mode {
     Echo,
     Http,
+    TlsEcho,
+    TlsHandshake,
     UdpEcho,
     UdpFlood,
 }
@@ -57,6 +62,7 @@ pub struct Options {
     pub size: usize,
     pub segments: usize,
     pub path: String,
+    pub authority: String,
     pub length: Duration,
     pub warmup: Duration,
     pub cpu: Option<usize>,
@@ -74,6 +80,7 @@ impl Options {
             size: 1024,
             segments: 1,
             path: "/".into(),
+            authority: String::new(),
             length: Duration::from_secs(1),
             warmup: Duration::from_millis(300),
             cpu: None,
@@ -99,6 +106,8 @@ impl Options {
                 let modes = [
                     ("echo", Mode::Echo),
                     ("http", Mode::Http),
+                    ("tls-echo", Mode::TlsEcho),
+                    ("tls-handshake", Mode::TlsHandshake),
                     ("udp-echo", Mode::UdpEcho),
                     ("udp-flood", Mode::UdpFlood),
                 ];
@@ -108,6 +117,7 @@ impl Options {
             "--connections" => self.connections = within(name, &value, 1, 8192)?,
             "--size" => self.size = within(name, &value, 1, 1 << 26)?,
             "--path" => self.path = value,
+            "--authority" => self.authority = value,
             "--seconds" => self.length = seconds(name, &value)?,
             "--warmup" => self.warmup = seconds(name, &value)?,
             "--cpu" => self.cpu = Some(number(name, &value)?),

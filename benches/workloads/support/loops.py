@@ -19,6 +19,8 @@ FACTORIES: dict[str, tuple[str, str]] = {
     "zloop": ("zloop", "new_event_loop"),
     "zuvloop": ("zuvloop", "new_event_loop"),
     "rsloop": ("rsloop", "new_event_loop"),
+    # Not a loop: uvloop, with networking of its own.
+    "aiofastnet": ("aiofastnet", "loop_factory"),
     "ringloop-uring": ("ringloop", "new_event_loop"),
     "ringloop-epoll": ("ringloop", "new_event_loop"),
 }
@@ -38,7 +40,10 @@ def new_loop(name: str) -> asyncio.AbstractEventLoop:
     if is_ours(name):
         os.environ["RINGLOOP_DRIVER"] = name.removeprefix(OURS_PREFIX)
     module, factory = FACTORIES[name]
-    loop: asyncio.AbstractEventLoop = getattr(importlib.import_module(module), factory)()
+    made = getattr(importlib.import_module(module), factory)
+    if name == "aiofastnet":
+        made = made(importlib.import_module("uvloop").new_event_loop)
+    loop: asyncio.AbstractEventLoop = made()
     if loop.get_debug():
         sys.exit("the loop is in debug mode: unset PYTHONASYNCIODEBUG and do not use -X dev")
     return loop

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+from support import certificate
 from support.loops import FACTORIES, new_loop, pin_to_cpu
 
 # Starts to serve on a free port of 127.0.0.1 and returns the port.
@@ -53,6 +54,14 @@ def run_server(serve: Serve, options: argparse.Namespace) -> None:
 
 def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
     """Start the server, load it, and return what came of it."""
+    if not mode.startswith("tls-"):
+        return loaded(mode, options)
+    with certificate.made() as authority:
+        return loaded(mode, options, "--authority", str(authority))
+
+
+def loaded(mode: str, options: argparse.Namespace, *more: str) -> dict[str, object]:
+    """Load a server that is started for it, with `more` options of the load generator's."""
     with running_server(options) as server:
         port = first_line(server)
         command = [
@@ -65,6 +74,7 @@ def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
             *("--warmup", str(options.warmup)),
             *("--server-pid", str(server.pid)),
             *(("--cpu", str(options.load_cpu)) if options.load_cpu is not None else ()),
+            *more,
         ]
         load = subprocess.run(command, capture_output=True, text=True, check=False)
         if load.returncode != 0:
