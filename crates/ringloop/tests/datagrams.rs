@@ -5,9 +5,10 @@
 mod support;
 
 use proptest::prelude::*;
+use ringloop::buf::RecvBuf;
 use ringloop::driver::{Completion, Key, Token};
 use ringloop::limits;
-use ringloop::op::{RecvMsgMulti, RecvMulti, Request};
+use ringloop::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_receive_trains};
 use std::collections::VecDeque;
@@ -146,6 +147,35 @@ fn a_datagram_longer_than_a_buffer_is_cut_and_says_so() {
         assert_eq!(next(bed, token), (vec![b"whole".to_vec()], None, false));
         end(bed, key, token);
         bed.release(&ours);
+    });
+}
+
+#[test]
+fn recvmsg_tells_where_a_datagram_came_from_and_cuts_a_long_one() {
+    on_both(|bed| {
+        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let receive = || {
+            let buf = RecvBuf::with_capacity(4);
+            Request::RecvMsg(RecvMsg::new(ours.as_raw_fd(), buf))
+        };
+        let (_, token) = bed.submit(receive());
+        bed.expect_none(token);
+        for bytes in [&b"abc"[..], b"abcdef"] {
+            peer.send_to(bytes, ours.local_addr().unwrap()).unwrap();
+        }
+        let first = bed.expect(token);
+        let second = bed.run(receive());
+        for (completion, bytes) in [(first, b"abc".to_vec()), (second, b"abcd".to_vec())] {
+            assert_eq!(completion.result, bytes.len() as i32);
+            let Some(Request::RecvMsg(received)) = completion.request else {
+                panic!("no request");
+            };
+            let (buf, source) = received.into_parts();
+            assert_eq!(buf.into_vec(), bytes);
+            assert_eq!(source.to_std(), Some(peer.local_addr().unwrap()));
+        }
     });
 }
 

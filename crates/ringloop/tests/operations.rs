@@ -5,39 +5,22 @@ mod support;
 
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Completion, Event};
-use ringloop::limits;
 use ringloop::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMulti, Request, Send,
-    SendMsg, Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, RecvMsg, RecvMulti, Request, SendMsg, Timeout, Write,
 };
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::interest::Interest;
 use ringloop::sys::{clock, file, socket};
-use std::io::{Seek, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
-use support::{Bed, connect_to, listener, on_both, read_exact, reset, tcp_pair, write_all};
+use support::{
+    Bed, connect_to, listener, on_both, read, read_exact, recv, recv_of, reset, send, tcp_pair,
+    write_all,
+};
 
 const IN: i32 = libc::POLLIN as i32;
 const OUT: i32 = libc::POLLOUT as i32;
-
-fn recv_of(completion: Completion) -> (i32, Vec<u8>) {
-    let Some(Request::Recv(recv)) = completion.request else {
-        panic!("{completion:?}");
-    };
-    (completion.result, recv.buf.into_vec())
-}
-
-fn recv(fd: RawFd, capacity: usize) -> Request {
-    let buf = RecvBuf::with_capacity(capacity);
-    Request::Recv(Recv { fd, buf })
-}
-
-fn send(fd: RawFd, bytes: &[u8]) -> Request {
-    let buf = SendBuf::from(bytes.to_vec());
-    Request::Send(Send { fd, buf })
-}
 
 fn poll(fd: RawFd, interest: Interest, level: bool) -> Request {
     Request::Poll(Poll {
@@ -262,198 +245,6 @@ fn connect_completes_with_0_or_the_errno() {
 }
 
 #[test]
-fn recv_takes_what_is_there_and_then_the_end() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let fd = ours.as_raw_fd();
-        write_all(&mut peer, b"hello");
-        assert_eq!(bed.recv(fd, 3), (3, b"hel".to_vec()));
-        assert_eq!(bed.recv(fd, 64), (2, b"lo".to_vec()));
-        let (_, token) = bed.submit(recv(fd, 64));
-        bed.expect_none(token);
-        write_all(&mut peer, b"later");
-        assert_eq!(recv_of(bed.expect(token)), (5, b"later".to_vec()));
-        peer.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(bed.recv(fd, 64), (0, vec![]));
-        assert_eq!(bed.recv(fd, 64), (0, vec![]));
-    });
-}
-
-#[test]
-fn recv_after_a_reset_is_econnreset() {
-    on_both(|bed| {
-        let (ours, peer) = tcp_pair();
-        let (_, token) = bed.submit(recv(ours.as_raw_fd(), 64));
-        bed.expect_none(token);
-        reset(peer);
-        assert_eq!(recv_of(bed.expect(token)), (-libc::ECONNRESET, vec![]));
-    });
-}
-
-/// The kernel's length is 32 bits wide; a buffer may be larger.
-#[test]
-fn recv_into_more_than_4_gib_receives() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        write_all(&mut peer, b"hello");
-        let (count, bytes) = bed.recv(ours.as_raw_fd(), 1 << 32);
-        assert_eq!((count, &bytes[..]), (5, &b"hello"[..]));
-    });
-}
-
-#[test]
-fn recv_multi_delivers_the_stream_in_order_then_its_end() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let fd = ours.as_raw_fd();
-        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
-        let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-        let to_send = sent.clone();
-        let writer = std::thread::spawn(move || {
-            write_all(&mut peer, &to_send);
-            peer.shutdown(Shutdown::Write).unwrap();
-            peer
-        });
-        let mut received = Vec::new();
-        loop {
-            let mut completion = bed.expect(token);
-            if completion.result == 0 {
-                assert!(!completion.more && completion.buffer.is_none());
-                assert!(matches!(completion.request, Some(Request::RecvMulti(_))));
-                break;
-            }
-            assert!(completion.result > 0 && completion.more, "{completion:?}");
-            assert!(completion.request.is_none());
-            assert!(completion.result <= limits::POOL_BUFFER_BYTES as i32);
-            received.extend(bed.take_bytes(&mut completion));
-        }
-        assert!(received == sent, "{} of {}", received.len(), sent.len());
-        assert_eq!(bed.in_flight(), 0);
-        drop(writer.join().unwrap());
-    });
-}
-
-#[test]
-fn recv_multi_ends_with_the_errno_of_a_reset() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let fd = ours.as_raw_fd();
-        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
-        write_all(&mut peer, b"hello");
-        let mut first = bed.expect(token);
-        assert_eq!(bed.take_bytes(&mut first), b"hello");
-        reset(peer);
-        let last = bed.expect(token);
-        assert_eq!((last.result, last.more), (-libc::ECONNRESET, false));
-        assert!(last.buffer.is_none());
-    });
-}
-
-#[test]
-fn send_counts_what_went_out_and_gives_the_buffer_back() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let completion = bed.run(send(ours.as_raw_fd(), b"hello"));
-        assert_eq!(completion.result, 5);
-        let Some(Request::Send(sent)) = completion.request else {
-            panic!("{:?}", completion.request);
-        };
-        assert_eq!(sent.buf.as_slice(), b"hello");
-        assert_eq!(read_exact(&mut peer, 5), b"hello");
-    });
-}
-
-#[test]
-fn large_sends_one_after_the_other_arrive_whole() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let data: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 253) as u8).collect();
-        let count = data.len();
-        let reader = std::thread::spawn(move || read_exact(&mut peer, count));
-        let mut buf = SendBuf::from(data.clone());
-        while !buf.is_empty() {
-            let fd = ours.as_raw_fd();
-            let completion = bed.run(Request::Send(Send { fd, buf }));
-            assert!(completion.result > 0, "{completion:?}");
-            let Some(Request::Send(sent)) = completion.request else {
-                panic!("no request");
-            };
-            buf = sent.buf;
-            buf.advance(completion.result as usize);
-        }
-        assert!(reader.join().unwrap() == data);
-    });
-}
-
-#[test]
-fn send_to_a_closed_peer_is_epipe_and_no_signal() {
-    on_both(|bed| {
-        let (ours, peer) = tcp_pair();
-        reset(peer);
-        assert_eq!(
-            bed.recv(ours.as_raw_fd(), 1).0,
-            -libc::ECONNRESET,
-            "the reset has arrived"
-        );
-        assert_eq!(bed.run(send(ours.as_raw_fd(), b"x")).result, -libc::EPIPE);
-    });
-}
-
-#[test]
-fn sendmsg_gathers_in_order_and_gives_every_buffer_back() {
-    on_both(|bed| {
-        let (ours, mut peer) = tcp_pair();
-        let mut second = SendBuf::from(b"__two ".to_vec());
-        second.advance(2);
-        let bufs = vec![b"one ".to_vec().into(), second, b"three".to_vec().into()];
-        let completion = bed.run(Request::SendMsg(SendMsg::new(ours.as_raw_fd(), bufs)));
-        assert_eq!(completion.result, 13);
-        assert_eq!(read_exact(&mut peer, 13), b"one two three");
-        let Some(Request::SendMsg(sent)) = completion.request else {
-            panic!("no request");
-        };
-        let bufs: Vec<_> = sent.into_bufs();
-        assert_eq!(bufs.len(), 3);
-        assert_eq!(bufs[1].as_slice(), b"two ");
-        // More buffers than one call takes: the rest stays unsent.
-        let many = (0..limits::SEND_VECTOR_MAX + 10)
-            .map(|n| vec![n as u8].into())
-            .collect();
-        let completion = bed.run(Request::SendMsg(SendMsg::new(ours.as_raw_fd(), many)));
-        assert_eq!(completion.result, limits::SEND_VECTOR_MAX as i32);
-    });
-}
-
-#[test]
-fn recvmsg_tells_where_a_datagram_came_from_and_cuts_a_long_one() {
-    on_both(|bed| {
-        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let receive = || {
-            let buf = RecvBuf::with_capacity(4);
-            Request::RecvMsg(RecvMsg::new(ours.as_raw_fd(), buf))
-        };
-        let (_, token) = bed.submit(receive());
-        bed.expect_none(token);
-        for bytes in [&b"abc"[..], b"abcdef"] {
-            peer.send_to(bytes, ours.local_addr().unwrap()).unwrap();
-        }
-        let first = bed.expect(token);
-        let second = bed.run(receive());
-        for (completion, bytes) in [(first, b"abc".to_vec()), (second, b"abcd".to_vec())] {
-            assert_eq!(completion.result, bytes.len() as i32);
-            let Some(Request::RecvMsg(received)) = completion.request else {
-                panic!("no request");
-            };
-            let (buf, source) = received.into_parts();
-            assert_eq!(buf.into_vec(), bytes);
-            assert_eq!(source.to_std(), Some(peer.local_addr().unwrap()));
-        }
-    });
-}
-
-#[test]
 fn close_closes_once_and_then_says_ebadf() {
     on_both(|bed| {
         let (ours, mut peer) = tcp_pair();
@@ -491,114 +282,6 @@ fn descriptor_number_used_again_after_a_close_operation_works() {
         write_all(&mut next_peer, b"new");
         assert_eq!(recv_of(bed.expect(token)), (3, b"new".to_vec()));
         assert_eq!(bed.run(Request::Close(Close { fd })).result, 0);
-    });
-}
-
-fn read(fd: RawFd, offset: Option<u64>) -> Request {
-    let buf = RecvBuf::with_capacity(64);
-    Request::Read(Read { fd, buf, offset })
-}
-
-fn read_of(completion: Completion) -> (i32, Vec<u8>) {
-    let Some(Request::Read(read)) = completion.request else {
-        panic!("{completion:?}");
-    };
-    (completion.result, read.buf.into_vec())
-}
-
-#[test]
-fn read_of_an_empty_pipe_waits_for_bytes_and_for_the_end() {
-    on_both(|bed| {
-        // Blocking or not makes no difference to the operation.
-        for nonblocking in [false, true] {
-            let (reader, writer) = file::pipe().unwrap();
-            socket::set_nonblocking(reader.as_raw_fd(), nonblocking).unwrap();
-            let mut writer = std::fs::File::from(writer);
-            let (_, token) = bed.submit(read(reader.as_raw_fd(), None));
-            bed.expect_none(token);
-            writer.write_all(b"hello").unwrap();
-            assert_eq!(read_of(bed.expect(token)), (5, b"hello".to_vec()));
-            drop(writer);
-            assert_eq!(
-                read_of(bed.run(read(reader.as_raw_fd(), None))),
-                (0, vec![])
-            );
-            bed.release(&reader);
-        }
-    });
-}
-
-#[test]
-fn read_and_write_of_a_file_know_offset_and_position() {
-    on_both(|bed| {
-        let mut file = tempfile();
-        let fd = file.as_raw_fd();
-        let write = |bytes: &[u8], offset| {
-            let buf = SendBuf::from(bytes.to_vec());
-            Request::Write(Write { fd, buf, offset })
-        };
-        assert_eq!(bed.run(write(b"hello world", Some(0))).result, 11);
-        let completion = bed.run(write(b"W", Some(6)));
-        assert_eq!(completion.result, 1);
-        assert!(matches!(completion.request, Some(Request::Write(_))));
-        assert_eq!(read_of(bed.run(read(fd, Some(6)))), (5, b"World".to_vec()));
-        assert_eq!(
-            read_of(bed.run(read(fd, None))),
-            (11, b"hello World".to_vec()),
-            "offsets do not move the position"
-        );
-        assert_eq!(read_of(bed.run(read(fd, None))), (0, vec![]));
-        assert_eq!(bed.run(write(b"!", None)).result, 1);
-        assert_eq!(file.stream_position().unwrap(), 12);
-    });
-}
-
-fn tempfile() -> std::fs::File {
-    let path = std::env::temp_dir();
-    std::fs::File::options()
-        .read(true)
-        .write(true)
-        .custom_flags_tmpfile()
-        .open(path)
-        .unwrap()
-}
-
-/// `O_TMPFILE` makes a file without a name.
-trait TmpFile {
-    fn custom_flags_tmpfile(&mut self) -> &mut Self;
-}
-
-impl TmpFile for std::fs::OpenOptions {
-    fn custom_flags_tmpfile(&mut self) -> &mut Self {
-        use std::os::unix::fs::OpenOptionsExt;
-        self.custom_flags(libc::O_TMPFILE)
-    }
-}
-
-#[test]
-fn write_to_a_full_pipe_waits_for_room_and_to_a_broken_one_is_epipe() {
-    on_both(|bed| {
-        let (reader, writer) = file::pipe().unwrap();
-        let fd = writer.as_raw_fd();
-        let block = vec![7_u8; 65536];
-        while file::write(fd, &block, None).is_ok() {}
-        let (_, token) = bed.submit(Request::Write(Write {
-            fd,
-            buf: SendBuf::from(b"x".to_vec()),
-            offset: None,
-        }));
-        bed.expect_none(token);
-        let mut reader = std::fs::File::from(reader);
-        read_exact(&mut reader, 65536);
-        assert_eq!(bed.expect(token).result, 1);
-        drop(reader);
-        let broken = bed.run(Request::Write(Write {
-            fd,
-            buf: SendBuf::from(b"x".to_vec()),
-            offset: None,
-        }));
-        assert_eq!(broken.result, -libc::EPIPE);
-        bed.release(&writer);
     });
 }
 

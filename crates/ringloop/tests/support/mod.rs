@@ -221,6 +221,32 @@ impl Bed {
     }
 }
 
+/// The result of a receive and its bytes.
+pub fn recv_of(completion: Completion) -> (i32, Vec<u8>) {
+    let Some(Request::Recv(recv)) = completion.request else {
+        panic!("{completion:?}");
+    };
+    (completion.result, recv.buf.into_vec())
+}
+
+/// One receive of at most `capacity` bytes.
+pub fn recv(fd: RawFd, capacity: usize) -> Request {
+    let buf = RecvBuf::with_capacity(capacity);
+    Request::Recv(Recv { fd, buf })
+}
+
+/// One send of a copy of `bytes`.
+pub fn send(fd: RawFd, bytes: &[u8]) -> Request {
+    let buf = SendBuf::from(bytes.to_vec());
+    Request::Send(ringloop::op::Send { fd, buf })
+}
+
+/// One read of at most 64 bytes.
+pub fn read(fd: RawFd, offset: Option<u64>) -> Request {
+    let buf = RecvBuf::with_capacity(64);
+    Request::Read(ringloop::op::Read { fd, buf, offset })
+}
+
 /// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,0 +1,183 @@
+//! A pool of receive buffers that runs out: what waits for a buffer gets its bytes, can be given up, and
+//! keeps neither the loop spinning nor a buffer. `datagrams.rs` has the same for the pool of datagrams.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::driver::{Event, Kind};
+use ringloop::limits;
+use ringloop::op::{RecvMulti, Request};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use support::{Bed, alone, drivers, on_both, open_descriptors, tcp_pair, write_all};
+
+/// Take all of the pool: as many one-byte messages as there are buffers, on a connection of its own.
+fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {
+    let (ours, mut peer) = tcp_pair();
+    let fd = ours.as_raw_fd();
+    let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+    let mut held = Vec::new();
+    while held.len() < usize::from(limits::POOL_BUFFERS) {
+        write_all(&mut peer, b"x");
+        let completion = bed.expect(token);
+        assert!(completion.buffer.is_some());
+        held.push(Event {
+            token,
+            key,
+            completion,
+        });
+    }
+    bed.forget(key);
+    bed.drain();
+    bed.release(&ours);
+    held
+}
+
+fn give_back_held(bed: &mut Bed, held: Vec<Event>) {
+    for mut event in held {
+        assert_eq!(bed.take_bytes(&mut event.completion), b"x");
+    }
+}
+
+#[test]
+fn starved_receiver_gets_its_bytes_once_a_buffer_is_back() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        // Out of buffers is a pause; it must not keep the loop spinning.
+        bed.assert_sleeps();
+        give_back_held(bed, held);
+        let mut completion = bed.expect(token);
+        assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        assert!(completion.more);
+        bed.forget(key);
+        bed.drain();
+    });
+}
+
+/// The socket of a lent receiver may be closed, and its number be another's, while it starves: the
+/// driver must not name the number again, and whoever submitted it hears that buffers are back.
+#[test]
+fn starved_lent_receiver_is_not_armed_again_by_its_number() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (mut key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        bed.assert_sleeps();
+        give_back_held(bed, held);
+        let mut completion = bed.expect(token);
+        if bed.kind() == Kind::Uring {
+            assert_eq!(completion.result, -libc::ENOBUFS);
+            assert!(!completion.more);
+            assert_eq!(bed.in_flight(), 0);
+            let again = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+            key = again.0;
+            completion = bed.expect(again.1);
+        }
+        assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        assert!(completion.more);
+        bed.forget(key);
+        bed.drain();
+    });
+}
+
+#[test]
+fn lent_receiver_that_starves_can_be_cancelled() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        bed.cancel(key);
+        assert_eq!(bed.expect(token).result, -libc::ECANCELED);
+        give_back_held(bed, held);
+        bed.expect_none(token);
+        bed.drain();
+    });
+}
+
+#[test]
+fn starved_receiver_can_be_given_up_before_and_after_a_buffer_is_back() {
+    on_both(|bed| {
+        for (forgets, early) in [(false, true), (true, true), (false, false), (true, false)] {
+            let held = exhaust_pool(bed);
+            let (ours, mut peer) = tcp_pair();
+            let fd = ours.as_raw_fd();
+            let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+            write_all(&mut peer, b"hello");
+            bed.expect_none(token);
+            let mut held = Some(held);
+            if !early {
+                give_back_held(bed, held.take().unwrap());
+            }
+            if forgets {
+                bed.forget(key);
+            } else {
+                bed.cancel(key);
+            }
+            // The buffers come back between the cancel and its completion.
+            if let Some(held) = held {
+                give_back_held(bed, held);
+            }
+            bed.drain();
+            if !forgets {
+                let last = bed.expect(token);
+                assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
+            }
+            assert!(bed.take_all().is_empty());
+            // The descriptor is readable, and nobody waits for it: no spinning.
+            bed.assert_sleeps();
+            assert_eq!(bed.recv(fd, 64), (5, b"hello".to_vec()));
+            bed.release(&ours);
+        }
+    });
+}
+
+/// The embedder takes a few events, gives their buffers back, and waits again before it sees that
+/// another receiver had run out.
+#[test]
+fn receiver_that_ran_out_before_the_last_buffer_came_back_is_not_left_behind() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+        write_all(&mut peer, b"hello");
+        // The kernel has said that there is no buffer, and nobody has read it yet.
+        bed.engine.park(Some(Duration::ZERO)).unwrap();
+        give_back_held(bed, held);
+        bed.engine.park(Some(Duration::ZERO)).unwrap();
+        let mut completion = bed.expect(token);
+        assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        bed.forget(key);
+        bed.drain();
+    });
+}
+
+#[test]
+fn drop_of_the_driver_while_the_pool_is_taken_and_a_receiver_starves() {
+    let _alone = alone();
+    for choice in drivers() {
+        let before = open_descriptors();
+        let mut bed = Bed::new(choice);
+        let held = exhaust_pool(&mut bed);
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+        write_all(&mut peer, b"hello");
+        bed.settle();
+        drop(bed);
+        drop(held);
+        drop((ours, peer));
+        assert_eq!(open_descriptors(), before);
+    }
+}
