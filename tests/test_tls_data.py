@@ -465,7 +465,7 @@ def test_keys_are_updated_in_the_middle(run: Run, certificates: Certificates) ->
 
 def test_renegotiation_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
-        protocol = Echo()
+        protocol = Recorder()
         async with serving(lambda: protocol, ssl=certificates.server()) as (_, address):
             client = await command_line_client(address, certificates, "-tls1_2")
             assert client.stdin is not None

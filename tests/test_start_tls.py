@@ -1,0 +1,651 @@
+"""`start_tls`: a plain connection that becomes a TLS one, on either side, over any transport.
+
+The other end is a plain socket with `ssl.SSLObject` (`tests.tls.TlsPeer`) where the test is about one
+side, and a second transport of the loop under test where it is about both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import (
+    MORE_THAN_THE_KERNEL_TAKES,
+    SOCKET_BUFFER_BYTES,
+    Peer,
+    Recorder,
+    exceptions_of,
+    pattern,
+    socket_pair,
+)
+from tests.tls import TlsPeer
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from tests.tls import Certificates
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+pytestmark = pytest.mark.usefixtures("tls_engine")
+
+# Later patch releases give a server's handshake what its StreamReader has read ahead.
+KEEPS_READ_AHEAD = "_incoming" in asyncio.BaseEventLoop.start_tls.__code__.co_names
+
+
+class Echo(Recorder):
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.transport.write(data)
+
+
+class Relay(asyncio.Transport):
+    """A transport of somebody's own: Python code between a socket and a protocol."""
+
+    _start_tls_compatible = True
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self.loop: Any = asyncio.get_running_loop()
+        self.sock = sock
+        self.calls: list[str] = []
+        self.protocol: Any = None
+        self.closing = False
+        self.loop.add_reader(sock, self.readable)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return "from the relay" if name == "relay" else default
+
+    def readable(self) -> None:
+        data = self.sock.recv(100_000)
+        if not data:
+            self.loop.remove_reader(self.sock)
+            if not self.protocol.eof_received():
+                self.close()
+        while data:
+            buffer = self.protocol.get_buffer(len(data))
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            self.protocol.buffer_updated(count)
+            data = data[count:]
+
+    def write(self, data: Any) -> None:
+        assert isinstance(data, bytes)
+        self.sock.sendall(data)
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause_reading")
+        if not self.closing:
+            self.loop.remove_reader(self.sock)
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume_reading")
+        if not self.closing:
+            self.loop.add_reader(self.sock, self.readable)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self._end("close", None)
+
+    def abort(self) -> None:
+        self._end("abort", None)
+
+    def _force_close(self, exc: BaseException | None) -> None:
+        self._end("_force_close", exc)
+
+    def _end(self, call: str, exc: BaseException | None) -> None:
+        if not self.closing:
+            self.calls.append(call)
+            self.closing = True
+            self.loop.remove_reader(self.sock)
+            self.loop.call_soon(self._lose, exc)
+
+    def _lose(self, exc: BaseException | None) -> None:
+        self.sock.close()
+        self.protocol.connection_lost(exc)
+
+
+async def until_closed(sock: socket.socket) -> None:
+    await support.wait_until(lambda: sock.fileno() == -1, "the socket to be closed")
+
+
+@contextlib.asynccontextmanager
+async def plain(
+    protocol: asyncio.BaseProtocol,
+    peer_context: ssl.SSLContext,
+    buffer_bytes: int | None = None,
+    **wrap: Any,
+) -> AsyncIterator[tuple[Any, TlsPeer]]:
+    """Connect `protocol` without TLS to an end that can speak it."""
+    ours, theirs = socket_pair(buffer_bytes)
+    peer = TlsPeer(theirs, peer_context, **wrap)
+    loop: Any = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+    try:
+        yield transport, peer
+    finally:
+        peer.close()
+        if ours.fileno() != -1:
+            transport.abort()
+        await until_closed(ours)
+
+
+@contextlib.asynccontextmanager
+async def upgraded(
+    protocol: Recorder, certificates: Certificates, **arguments: Any
+) -> AsyncIterator[tuple[Any, TlsPeer]]:
+    """Connect `protocol`, and upgrade its connection as a client."""
+    async with plain(protocol, certificates.server(), server_side=True) as (transport, peer):
+        arguments.setdefault("server_hostname", "localhost")
+        loop: Any = asyncio.get_running_loop()
+        tls, _ = await asyncio.gather(
+            loop.start_tls(transport, protocol, certificates.client(), **arguments),
+            peer.handshake(),
+        )
+        protocol.transport = tls
+        yield tls, peer
+
+
+def test_client_upgrades(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Echo()
+        async with upgraded(protocol, certificates) as (tls, peer):
+            # It has its connection_made already.
+            assert protocol.events == ["connection_made"]
+            assert tls.get_protocol() is protocol
+            assert tls.get_extra_info("ssl_object").server_hostname == "localhost"
+            assert tls.get_extra_info("peername") == peer.sock.getsockname()
+            data = pattern(100_000)
+            _, received = await asyncio.gather(peer.send_tls(data), peer.receive_tls(len(data)))
+            assert received == data
+            await peer.send_close_notify()
+            await protocol.until_lost()
+            assert protocol.reason is None
+            assert protocol.events[-2:] == ["eof_received", "connection_lost"]
+
+    run(main())
+
+
+def test_server_upgrades(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Echo()
+        context = certificates.client()
+        async with plain(protocol, context, server_hostname="localhost") as (transport, peer):
+            loop: Any = asyncio.get_running_loop()
+            tls, _ = await asyncio.gather(
+                loop.start_tls(transport, protocol, certificates.server(), server_side=True),
+                peer.handshake(),
+            )
+            protocol.transport = tls
+            await peer.send_tls(b"secret")
+            assert await peer.receive_tls(6) == b"secret"
+            tls.close()
+            await peer.unwrap()
+            await protocol.until_lost()
+            assert protocol.reason is None
+
+    run(main())
+
+
+def test_what_was_written_before_goes_out_before(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        context = certificates.server()
+        async with plain(protocol, context, 4096, server_side=True) as (transport, peer):
+            # Below the mark at which the protocol is told to pause: who upgrades has drained first.
+            data = pattern(60_000)
+            transport.write(data)
+            loop: Any = asyncio.get_running_loop()
+            upgrading = asyncio.ensure_future(
+                loop.start_tls(
+                    transport, protocol, certificates.client(), server_hostname="localhost"
+                )
+            )
+            received = bytearray()
+            while len(received) < len(data):
+                chunk = peer.received()
+                received += chunk or b""
+                await asyncio.sleep(0)
+            assert received[: len(data)] == data
+            peer.incoming.write(received[len(data) :])
+            await peer.handshake()
+            tls = await upgrading
+            tls.write(b"secret")
+            assert await peer.receive_tls(6) == b"secret"
+
+    run(main())
+
+
+def test_bytes_behind_the_handshake_are_delivered(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        context = certificates.client()
+        async with plain(protocol, context, server_hostname="localhost") as (transport, peer):
+            loop: Any = asyncio.get_running_loop()
+            upgrading = asyncio.ensure_future(
+                loop.start_tls(transport, protocol, certificates.server(), server_side=True)
+            )
+            await support.wait_until(lambda: transport.get_protocol() is not protocol)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                peer.tls.do_handshake()
+            await peer.send(peer.outgoing.read())
+            await peer._more()
+            peer.tls.do_handshake()
+            # One segment: the client's Finished, and what it has to say.
+            await peer.send(peer.encrypted(b"first words"))
+            await upgrading
+            await support.wait_until(lambda: protocol.data)
+            assert protocol.data == b"first words"
+
+    run(main())
+
+
+@pytest.mark.skipif(not KEEPS_READ_AHEAD, reason="this CPython forgets what was read ahead")
+def test_handshake_that_a_stream_has_read_ahead(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        peer = TlsPeer(theirs, certificates.client(), server_hostname="localhost")
+        loop: Any = asyncio.get_running_loop()
+        done = loop.create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert await reader.readline() == b"STARTTLS\n"
+            await writer.start_tls(certificates.server())
+            writer.write(await reader.readexactly(6))
+            writer.close()
+            done.set_result(None)
+
+        def factory() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(), serve)
+
+        with contextlib.suppress(ssl.SSLWantReadError):
+            peer.tls.do_handshake()
+        # One segment: the plain request, and the client's first message.
+        await peer.send(b"STARTTLS\n" + peer.outgoing.read())
+        await loop.connect_accepted_socket(factory, ours)
+        await peer.handshake()
+        await peer.send_tls(b"secret")
+        assert await peer.receive_tls(6) == b"secret"
+        await support.within(done)
+        await peer.unwrap()
+        peer.close()
+        await until_closed(ours)
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [1, 20_000, 1_000_000])
+def test_tls_over_tls(run: Run, certificates: Certificates, size: int) -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        ours, theirs = socket_pair()
+        server, client = Echo(), Recorder()
+        (outer_server, _), (outer_client, _) = await asyncio.gather(
+            loop.connect_accepted_socket(lambda: server, theirs, ssl=certificates.server()),
+            loop.create_connection(
+                lambda: client, sock=ours, ssl=certificates.client(), server_hostname="localhost"
+            ),
+        )
+        server.transport, tls = await asyncio.gather(
+            loop.start_tls(outer_server, server, certificates.server(), server_side=True),
+            loop.start_tls(
+                outer_client, client, certificates.client(), server_hostname="localhost"
+            ),
+        )
+        assert tls.get_extra_info("ssl_object") is not outer_client.get_extra_info("ssl_object")
+        assert tls.get_extra_info("peername") == theirs.getsockname()
+        data = pattern(size)
+        tls.write(data)
+        await support.wait_until(lambda: len(client.data) == size, timeout=30)
+        assert client.data == data
+        tls.close()
+        await client.until_lost()
+        await server.until_lost()
+        assert client.reason is None
+        assert server.reason is None
+        assert server.events[-2:] == ["eof_received", "connection_lost"]
+        await until_closed(ours)
+        await until_closed(theirs)
+
+    run(main())
+
+
+@pytest.mark.parametrize("receiver", ["data_received", "buffer_updated"])
+def test_tls_over_a_transport_of_somebodys_own(
+    run: Run, certificates: Certificates, receiver: str
+) -> None:
+    async def main() -> None:
+        class Buffered(asyncio.BufferedProtocol):
+            def __init__(self) -> None:
+                self.buffer = bytearray(1000)
+                self.data = bytearray()
+                self.is_lost = False
+
+            def get_buffer(self, sizehint: int) -> memoryview:
+                return memoryview(self.buffer)
+
+            def buffer_updated(self, nbytes: int) -> None:
+                self.data += self.buffer[:nbytes]
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                self.is_lost = True
+
+        ours, theirs = socket_pair()
+        loop: Any = asyncio.get_running_loop()
+        relay = Relay(ours)
+        peer = TlsPeer(theirs, certificates.server(), server_side=True)
+        protocol: Any = Recorder() if receiver == "data_received" else Buffered()
+        tls, _ = await asyncio.gather(
+            loop.start_tls(relay, protocol, certificates.client(), server_hostname="localhost"),
+            peer.handshake(),
+        )
+        assert tls.get_extra_info("relay") == "from the relay"
+        data = pattern(50_000)
+        tls.write(data)
+        assert await peer.receive_tls(len(data)) == data
+        await peer.send_tls(data)
+        await support.wait_until(lambda: len(protocol.data) == len(data), timeout=30)
+        assert protocol.data == data
+        tls.close()
+        await peer.unwrap()
+        await support.wait_until(lambda: protocol.is_lost)
+        assert relay.calls == ["pause_reading", "resume_reading", "close"]
+        peer.close()
+
+    run(main())
+
+
+def test_abort_over_a_transport_of_somebodys_own(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        ours, theirs = socket_pair()
+        loop: Any = asyncio.get_running_loop()
+        relay = Relay(ours)
+        peer = TlsPeer(theirs, certificates.server(), server_side=True)
+        protocol = Recorder()
+        tls, _ = await asyncio.gather(
+            loop.start_tls(relay, protocol, certificates.client(), server_hostname="localhost"),
+            peer.handshake(),
+        )
+        tls.abort()
+        assert tls.is_closing()
+        await protocol.until_lost()
+        assert protocol.reason is None
+        assert relay.calls[-1] in ("abort", "_force_close")
+        peer.close()
+
+    run(main())
+
+
+def test_pause_reaches_the_transport_below(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        ours, theirs = socket_pair(SOCKET_BUFFER_BYTES)
+        loop: Any = asyncio.get_running_loop()
+        relay = Relay(ours)
+        peer = TlsPeer(theirs, certificates.server(), server_side=True)
+        protocol = Recorder()
+        tls, _ = await asyncio.gather(
+            loop.start_tls(relay, protocol, certificates.client(), server_hostname="localhost"),
+            peer.handshake(),
+        )
+        relay.calls.clear()
+        tls.pause_reading()
+        assert not tls.is_reading()
+        data = pattern(MORE_THAN_THE_KERNEL_TAKES)
+        sending = asyncio.ensure_future(peer.send_tls(data))
+        await support.wait_until(lambda: relay.calls == ["pause_reading"], "the pause below")
+        assert tls.get_read_buffer_size() >= tls.get_read_buffer_limits()[1]
+        assert not protocol.data
+        tls.resume_reading()
+        await sending
+        await support.wait_until(lambda: len(protocol.data) == len(data), timeout=30)
+        assert protocol.data == data
+        assert relay.calls[:2] == ["pause_reading", "resume_reading"]
+        tls.abort()
+        await protocol.until_lost()
+        peer.close()
+
+    run(main())
+
+
+def test_arguments_are_checked(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        protocol = Recorder()
+        async with plain(protocol, certificates.server(), server_side=True) as (transport, _):
+            context: Any
+            for context in (None, True, object()):
+                with pytest.raises(TypeError, match=r"instance of ssl\.SSLContext, got"):
+                    await loop.start_tls(transport, protocol, context)
+            context = certificates.client()
+            with pytest.raises(TypeError, match=r"is not supported by start_tls\(\)"):
+                await loop.start_tls(asyncio.Transport(), protocol, context)
+            for name in ("ssl_handshake_timeout", "ssl_shutdown_timeout"):
+                for seconds in (0, -1):
+                    with pytest.raises(ValueError, match=f"{name} should be a positive number"):
+                        await loop.start_tls(transport, protocol, context, **{name: seconds})
+            # Nothing has happened to the plain connection.
+            assert transport.get_protocol() is protocol
+            assert transport.is_reading()
+
+    run(main())
+
+
+def test_failed_handshake_is_raised_and_told(
+    loop: asyncio.AbstractEventLoop, run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        with exceptions_of(loop) as reports:
+            async with plain(protocol, certificates.server(), server_side=True) as (
+                transport,
+                peer,
+            ):
+                upgrading = loop.start_tls(
+                    transport, protocol, certificates.client(), server_hostname="elsewhere"
+                )
+                outcomes = await asyncio.gather(upgrading, peer.handshake(), return_exceptions=True)
+                assert isinstance(outcomes[0], ssl.SSLCertVerificationError)
+                await protocol.until_lost()
+                assert protocol.reason is outcomes[0]
+                assert protocol.events == ["connection_made", "connection_lost"]
+        assert reports == []
+
+    run(main())
+
+
+def test_peer_that_goes_away(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        loop: Any = asyncio.get_running_loop()
+        async with plain(protocol, certificates.server(), server_side=True) as (transport, peer):
+            upgrading = asyncio.ensure_future(
+                loop.start_tls(
+                    transport, protocol, certificates.client(), server_hostname="localhost"
+                )
+            )
+            await peer._more()
+            peer.shut_down()
+            with pytest.raises(ConnectionResetError):
+                await support.within(upgrading)
+            await protocol.until_lost()
+            assert isinstance(protocol.reason, ConnectionResetError)
+
+    run(main())
+
+
+def test_handshake_times_out(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        loop: Any = asyncio.get_running_loop()
+        async with plain(protocol, certificates.server(), server_side=True) as (transport, _):
+            with pytest.raises(
+                ConnectionAbortedError, match=r"handshake is taking longer than 0\.05 seconds"
+            ):
+                await loop.start_tls(
+                    transport,
+                    protocol,
+                    certificates.client(),
+                    server_hostname="localhost",
+                    ssl_handshake_timeout=0.05,
+                )
+            # The state is that of a handshake, so the protocol hears nothing of the end.
+            await support.wait_until(transport.is_closing)
+            assert protocol.events == ["connection_made"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_cancelled_upgrade_closes_the_connection(
+    run: Run, certificates: Certificates, when: str
+) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        loop: Any = asyncio.get_running_loop()
+        async with plain(protocol, certificates.server(), server_side=True) as (transport, peer):
+            upgrading = asyncio.ensure_future(
+                loop.start_tls(
+                    transport, protocol, certificates.client(), server_hostname="localhost"
+                )
+            )
+            if when == "within":
+                await peer._more()
+            else:
+                await asyncio.sleep(0)
+            upgrading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await upgrading
+            assert transport.is_closing()
+            assert await peer.receive_all() is not None
+
+    run(main())
+
+
+def test_callbacks_run_in_the_connections_context(run: Run, certificates: Certificates) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+    class Protocol(Echo):
+        def note(self, event: str) -> None:
+            super().note(f"{event} {variable.get()}")
+
+    async def main() -> None:
+        protocol = Protocol()
+        variable.set("connecting")
+        async with upgraded(protocol, certificates) as (tls, peer):
+            variable.set("later")
+            await peer.send_tls(b"x")
+            assert await peer.receive_tls(1) == b"x"
+            await peer.send_close_notify()
+            await support.wait_until(lambda: len(protocol.events) == 4)
+            assert tls.is_closing()
+        assert protocol.events == [
+            f"{event} connecting"
+            for event in ("connection_made", "data_received", "eof_received", "connection_lost")
+        ]
+
+    run(main())
+
+
+def test_protocol_is_replaced(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        first, second = Recorder(), Recorder()
+        async with upgraded(first, certificates) as (tls, peer):
+            await peer.send_tls(b"one")
+            await support.wait_until(lambda: first.data == b"one")
+            tls.set_protocol(second)
+            assert tls.get_protocol() is second
+            await peer.send_tls(b"two")
+            await support.wait_until(lambda: second.data == b"two")
+            tls.abort()
+            await second.until_lost()
+            assert first.events == ["connection_made", "data_received"]
+
+    run(main())
+
+
+def test_transport_that_was_closed_twice(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        async with upgraded(protocol, certificates) as (tls, peer):
+            tls.close()
+            tls.close()
+            assert tls.is_closing()
+            # It keeps nothing of the connection any more, in asyncio neither.
+            tls.abort()
+            with pytest.raises(AttributeError):
+                tls.get_protocol()
+            await peer.unwrap()
+            await protocol.until_lost()
+            assert protocol.reason is None
+
+    run(main())
+
+
+def test_upgraded_connection_sends_a_file(
+    run: Run, certificates: Certificates, tmp_path: Any
+) -> None:
+    async def main() -> None:
+        path = tmp_path / "file"
+        data = pattern(300_000)
+        path.write_bytes(data)
+        loop: Any = asyncio.get_running_loop()
+        async with upgraded(Recorder(), certificates) as (tls, peer):
+            with path.open("rb") as file:
+                count, received = await asyncio.gather(
+                    loop.sendfile(tls, file), peer.receive_tls(len(data))
+                )
+            assert count == len(data)
+            assert received == data
+            with path.open("rb") as file, pytest.raises(RuntimeError, match="fallback is disabled"):
+                await loop.sendfile(tls, file, fallback=False)
+
+    run(main())
+
+
+def test_end_below_is_seen_while_reading_is_paused(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        async with upgraded(protocol, certificates) as (tls, peer):
+            await peer.send_tls(b"first")
+            await support.wait_until(lambda: protocol.data == b"first")
+            tls.pause_reading()
+            await peer.send_tls(b" and last")
+            peer.shut_down()
+            await support.wait_until(lambda: tls.get_read_buffer_size() > 0)
+            assert protocol.data == b"first"
+            tls.resume_reading()
+            await protocol.until_lost()
+            assert protocol.data == b"first and last"
+            assert protocol.events[-2:] == ["eof_received", "connection_lost"]
+
+    run(main())
+
+
+def test_plain_words_in_a_tls_connection_end_it(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        async with upgraded(protocol, certificates) as (tls, peer):
+            await Peer.send(peer, b"no record at all")
+            await protocol.until_lost()
+            assert isinstance(protocol.reason, ssl.SSLError)
+            assert tls.is_closing()
+            for _ in range(3):
+                tls.write(b"into nowhere")
+            assert tls.get_write_buffer_size() == 0
+
+    run(main())
