@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
+from tests.tcp import Factory, ask, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,3 +249,355 @@ def test_interrupt_of_a_program(loop_name: str) -> None:
     assert time.monotonic() - start < 5
     assert "KeyboardInterrupt" in errors
     assert process.returncode == -signal.SIGINT
+
+
+# --- who has the wake-up descriptor ---------------------------------------------------------------
+
+
+def wakeup_fd() -> int:
+    """Say who has it, and leave it there."""
+    fd = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+    return fd
+
+
+def test_descriptor_of_a_user_keeps_its_numbers(loop: Loop, run: Callable[..., Any]) -> None:
+    """A loop without handlers is in nobody's way, as where the loop does not take it at all."""
+    theirs_in, theirs_out = socket.socketpair()
+    theirs_in.setblocking(False)
+    theirs_out.setblocking(False)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.set_wakeup_fd(theirs_out.fileno())
+    got = bytearray()
+
+    def arrived() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            got.extend(theirs_in.recv(100))
+        return len(got) == 3
+
+    async def main() -> None:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await support.wait_until(lambda: arrived() or len(got) > 3)
+
+    os.kill(os.getpid(), signal.SIGUSR1)
+    run(main())
+    assert set(got) == {signal.SIGUSR1}
+    assert signal.set_wakeup_fd(-1) == theirs_out.fileno()
+    theirs_in.close()
+    theirs_out.close()
+
+
+def test_signal_during_another_loops_run_waits_for_the_handlers_loop(
+    loop: Loop, loop_factory: LoopFactory, run: Callable[..., Any]
+) -> None:
+    got: list[int] = []
+    loop.add_signal_handler(signal.SIGUSR1, got.append, 1)
+    other = loop_factory()
+
+    async def main() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.sleep(0.01)
+
+    other.run_until_complete(main())
+    other.close()
+    assert got == []
+    run(support.wait_until(lambda: got == [1]))
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+def test_loops_with_handlers_in_sequence(loop_factory: LoopFactory) -> None:
+    got: list[tuple[str, int]] = []
+    for name in ("first", "second"):
+        loop = loop_factory()
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            loop.add_signal_handler(number, got.append, (name, int(number)))
+            os.kill(os.getpid(), number)
+        loop.run_until_complete(support.wait_until(lambda: len(got) == 2))
+        assert sorted(got) == [(name, int(signal.SIGUSR1)), (name, int(signal.SIGUSR2))]
+        got.clear()
+        loop.close()
+        assert wakeup_fd() == -1
+
+
+def test_loop_inside_a_loop(loop: Loop, loop_factory: LoopFactory, run: Callable[..., Any]) -> None:
+    """What some do to call a coroutine from a callback: hide the running loop, and run another."""
+    got: list[str] = []
+    inner = loop_factory()
+
+    def nested() -> None:
+        outer = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            inner.add_signal_handler(signal.SIGUSR2, got.append, "inner")
+            os.kill(os.getpid(), signal.SIGUSR2)
+            inner.run_until_complete(support.wait_until(lambda: "inner" in got))
+            inner.remove_signal_handler(signal.SIGUSR2)
+        finally:
+            asyncio._set_running_loop(outer)
+
+    # In a callback: a task would not let another one in.
+    loop.call_soon(nested)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    inner.close()
+    # The outer one still has an ear of its own.
+    loop.add_signal_handler(signal.SIGUSR1, got.append, "outer")
+    os.kill(os.getpid(), signal.SIGUSR1)
+    run(support.wait_until(lambda: got == ["inner", "outer"]))
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+def test_handler_removed_in_a_later_run_leaves_nothing(loop_factory: LoopFactory) -> None:
+    loop = loop_factory()
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    loop.run_until_complete(asyncio.sleep(0))
+
+    async def remove() -> None:
+        assert loop.remove_signal_handler(signal.SIGUSR1)
+
+    loop.run_until_complete(remove())
+    loop.close()
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_loop_closed_with_handlers(loop_factory: LoopFactory) -> None:
+    loop = loop_factory()
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+        loop.add_signal_handler(number, print)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert wakeup_fd() == -1
+
+
+# --- handlers of others ---------------------------------------------------------------------------
+
+
+def test_number_counts_also_when_the_user_has_put_a_handler_of_his_own(
+    loop: Loop, run: Callable[..., Any]
+) -> None:
+    """uvicorn calls signal.signal() over a loop's handler: both run."""
+    got: list[str] = []
+    loop.add_signal_handler(signal.SIGUSR1, got.append, "loop")
+    signal.signal(signal.SIGUSR1, lambda *_: got.append("python"))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    run(support.wait_until(lambda: len(got) == 2))
+    assert sorted(got) == ["loop", "python"]
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+def test_child_signal_is_the_users(loop: Loop, run: Callable[..., Any]) -> None:
+    got: list[int] = []
+    before = signal.getsignal(signal.SIGCHLD)
+    loop.add_signal_handler(signal.SIGCHLD, got.append, 1)
+
+    async def main() -> list[int | None]:
+        processes = [
+            await asyncio.create_subprocess_exec(sys.executable, "-c", f"raise SystemExit({code})")
+            for code in (0, 7)
+        ]
+        for process in processes:
+            await support.within(process.wait(), 30)
+        await support.wait_until(lambda: got)
+        return [process.returncode for process in processes]
+
+    assert run(main()) == [0, 7]
+    assert loop.remove_signal_handler(signal.SIGCHLD)
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_ignored_child_signal_loses_the_code_and_no_child(
+    loop: Loop, loop_name: str, run: Callable[..., Any]
+) -> None:
+    """With SIG_IGN the kernel reaps; asyncio reports 255 with a warning."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    async def main() -> int | None:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(7)")
+        return await support.within(process.wait(), 30)
+
+    try:
+        assert run(main()) == 255
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_slow_calls_are_not_interrupted(loop: Loop) -> None:
+    """siginterrupt(False): a read in progress goes on, for C code that does not retry."""
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    libc = ctypes.CDLL(None, use_errno=True)
+    read_end, write_end = os.pipe()
+
+    def disturb() -> None:
+        for _ in range(3):
+            time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGUSR1)
+        os.write(write_end, b"x")
+
+    thread = threading.Thread(target=disturb)
+    buffer = ctypes.create_string_buffer(1)
+    thread.start()
+    assert libc.read(read_end, buffer, 1) == 1, os.strerror(ctypes.get_errno())
+    thread.join()
+    loop.remove_signal_handler(signal.SIGUSR1)
+    os.close(read_end)
+    os.close(write_end)
+
+
+# --- how an interrupt leaves ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_rest_of_the_batch_stays_queued(loop: Loop, error: type[BaseException]) -> None:
+    order: list[Any] = []
+
+    def leave() -> None:
+        raise error("leaving")
+
+    for entry in (lambda: order.append(1), leave, lambda: order.append(2), leave):
+        loop.call_soon(entry)
+    loop.call_soon(order.append, 3)
+    for expected in ([1], [1, 2]):
+        with pytest.raises(error, match="leaving"):
+            loop.run_forever()
+        assert order == expected
+        assert not loop.is_running()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert order == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.loop_errors
+def test_interrupt_in_a_task_leaves_and_the_others_go_on(
+    loop: Loop, error: type[BaseException]
+) -> None:
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    async def other() -> int:
+        await asyncio.sleep(0.005)
+        return 7
+
+    leaving, going_on = loop.create_task(leave()), loop.create_task(other())
+    with pytest.raises(error):
+        loop.run_until_complete(going_on)
+    assert leaving.done()
+    assert isinstance(leaving.exception(), error)
+    assert loop.run_until_complete(going_on) == 7
+
+
+def test_handler_that_raises_an_interrupt_leaves(loop: Loop) -> None:
+    def handler() -> None:
+        raise KeyboardInterrupt
+
+    loop.add_signal_handler(signal.SIGUSR1, handler)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+# --- many of them ---------------------------------------------------------------------------------
+
+
+def test_storm_of_signals_beside_traffic(loop: Loop, run: Callable[..., Any]) -> None:
+    counts = {signal.SIGUSR1: 0, signal.SIGUSR2: 0}
+
+    def count(number: signal.Signals) -> None:
+        counts[number] += 1
+
+    for number in counts:
+        loop.add_signal_handler(number, count, number)
+    over = threading.Event()
+
+    def storm() -> None:
+        while not over.is_set():
+            for number in counts:
+                os.kill(os.getpid(), number)
+            time.sleep(0.0002)
+
+    async def main() -> None:
+        async with serving(Factory()) as (_, address):
+            thread = threading.Thread(target=storm)
+            thread.start()
+            try:
+                for number in range(100):
+                    assert await ask(address, b"%04d" % number) == b"%04d" % number
+                await support.wait_until(lambda: min(counts.values()) > 50)
+            finally:
+                over.set()
+                thread.join()
+
+    run(support.within(main(), 60))
+    for number in counts:
+        loop.remove_signal_handler(number)
+
+
+def test_signals_meet_a_wait_at_every_moment(loop: Loop, run: Callable[..., Any]) -> None:
+    """Before the wait, in it and after it: none is slept over."""
+    got: list[int] = []
+    loop.add_signal_handler(signal.SIGUSR1, got.append, 1)
+    rounds = 300
+
+    def until_got(count: int) -> None:
+        support.wait_until_blocking(lambda: len(got) >= count)
+
+    def send() -> None:
+        for number in range(rounds):
+            deadline = time.monotonic() + number % 20 * 1e-5
+            while time.monotonic() < deadline:
+                pass
+            os.kill(os.getpid(), signal.SIGUSR1)
+            until_got(number + 1)
+
+    async def main() -> None:
+        # No timer: only the signal ends the waits.
+        await asyncio.get_running_loop().run_in_executor(None, send)
+
+    run(main())
+    assert len(got) == rounds
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+# --- other threads --------------------------------------------------------------------------------
+
+
+def test_other_threads_are_refused_and_run_without(loop_factory: LoopFactory) -> None:
+    said: list[str] = []
+
+    def other() -> None:
+        loop = loop_factory()
+        try:
+            with pytest.raises(RuntimeError) as caught:
+                loop.add_signal_handler(signal.SIGUSR1, print)
+            said.append(str(caught.value))
+            loop.run_until_complete(asyncio.sleep(0.001))
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert said == ["set_wakeup_fd only works in main thread of the main interpreter"]
+    assert wakeup_fd() == -1
+
+
+def test_interrupt_is_the_main_threads_while_a_loop_runs_in_another(
+    loop_factory: LoopFactory,
+) -> None:
+    loop = loop_factory()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    support.wait_until_blocking(loop.is_running)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+    assert loop.is_running()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

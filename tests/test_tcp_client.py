@@ -247,7 +247,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> 
             for address in addresses
         ]
 
-    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
 
 
 @pytest.mark.parametrize("delay", [None, 0.001, 10])

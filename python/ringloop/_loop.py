@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
-from ringloop import _forever, _listen, _native, _signals, _sock, _subprocess, _tls
+from ringloop import _dns, _end, _forever, _listen, _native, _signals, _sock, _subprocess, _tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,6 +30,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def __init__(self, *, driver: str | None = None, inbox_messages: int | None = None) -> None:
         self._open(driver, type(self) is Loop, inbox_messages)
         super().__init__()
+        # The queues are native. An empty list that others read, or put callbacks into, would lie.
+        del self._ready, self._scheduled
         self._signals = _signals.SignalState()
         self._listeners: dict[int, Any] = {}
         self._children: dict[int, Any] = {}
@@ -39,6 +41,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._lent_descriptors: set[int] = set()
         # Sockets that a user has brought for endpoints in the making.
         self._lent_sockets: list[Any] = []
+        self._resolver = _dns.Resolver()
+        self._executor_is_given = False
 
     def run_forever(self) -> None:
         """Run until `stop()` is called."""
@@ -46,13 +50,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     def close(self) -> None:
         """Let go of everything; the loop must not run."""
-        if self.is_running():
-            raise RuntimeError("Cannot close a running event loop")
-        if not self.is_closed():
-            _signals.close(self)
-            _subprocess.close(self)
-            super().close()
-            self._close()
+        _end.close(self)
 
     def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
         """Call `callback` whenever `fd` has data."""
@@ -83,6 +81,28 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def remove_signal_handler(self, sig: int) -> bool:
         """Forget the signal's handler; say whether there was one."""
         return _signals.remove(self, sig)
+
+    def set_default_executor(self, executor: Any) -> None:
+        """Use `executor` for `run_in_executor(None, ...)`, and for name lookups."""
+        super().set_default_executor(executor)
+        self._executor_is_given = True
+
+    async def getaddrinfo(
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - asyncio's name for it
+        proto: int = 0,
+        flags: int = 0,
+    ) -> Any:
+        """Look a host up, as `socket.getaddrinfo`; an address needs no thread."""
+        return await _dns.getaddrinfo(self, host, port, family, type, proto, flags)
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> Any:
+        """Look an address up, as `socket.getnameinfo`."""
+        return await _dns.getnameinfo(self, sockaddr, flags)
 
     def _make_socket_transport(
         self,

@@ -3,6 +3,8 @@
 CPython's C handler writes each signal's number into the wake-up descriptor. There is one such
 descriptor a process, so a loop takes it over while it runs in the main thread (Ctrl-C must end a wait
 at once) and gives it back, except that a loop with handlers keeps it between its runs, as asyncio does.
+What it reads meanwhile and has no handler for goes on to whom it took the descriptor from: a loop around
+this one, or a user's own.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 import errno
 import inspect
 import logging
+import os
 import signal
 import socket
 import sys
@@ -38,6 +41,8 @@ class SignalState:
         self.reader: socket.socket | None = None
         self.writer: socket.socket | None = None
         self.watched = False
+        # Who had the wake-up descriptor before this run; -1 for nobody.
+        self.previous = -1
 
 
 def _open(loop: Loop) -> int:
@@ -71,18 +76,26 @@ def _read(loop: Loop) -> None:
             return
         if not numbers:
             return
-        for number in numbers:
-            _arrived(loop, number)
+        _pass_on(loop, bytes(number for number in numbers if not _arrived(loop, number)))
 
 
-def _arrived(loop: Loop, number: int) -> None:
+def _pass_on(loop: Loop, numbers: bytes) -> None:
+    previous = loop._signals.previous
+    if numbers and previous != -1:
+        with contextlib.suppress(OSError):  # full, or closed by its owner: as for CPython's handler
+            os.write(previous, numbers)
+
+
+def _arrived(loop: Loop, number: int) -> bool:
+    """Queue the number's handler; say whether there is one."""
     handle = loop._signals.handlers.get(number)
     if handle is None:
-        return  # one that Python handles, or that was removed a moment ago
+        return False  # one that Python handles, or that was removed a moment ago
     if handle.cancelled():
         remove(loop, number)
     else:
         loop._add_callback_signalsafe(handle)
+    return True
 
 
 @contextlib.contextmanager
@@ -91,26 +104,39 @@ def wake_up(loop: Loop) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    state = loop._signals
+    own = _open(loop)
     try:
-        previous = signal.set_wakeup_fd(_open(loop), warn_on_full_buffer=False)
+        previous = signal.set_wakeup_fd(own, warn_on_full_buffer=False)
     except ValueError:  # another interpreter's main thread
         yield
         return
+    state.previous = -1 if previous == own else previous
     try:
         yield
     finally:
-        if not loop._signals.handlers:
-            _give_back(previous)
+        previous, state.previous = state.previous, -1
+        if not state.handlers:
+            _give_back(own, previous)
             # Nothing stays in flight, so that the loop may go on in another thread.
             _unwatch(loop)
             loop._settle()
 
 
-def _give_back(previous: int) -> None:
-    try:
-        signal.set_wakeup_fd(previous)
-    except (ValueError, OSError):  # its owner has closed it meanwhile
+def _give_back(own: int, previous: int) -> None:
+    if (current := signal.set_wakeup_fd(-1)) not in {own, -1}:
+        previous = current  # somebody took it over meanwhile, and keeps it
+    with contextlib.suppress(ValueError, OSError):  # its owner has closed it
+        signal.set_wakeup_fd(previous, warn_on_full_buffer=False)
+
+
+def _forget_in_child() -> None:
+    """Keep a child's signals to the child: it shares the parent's descriptors."""
+    with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def add(loop: Loop, number: int, callback: Any, args: tuple[Any, ...]) -> None:
@@ -120,9 +146,10 @@ def add(loop: Loop, number: int, callback: Any, args: tuple[Any, ...]) -> None:
     _check(number)
     loop._check_closed()
     state = loop._signals
+    own = _open(loop)
     try:
         # Refuses any thread but the main one.
-        previous = signal.set_wakeup_fd(_open(loop), warn_on_full_buffer=False)
+        previous = signal.set_wakeup_fd(own, warn_on_full_buffer=False)
     except (ValueError, OSError) as error:
         raise RuntimeError(str(error)) from None
     replaced = state.handlers.get(number)
@@ -137,7 +164,7 @@ def add(loop: Loop, number: int, callback: Any, args: tuple[Any, ...]) -> None:
         else:
             state.handlers[number] = replaced
         if not state.handlers and not loop.is_running():
-            _give_back(previous)
+            _give_back(own, previous)
         if error.errno == errno.EINVAL:
             raise RuntimeError(f"sig {number} cannot be caught") from None
         raise

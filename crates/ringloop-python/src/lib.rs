@@ -22,11 +22,11 @@ use pyo3::prelude::*;
 mod _native {
     use pyo3::prelude::*;
 
-    #[pymodule_export]
-    use crate::event_loop::LoopCore;
-
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Before any type is made: they are made once a process.
+        crate::ffi::check_main_interpreter(module.py())?;
+        module.add_class::<crate::event_loop::LoopCore>()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::event_loop::initialise(module)?;
         crate::transport::initialise(module)?;

@@ -151,6 +151,8 @@ impl LoopCore {
         if direct {
             return Ok(self.ready.with(|ready| ready.push(Entry::Handle(handle)))?);
         }
+        // The descriptor that wakes the loop is the parent's too.
+        self.engine.check_process()?;
         self.message_hint.store(true, Relaxed);
         let sent = match &*self.inbox() {
             Some(inbox) => inbox.send(handle),
@@ -399,6 +401,9 @@ impl LoopCore {
 
     /// Tell the kernel what the last callbacks left to tell, without waiting.
     fn _settle(&self) -> PyResult<()> {
+        if self.engine.is_of_another_process() {
+            return Ok(());
+        }
         self.engine.look()
     }
 

@@ -152,8 +152,9 @@ impl EngineCell {
         self.forks.load(Relaxed) != FORKS.load(Relaxed)
     }
 
+    /// Fail after a fork.
     #[inline]
-    fn check_process(&self) -> PyResult<()> {
+    pub fn check_process(&self) -> PyResult<()> {
         if self.is_of_another_process() {
             Err(forked())
         } else {

@@ -40,6 +40,7 @@ mod bytes;
 mod call;
 mod confined;
 mod context;
+mod interpreter;
 pub mod libssl;
 mod lifecycle;
 mod method;
@@ -59,6 +60,7 @@ pub use context::{
     calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_fresh,
     context_new, current_context_is_empty,
 };
+pub use interpreter::check_main_interpreter;
 pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]
 pub use method::{entry, entry_getter};

@@ -1,0 +1,152 @@
+"""Names and addresses: a numeric one is answered at once, a name by a thread that nobody waits for.
+
+asyncio asks the default executor, whose threads are joined by `asyncio.run` and by the interpreter's
+end; a name server that does not answer then holds up both. The threads here are daemons, bounded in
+number and told to end by `loop.close()`, which does not wait for them. An executor that the user has
+set as the loop's default is used as in asyncio.
+
+Called by: `Loop.getaddrinfo` and `Loop.getnameinfo`. Never does: parse an answer; the functions are
+`socket.getaddrinfo` and `socket.getnameinfo`, with their results and errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
+    from ringloop._loop import Loop
+
+# Threads of one loop: as many as asyncio's default executor has.
+THREADS_MAX = min(32, (os.cpu_count() or 1) + 4)
+
+
+class Job(NamedTuple):
+    """A lookup, and who waits for it."""
+
+    loop: Loop
+    future: Future[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+class Resolver:
+    """The lookup threads of one loop, started one by one as lookups wait."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._thread_count = 0
+
+    def submit(self, job: Job) -> None:
+        """Have a thread do it."""
+        self._jobs.put(job)
+        if self._idle.acquire(blocking=False) or self._thread_count >= THREADS_MAX:
+            return
+        self._thread_count += 1
+        threading.Thread(
+            target=_work,
+            args=(self._jobs, self._idle),
+            name=f"ringloop-resolver-{self._thread_count}",
+            daemon=True,
+        ).start()
+
+    def close(self) -> None:
+        """Tell the threads to end once they are free."""
+        for _ in range(self._thread_count):
+            self._jobs.put(None)
+        self._thread_count = 0
+
+
+def _work(jobs: queue.SimpleQueue[Job | None], idle: threading.Semaphore) -> None:
+    while (job := jobs.get()) is not None:
+        _look_up(job)
+        del job
+        idle.release()
+
+
+def _look_up(job: Job) -> None:
+    if job.future.cancelled():
+        return
+    answer, error = None, None
+    try:
+        answer = job.function(*job.arguments)
+    except BaseException as raised:  # noqa: BLE001 - whoever awaits the lookup gets it
+        error = raised
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits
+        job.loop.call_soon_threadsafe(_finish, job.future, answer, error)
+
+
+def _finish(future: Future[Any], answer: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)
+
+
+async def getaddrinfo(loop: Loop, host: Any, port: Any, *hints: int) -> Any:
+    """Return what `socket.getaddrinfo` returns; `hints` are family, type, proto and flags."""
+    function = loop._getaddrinfo_debug if loop._debug else socket.getaddrinfo  # type: ignore[attr-defined]
+    arguments = (host, port, *hints)
+    if is_numeric_host(host) and is_numeric_port(port):
+        _check(loop)
+        return function(*arguments)
+    return await _in_thread(loop, function, arguments)
+
+
+async def getnameinfo(loop: Loop, sockaddr: Any, flags: int) -> Any:
+    """Return what `socket.getnameinfo` returns."""
+    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+    host = sockaddr[0] if isinstance(sockaddr, tuple) and sockaddr else ""
+    if flags & numeric == numeric and is_numeric_host(host):
+        _check(loop)
+        return socket.getnameinfo(sockaddr, flags)
+    return await _in_thread(loop, socket.getnameinfo, (sockaddr, flags))
+
+
+def is_numeric_host(host: Any) -> bool:
+    """Say whether no name server has to be asked: an address, or None for this machine."""
+    if host is None:
+        return True
+    if isinstance(host, bytes):
+        host = host.decode("latin-1")
+    if not isinstance(host, str):
+        return False
+    address, _, zone = host.partition("%")
+    family = socket.AF_INET6 if zone or ":" in address else socket.AF_INET
+    try:
+        socket.inet_pton(family, address)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_numeric_port(port: Any) -> bool:
+    """Say whether the services file has not to be read."""
+    if isinstance(port, (str, bytes)):
+        return not port or port.isdigit()
+    return port is None or isinstance(port, int)
+
+
+async def _in_thread(loop: Loop, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    if loop._executor_is_given:
+        return await loop.run_in_executor(None, function, *arguments)
+    _check(loop)
+    future = loop.create_future()
+    loop._resolver.submit(Job(loop, future, function, arguments))
+    return await future
+
+
+def _check(loop: Loop) -> None:
+    """Refuse where `run_in_executor` would: a closed loop, and one whose executor was shut down."""
+    loop._check_closed()  # type: ignore[attr-defined]
+    loop._check_default_executor()  # type: ignore[attr-defined]

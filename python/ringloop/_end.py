@@ -1,0 +1,32 @@
+"""`Loop.close`: what a loop lets go of, in order.
+
+Called by: `Loop.close`. Never does: wait, for threads or for children.
+"""
+
+from __future__ import annotations
+
+from asyncio.log import logger
+from typing import TYPE_CHECKING
+
+from ringloop import _signals, _subprocess
+
+if TYPE_CHECKING:
+    from ringloop._loop import Loop
+
+
+def close(loop: Loop) -> None:
+    """Close `loop`, with everything that `BaseEventLoop.close` does beside its queues."""
+    if loop.is_running():
+        raise RuntimeError("Cannot close a running event loop")
+    if loop.is_closed():
+        return
+    if loop._debug:
+        logger.debug("Close %r", loop)
+    _signals.close(loop)
+    _subprocess.close(loop)
+    loop._resolver.close()
+    loop._executor_shutdown_called = True
+    executor, loop._default_executor = loop._default_executor, None
+    if executor is not None:
+        executor.shutdown(wait=False)
+    loop._close()

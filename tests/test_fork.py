@@ -1,0 +1,406 @@
+"""fork(2) in a process with loops: the child makes new ones, the parent does not notice.
+
+A child shares the parent's epoll instance and ring, so a loop from before the fork is of no use there:
+it says so, lets itself be closed, and never touches what it shares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import Factory, Recorder, ask, closed, serving, socket_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from tests.support import LoopFactory
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+BELONGS_TO_PARENT = (
+    "this loop was made before a fork and belongs to the parent process; make a new one"
+)
+GRACE_SECONDS = 30
+
+
+@pytest.fixture(autouse=True)
+def forks_are_meant() -> Iterator[None]:
+    """Python warns of a fork beside threads from 3.12 on, rightly."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        yield
+
+
+def in_child(body: Callable[[], Any]) -> int:
+    """Run `body` in a forked child; return its pid. An exception there is exit code 1."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if pid := os.fork():
+        return pid
+    signal.alarm(GRACE_SECONDS)
+    code = 1
+    try:
+        body()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def assert_succeeds(pid: int) -> None:
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+async def until_succeeds(pid: int) -> None:
+    """Wait for the child without blocking the loop."""
+    await asyncio.to_thread(assert_succeeds, pid)
+
+
+async def echo_once() -> None:
+    async with serving(Factory()) as (_, address):
+        assert await ask(address) == b"ping"
+
+
+def test_child_of_a_running_loop_has_none(loop: Any, run: Run) -> None:
+    async def main() -> None:
+        def body() -> None:
+            if sys.version_info >= (3, 12):
+                assert asyncio._get_running_loop() is None
+                with pytest.raises(RuntimeError, match="no running event loop"):
+                    asyncio.get_running_loop()
+
+        await until_succeeds(in_child(body))
+
+    run(main())
+
+
+def test_child_runs_a_loop_of_its_own(loop: Any, loop_factory: LoopFactory, run: Run) -> None:
+    async def main() -> None:
+        def body() -> None:
+            asyncio._set_running_loop(None)
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(echo_once())
+
+        pids = [in_child(body) for _ in range(3)]
+        await echo_once()
+        for pid in pids:
+            await until_succeeds(pid)
+        await echo_once()
+
+    run(main())
+
+
+def test_child_of_an_idle_loop_runs_a_loop_of_its_own(
+    loop: Any, loop_factory: LoopFactory, run: Run
+) -> None:
+    run(echo_once())
+
+    def body() -> None:
+        other = loop_factory()
+        other.run_until_complete(echo_once())
+        other.close()
+
+    assert_succeeds(in_child(body))
+    run(echo_once())
+
+
+def test_loop_from_before_the_fork_names_the_remedy(loop_name: str, loop: Any, run: Run) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's child shares the epoll instance with its parent, and goes on")
+    run(asyncio.sleep(0.001))
+    read_end, write_end = os.pipe()
+
+    def body() -> None:
+        uses: list[Callable[[], Any]] = [
+            loop.run_forever,
+            lambda: loop.run_until_complete(loop.create_future()),
+            lambda: loop.add_reader(read_end, print),
+        ]
+        for use in uses:
+            with pytest.raises(RuntimeError) as caught:
+                use()
+            assert str(caught.value) == BELONGS_TO_PARENT
+            assert not loop.is_running()
+        loop.close()
+        assert loop.is_closed()
+        loop.close()
+
+    assert_succeeds(in_child(body))
+    loop.add_reader(read_end, loop.stop)
+    os.write(write_end, b"x")
+    loop.run_forever()
+    loop.remove_reader(read_end)
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_message_in_the_child_does_not_wake_the_parent(loop_name: str, loop: Any, run: Run) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's child writes into the socket pair that wakes its parent")
+
+    async def main() -> None:
+        def body() -> None:
+            with pytest.raises(RuntimeError) as caught:
+                loop.call_soon_threadsafe(print)
+            # In the thread that ran the loop it is a call_soon, and nobody will run it.
+            assert str(caught.value) == BELONGS_TO_PARENT
+
+        def fork_there() -> None:
+            assert_succeeds(in_child(body))
+
+        await asyncio.to_thread(fork_there)
+
+    run(main())
+
+
+def test_close_in_the_child_leaves_the_parents_descriptors_alone(
+    loop_name: str, loop: Any, run: Run
+) -> None:
+    """Watched descriptors, a server and a connection: the parent's go on after the child's close."""
+    if loop_name == support.ORACLE:
+        pytest.skip(
+            "asyncio's child unregisters the parent's descriptors from the epoll they share"
+        )
+    ours, theirs = socket_pair()
+    theirs.setblocking(False)
+    got: list[bytes] = []
+    left, right = socket.socketpair()
+    left.setblocking(False)
+
+    async def main() -> None:
+        protocol = Recorder()
+        transport: Any
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        loop.add_reader(left, lambda: got.append(left.recv(100)))
+        async with serving(Factory()) as (_, address):
+            assert await ask(address) == b"ping"
+            transport.write(b"unsent when the child begins")
+
+            def body() -> None:
+                # As if it had left run_forever, which the child's frames are still in.
+                loop._thread_id = None
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ResourceWarning)
+                    loop.close()
+                    del transport_of_the_child[:]
+                assert loop.is_closed()
+
+            transport_of_the_child = [transport]
+            await until_succeeds(in_child(body))
+            assert await ask(address) == b"ping"
+            right.send(b"watched")
+            theirs.send(b"received")
+            await support.wait_until(lambda: got and protocol.data)
+            assert got == [b"watched"]
+            assert bytes(protocol.data) == b"received"
+            await support.wait_until(lambda: received(theirs))
+        loop.remove_reader(left)
+        transport.abort()
+        await protocol.until_lost()
+        await closed(transport)
+
+    def received(sock: socket.socket) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            assert sock.recv(100) == b"unsent when the child begins"
+            return True
+        return False
+
+    run(main())
+    for sock in (theirs, left, right):
+        sock.close()
+
+
+def test_child_that_returns_into_the_loop_is_stopped(
+    loop_name: str, loop_factory: LoopFactory
+) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's child takes events from its parent")
+
+    def body() -> None:
+        loop = loop_factory()
+        read_end, write_end = os.pipe()
+
+        async def main() -> str:
+            if os.fork() == 0:
+                await loop.create_future()
+            loop.add_reader(read_end, done.set_result, None)
+            await done
+            return "parent"
+
+        done = loop.create_future()
+        try:
+            result = loop.run_until_complete(main())
+        except RuntimeError as error:
+            # The child: out of run_forever, and free to go on as a process of its own.
+            assert str(error) == BELONGS_TO_PARENT
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loop.close()
+                asyncio.set_event_loop(None)
+                other = loop_factory()
+                other.run_until_complete(echo_once())
+                other.close()
+            os.write(write_end, b"x")
+            os._exit(0)
+        assert result == "parent"
+        os.wait()
+
+    assert_succeeds(in_child(body))
+
+
+def test_fork_in_executor_threads_beside_the_loop(
+    loop_factory: LoopFactory, loop: Any, run: Run
+) -> None:
+    def fork_there() -> None:
+        def body() -> None:
+            asyncio._set_running_loop(None)
+            other = loop_factory()
+            other.run_until_complete(echo_once())
+            other.close()
+
+        assert_succeeds(in_child(body))
+
+    async def main() -> None:
+        async with serving(Factory()) as (_, address):
+            forks = asyncio.gather(*(asyncio.to_thread(fork_there) for _ in range(4)))
+            while not forks.done():
+                assert await ask(address) == b"ping"
+            await forks
+
+    run(support.within(main(), 60))
+
+
+def test_signals_of_the_child_stay_there(loop: Any, run: Run) -> None:
+    """The wake-up descriptor is shared; a number that the child wrote would be the parent's signal."""
+    got: list[int] = []
+    loop.add_signal_handler(signal.SIGUSR1, got.append, 1)
+
+    async def main() -> None:
+        def body() -> None:
+            assert signal.set_wakeup_fd(-1) == -1
+            signal.signal(signal.SIGUSR1, lambda *_: None)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        await until_succeeds(in_child(body))
+        assert got == []
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await support.wait_until(lambda: got == [1])
+
+    run(main())
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+def test_subprocesses_before_and_after_a_fork(
+    loop: Any, loop_factory: LoopFactory, run: Run
+) -> None:
+    async def code_of_a_child() -> int:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(5)")
+        return await support.within(process.wait(), GRACE_SECONDS)
+
+    async def main() -> None:
+        def body() -> None:
+            asyncio._set_running_loop(None)
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                assert runner.run(code_of_a_child()) == 5
+            assert subprocess.run(["true"], check=False).returncode == 0
+
+        assert await code_of_a_child() == 5
+        await until_succeeds(in_child(body))
+        assert await code_of_a_child() == 5
+
+    run(main())
+
+
+def _work(loop_name: str, connection: Any) -> None:
+    """The body of a multiprocessing child, for each way to start one."""
+    with asyncio.Runner(loop_factory=support.loop_factory(loop_name)) as runner:
+        runner.run(echo_once())
+    connection.send("worked")
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing(loop_name: str, loop: Any, run: Run, method: str) -> None:
+    context: Any = multiprocessing.get_context(method)
+
+    async def main() -> None:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(loop_name, theirs))
+        process.start()
+        theirs.close()
+        await support.wait_until(ours.poll, "the child's answer", timeout=GRACE_SECONDS)
+        assert ours.recv() == "worked"
+        await asyncio.to_thread(process.join)
+        assert process.exitcode == 0
+        process.close()
+        ours.close()
+
+    run(main())
+    if method == "forkserver":
+        # They outlive the test otherwise.
+        from multiprocessing import forkserver, resource_tracker
+
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
+        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+    if method == "spawn":
+        from multiprocessing import resource_tracker
+
+        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+
+
+def test_loop_that_nobody_closed_dies_with_the_child(
+    loop_factory: LoopFactory,
+) -> None:
+    """The destructor runs in the child: it warns, and the parent's ring is still there."""
+    loop = loop_factory()
+    loop.run_until_complete(asyncio.sleep(0.001))
+    held = [loop]
+    del loop
+
+    def body() -> None:
+        import gc
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            held.clear()
+            gc.collect()
+
+    assert_succeeds(in_child(body))
+    held[0].run_until_complete(asyncio.sleep(0.001))
+    held[0].close()
+
+
+def test_threads_of_the_parent_are_not_missed(loop_factory: LoopFactory) -> None:
+    """A fork while another thread runs a loop, whose locks the child inherits as they are."""
+    loop = loop_factory()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    support.wait_until_blocking(loop.is_running)
+
+    def body() -> None:
+        other = loop_factory()
+        other.run_until_complete(echo_once())
+        other.close()
+        assert "running=True" in repr(loop)
+
+    for _ in range(3):
+        assert_succeeds(in_child(body))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
