@@ -430,7 +430,7 @@ fn repr<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         (false, true) => " closing",
         (false, false) => "",
     };
-    let traffic = if is_closed {
+    let traffic = if is_closed || this.core(this.py())?.get().is_closed() {
         String::new()
     } else {
         let word = |polling: bool| if polling { "polling" } else { "idle" };

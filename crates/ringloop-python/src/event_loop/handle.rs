@@ -316,7 +316,7 @@ pub fn create_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // From 3.14 on.
     if let Some(base) = events.getattr_opt("_ThreadSafeHandle")? {
         let threadsafe = ThreadSafeHandle::native().create(py, base.cast()?)?;
-        module.add("ThreadSafeHandle", threadsafe)?;
+        module.add("_ThreadSafeHandle", threadsafe)?;
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ impl AsHandle for ThreadSafeHandle {
 }
 
 impl Payload for ThreadSafeHandle {
-    const NAME: &'static CStr = c"ringloop._native.ThreadSafeHandle";
+    const NAME: &'static CStr = c"ringloop._native._ThreadSafeHandle";
     const DOC: &'static CStr = c"A callback that any thread may cancel.";
     const BASE_SLOTS: usize = SLOTS;
 

@@ -230,11 +230,15 @@ pub(super) fn abandoned(this: Stream_<'_, '_>) {
 /// `__del__`: nobody holds the transport, and it was never closed.
 pub(super) fn finalize(this: Stream_<'_, '_>) {
     let py = this.py();
-    let Some(socket) = this.socket.take() else {
+    if !this.socket.is_some() {
         return;
-    };
+    }
+    // The warning shows the transport as it is: open.
     let warned = warn_unclosed(this);
-    let closed = socket.bind(py).call_method0(intern!(py, "close")).map(drop);
+    let closed = match this.socket.take() {
+        Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
+        None => Ok(()),
+    };
     let detached = match this.server.take() {
         Some(server) => detach(this, &server),
         None => Ok(()),

@@ -544,23 +544,13 @@ fn repr<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         (false, true) => " closing",
         (false, false) => "",
     };
-    let traffic = if closed || this.lifecycle.is_lost() {
+    let traffic = if closed || this.core(this.py())?.get().is_closed() {
         String::new()
     } else {
-        let read = if this.read.is_polling() {
-            "polling"
-        } else {
-            "idle"
-        };
-        let write = if this.write.is_empty() {
-            "idle"
-        } else {
-            "polling"
-        };
-        format!(
-            " read={read} write=<{write}, bufsize={}>",
-            this.write.size()
-        )
+        let word = |polling: bool| if polling { "polling" } else { "idle" };
+        let (read, write) = (word(this.read.is_polling()), word(!this.write.is_empty()));
+        let size = this.write.size();
+        format!(" read={read} write=<{write}, bufsize={size}>")
     };
     let name = this.object().get_type().name()?;
     let fd = this.socket.original_fd();
