@@ -18,6 +18,10 @@ PORT ?= 8000
 # and on the others.
 BYTES ?= 1073741824
 BYTES_OTHERS ?= 67108864
+# What `make cpython` builds; a t at the end is a free-threaded one.
+CPYTHONS ?= 3.14 3.14t
+# In how many threads at once, each with loops of its own, a free-threaded CPython runs each test.
+THREADS ?= 4
 # Extra arguments: make test-python PYTEST="-k timers -x", make test-rust CARGO_TEST="op::recv"
 PYTEST ?=
 CARGO_TEST ?=
@@ -46,8 +50,12 @@ develop: venv ## build for release and install into .venv
 	@tools/develop $(VENV) --release
 
 .PHONY: cpython
-cpython: ## build CPython 3.14 where no package of it exists; `make test` then finds it
-	tools/build-cpython "$${RINGLOOP_PYTHON_DIR:-$$HOME/.cache/ringloop/python}/3.14"
+cpython: ## build CPython 3.14 and 3.14t where no package of them exists; `make test` then finds them; CPYTHONS="3.15"
+	@for version in $(CPYTHONS); do \
+		free_threaded=; case $$version in *t) free_threaded=--disable-gil ;; esac; \
+		tools/build-cpython "$${RINGLOOP_PYTHON_DIR:-$$HOME/.cache/ringloop/python}/$$version" \
+			--version $${version%t} $$free_threaded; \
+	done
 
 # --- the main job -----------------------------------------------------------------------------------------
 
@@ -83,6 +91,11 @@ test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." inst
 		tools/make-venv $$venv $$python; \
 		CARGO_TARGET_DIR=$$target tools/develop $$venv $(TESTED); \
 		RINGLOOP_TEST_BYTES=$$bytes $$venv/bin/python -m pytest --quiet $(PYTEST); \
+		case $$version in *t) \
+			echo "== pytest, CPython $$version, each test in $(THREADS) threads"; \
+			RINGLOOP_TEST_THREADS=$(THREADS) RINGLOOP_TEST_LOOPS="ringloop-uring ringloop-epoll" \
+				$$venv/bin/python -m pytest --quiet -m "not large" $(PYTEST) ;; \
+		esac; \
 		first=no; \
 	done 3<$(TARGET)/pythons.txt
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from tests import support
+from tests.parallel import pytest_pyfunc_call, pytest_terminal_summary
 from tests.tls import Certificates
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tests.support import LoopFactory
 
 T = TypeVar("T")
+
+# Hooks: pytest finds them here.
+__all__ = ["pytest_pyfunc_call", "pytest_terminal_summary"]
 
 # A background job of a shell starts with SIGINT ignored, and so would every process that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

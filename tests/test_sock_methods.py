@@ -481,6 +481,7 @@ def test_a_cancelled_send_frees_buffer_and_socket(loop: Loop, run: Any, pair: Pa
     run(main())
 
 
+@pytest.mark.one_thread("counts on the numbers of new descriptors")
 def test_a_cancelled_operation_stops_watching(loop: Loop, run: Any, pair: Pair) -> None:
     """The descriptor's number may belong to another socket in the next moment."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import socket
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -181,11 +182,13 @@ def test_contexts_of_the_callbacks(run: Run) -> None:
             variable.set("closer")
             transport.close()
             await support.wait_until(lambda: len(protocol.events) == 4, "connection_lost")
+            # From 3.15 on a connection has one context, before each was scheduled in a copy.
+            one = sys.version_info >= (3, 15)
             assert protocol.events == [
                 "connection_made creator",
-                "data_received creator",
+                f"data_received {'connection_made' if one else 'creator'}",
                 "data_received data_received",
-                "connection_lost closer",
+                f"connection_lost {'data_received' if one else 'closer'}",
             ]
 
     run(main())

@@ -189,6 +189,7 @@ def test_what_is_always_ready_is_refused(loop: Loop, run: Callable[..., Any], pa
         os.close(fd)
 
 
+@pytest.mark.one_thread("counts on the numbers of new descriptors")
 def test_temporary_file_is_refused_and_its_number_is_good_afterwards(
     loop: Loop, run: Callable[..., Any]
 ) -> None:

@@ -17,10 +17,11 @@ def run_forever(loop: Loop) -> None:
     """Run `loop` until it is stopped, with everything that `BaseEventLoop.run_forever` sets up."""
     loop._check_closed()
     loop._check_running()
+    # Fails where another thread came first.
+    loop._thread_id = threading.get_ident()
     loop._set_coroutine_origin_tracking(loop._debug)
     old_hooks = sys.get_asyncgen_hooks()
     try:
-        loop._thread_id = threading.get_ident()
         sys.set_asyncgen_hooks(
             firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook
         )

@@ -105,3 +105,13 @@ pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a datagram up to which it is gathered with others: with longer ones a system call each
 /// costs little, and their errors are told at once.
 pub const GATHERED_DATAGRAM_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a thread waits for another one to leave a cell of the loop's: without the interpreter lock,
+/// and only where a loop is used from two threads. Who is inside leaves after a few instructions unless
+/// the kernel has other plans.
+#[cfg(Py_GIL_DISABLED)]
+pub const CELL_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Tries to enter such a cell between two offers of the processor to other threads.
+#[cfg(Py_GIL_DISABLED)]
+pub const CELL_SPINS: u32 = 64;

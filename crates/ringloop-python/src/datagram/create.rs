@@ -101,6 +101,7 @@ pub(super) fn make_datagram_transport<'py>(
         behaviour: &super::DATAGRAM,
     };
     this.token.set(loop_.get().add_transport(handler, fd)?);
-    create::schedule(loop_, protocol, &transport, waiter)?;
+    let context = ffi::context_copy_current(py)?;
+    create::schedule(loop_, protocol, &transport, waiter, context)?;
     Ok(transport)
 }

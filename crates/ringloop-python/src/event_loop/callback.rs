@@ -14,8 +14,14 @@
 //! | 6    | `_source_traceback`  | the source traceback, in debug mode                         |
 //!
 //! The handle types hide these slots behind properties with asyncio's meaning.
+//!
+//! Any thread may cancel a handle, so all of this is touched alone with the handle (`ffi::locked`), and
+//! the turn takes references of its own before it calls: a thread that cancels must not have to wait
+//! for the callback, nor may it empty what is being called. Two exceptions: a handle that is being
+//! filled is known to nobody yet, and `cancelled` is atomic, because the queues ask for it.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -40,14 +46,14 @@ const TUPLE: u8 = u8::MAX;
 #[derive(Default)]
 pub struct State {
     argument_count: Cell<u8>,
-    cancelled: Cell<bool>,
+    cancelled: AtomicBool,
 }
 
 impl State {
     /// Say whether the handle was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
+        self.cancelled.load(Relaxed)
     }
 }
 
@@ -113,56 +119,101 @@ impl<'a> Callback<'a> {
     }
 
     /// Call it in its context; nothing when it was cleared. Where the context is an empty one of its
-    /// own, `contexts` lends it.
+    /// own, `contexts` lends it. `handle` is whose callback this is.
     #[inline]
-    pub fn run(self, py: Python<'_>, contexts: &Contexts) -> PyResult<()> {
-        let Some(callable) = self.cells[CALLABLE].get(py) else {
+    pub fn run(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
+        let py = handle.py();
+        if ffi::is_unique_without_lock(handle) {
+            return self.run_unseen(handle, contexts);
+        }
+        let Some(call) = ffi::locked(handle, || self.prepare(py, contexts))? else {
             return Ok(());
         };
-        if let Some(context) = self.cells[CONTEXT].get(py) {
-            return self.run_in(py, &callable, &context);
-        }
-        let context = contexts.lend(py)?;
-        self.put(&self.cells[CONTEXT], Some(context.clone_ref(py)));
-        let result = self.run_in(py, &callable, &context);
+        let result = call.run(py);
         // An exception handler is shown the handle, and runs in its context.
-        if result.is_ok() {
-            drop(self.cells[CONTEXT].take());
-            let used = contexts.give_back(py, context)?;
-            drop(self.cells[CONTEXT].replace(used));
+        if call.is_context_lent && result.is_ok() {
+            ffi::locked(handle, || self.return_context(py, call.context, contexts))?;
         }
         result
     }
 
-    #[inline]
-    fn run_in(self, py: Python<'_>, callable: &Obj, context: &Obj) -> PyResult<()> {
-        ffi::context_enter(py, context)?;
-        let result = self.call(py, callable);
-        ffi::context_exit(py, context)?;
-        result.map(drop)
+    /// As `run`, for a handle that nobody else holds: its references are moved out. Counting one that
+    /// other loops count too, of a callable that all of them schedule, is what a callback costs most.
+    fn run_unseen(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
+        let py = handle.py();
+        let Some(callable) = self.cells[CALLABLE].take() else {
+            return Ok(());
+        };
+        let own = self.cells[CONTEXT].take();
+        let is_context_lent = own.is_none();
+        let context = own.map_or_else(|| contexts.lend(py), Ok)?;
+        let call = Call {
+            callable,
+            arguments: ARGUMENTS.map(|word| self.cells[word].take()),
+            argument_count: self.state.argument_count.get(),
+            context,
+            is_context_lent,
+        };
+        let result = call.run(py);
+        if result.is_err() {
+            // The exception handler is shown the handle.
+            ffi::locked(handle, || self.put_back(call));
+        } else if is_context_lent {
+            drop(contexts.give_back(py, call.context)?);
+        }
+        result
     }
 
-    #[inline]
-    fn call(self, py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
-        // Own references: the callback may cancel its handle, which empties the cells.
-        let argument = |index: usize| self.cells[ARGUMENTS[index]].get(py);
-        match self.state.argument_count.get() {
-            0 => ffi::call_no_args(py, callable),
-            1 if let Some(a) = argument(0) => ffi::call(py, callable, &[&a]),
-            count => match (count, argument(0), argument(1), argument(2)) {
-                (2, Some(a), Some(b), _) => ffi::call(py, callable, &[&a, &b]),
-                (3, Some(a), Some(b), Some(c)) => ffi::call(py, callable, &[&a, &b, &c]),
-                (TUPLE, Some(all), ..) => {
-                    ffi::call_tuple(callable, all.bind(py).cast::<PyTuple>()?)
-                }
-                _ => ffi::call_no_args(py, callable),
-            },
+    fn put_back(self, call: Call) {
+        self.put(&self.cells[CALLABLE], Some(call.callable));
+        self.put(&self.cells[CONTEXT], Some(call.context));
+        for (word, argument) in ARGUMENTS.into_iter().zip(call.arguments) {
+            self.put(&self.cells[word], argument);
         }
+    }
+
+    /// Take what is to be called; `None` when it was cleared.
+    #[inline]
+    fn prepare(self, py: Python<'_>, contexts: &Contexts) -> PyResult<Option<Call>> {
+        let Some(callable) = self.cells[CALLABLE].get(py) else {
+            return Ok(None);
+        };
+        let is_context_lent = !self.cells[CONTEXT].is_some();
+        if is_context_lent {
+            self.put(&self.cells[CONTEXT], Some(contexts.lend(py)?));
+        }
+        let Some(context) = self.cells[CONTEXT].get(py) else {
+            return Ok(None);
+        };
+        let argument_count = self.state.argument_count.get();
+        let argument = |index: usize| {
+            let given = index < usize::from(argument_count);
+            given
+                .then(|| self.cells[ARGUMENTS[index]].get(py))
+                .flatten()
+        };
+        Ok(Some(Call {
+            callable,
+            arguments: [argument(0), argument(1), argument(2)],
+            argument_count,
+            context,
+            is_context_lent,
+        }))
+    }
+
+    /// After a call in a context that `contexts` has lent: the handle keeps one that was used.
+    #[inline]
+    fn return_context(self, py: Python<'_>, context: Obj, contexts: &Contexts) -> PyResult<()> {
+        // Not the last reference: `context` is one.
+        drop(self.cells[CONTEXT].take());
+        let used = contexts.give_back(py, context)?;
+        self.put(&self.cells[CONTEXT], used);
+        Ok(())
     }
 
     /// Cancel; says whether it was not cancelled before.
     pub fn mark_cancelled(self) -> bool {
-        !self.state.cancelled.replace(true)
+        !self.state.cancelled.swap(true, Relaxed)
     }
 
     /// Let go of callable and arguments, and keep what the handle looked like; the context stays.
@@ -223,6 +274,39 @@ impl<'a> Callback<'a> {
                 let objects = words.iter().map(|&word| self.cells[word].get_or_none(py));
                 PyTuple::new(py, objects.collect::<Vec<_>>()).map(Some)
             }
+        }
+    }
+}
+
+/// One call of a callback: references of its own, since the callback may cancel its handle.
+struct Call {
+    callable: Obj,
+    /// As in the handle's words.
+    arguments: [Option<Obj>; ARGUMENTS.len()],
+    argument_count: u8,
+    context: Obj,
+    /// The context is an empty one of the loop's.
+    is_context_lent: bool,
+}
+
+impl Call {
+    #[inline]
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        ffi::context_enter(py, &self.context)?;
+        let result = self.call(py);
+        ffi::context_exit(py, &self.context)?;
+        result.map(drop)
+    }
+
+    #[inline]
+    fn call(&self, py: Python<'_>) -> PyResult<Obj> {
+        let callable = &self.callable;
+        match (self.argument_count, &self.arguments) {
+            (1, [Some(a), ..]) => ffi::call(py, callable, &[a]),
+            (2, [Some(a), Some(b), _]) => ffi::call(py, callable, &[a, b]),
+            (3, [Some(a), Some(b), Some(c)]) => ffi::call(py, callable, &[a, b, c]),
+            (TUPLE, [Some(all), ..]) => ffi::call_tuple(callable, all.bind(py).cast::<PyTuple>()?),
+            _ => ffi::call_no_args(py, callable),
         }
     }
 }

@@ -145,11 +145,14 @@ impl LoopCore {
 
     /// Queue a handle from any thread.
     pub(super) fn send(&self, handle: Obj) -> PyResult<()> {
-        // The loop's own thread keeps the order among all its calls; so does anybody while the loop
-        // does not run and the interpreter lock orders them.
-        let direct = self.is_running_here() || (!self.is_running() && !cfg!(Py_GIL_DISABLED));
-        if direct {
-            return Ok(self.ready.with(|ready| ready.push(Entry::Handle(handle)))?);
+        // The loop's own thread keeps the order among all its calls, and so does anybody while the loop
+        // does not run.
+        if self.is_running_here() || !self.is_running() {
+            self.ready.with(|ready| ready.push(Entry::Handle(handle)))?;
+            if cfg!(Py_GIL_DISABLED) {
+                self.wake_if_running_elsewhere();
+            }
+            return Ok(());
         }
         // The descriptor that wakes the loop is the parent's too.
         self.engine.check_process()?;
@@ -159,6 +162,18 @@ impl LoopCore {
             None => Err((handle, Error::Closed)),
         };
         sent.map_err(|(_handle, error)| error::from_engine(error))
+    }
+
+    /// Without the interpreter lock, another thread may have begun to run the loop, and to sleep, after it
+    /// was seen not to run. It marks the loop as running before it opens the ready ring for the first
+    /// time: one that has not seen the new entry there is seen to run here.
+    fn wake_if_running_elsewhere(&self) {
+        if self.is_running()
+            && !self.is_running_here()
+            && let Some(inbox) = &*self.inbox()
+        {
+            inbox.wake();
+        }
     }
 
     /// Say whether other threads may have sent something since it was last looked; it may come late.
@@ -266,19 +281,19 @@ impl LoopCore {
         // A cell that is open belongs to a thread that is inside: it cannot be garbage.
         let skip = |_| Visited::Continue(());
         self.ready
-            .with(|ready| ready.visit(visitor))
+            .with_if_free(|ready| ready.visit(visitor))
             .unwrap_or_else(skip)?;
         self.timers
-            .with(|timers| timers.visit(visitor))
+            .with_if_free(|timers| timers.visit(visitor))
             .unwrap_or_else(skip)?;
         self.handlers
-            .with(|handlers| handlers.visit(visitor))
+            .with_if_free(|handlers| handlers.visit(visitor))
             .unwrap_or_else(skip)?;
         self.watchers
             .with(|watchers| watchers.visit(visitor))
             .unwrap_or_else(skip)?;
         self.task_factory
-            .with(|factory| {
+            .with_if_free(|factory| {
                 factory
                     .as_ref()
                     .map_or(Visited::Continue(()), |object| visitor.visit(object))
@@ -489,9 +504,19 @@ impl LoopCore {
         Some(self.thread_id.load(Relaxed)).filter(|&ident| ident != 0)
     }
 
+    /// Also what makes sure that only one thread runs the loop: two may find it not running at once.
     #[setter(_thread_id)]
-    fn set_thread_id(&self, ident: Option<u64>) {
-        self.thread_id.store(ident.unwrap_or(0), Relaxed);
+    fn set_thread_id(&self, ident: Option<u64>) -> PyResult<()> {
+        let Some(ident) = ident else {
+            self.thread_id.store(0, Relaxed);
+            return Ok(());
+        };
+        match self.thread_id.compare_exchange(0, ident, Relaxed, Relaxed) {
+            Err(other) if other != ident => Err(PyRuntimeError::new_err(
+                "This event loop is already running",
+            )),
+            _ => Ok(()),
+        }
     }
 
     #[getter]

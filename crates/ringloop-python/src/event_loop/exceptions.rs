@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::callback::Callback;
+use crate::ffi;
 
 /// Say whether an exception leaves `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
@@ -25,8 +26,8 @@ pub fn callback_failed(
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let loop_ = callback.loop_(py);
-    let source = describe(&loop_, callback)?;
+    let loop_ = ffi::locked(&object, || callback.loop_(py));
+    let source = describe(object, &loop_, callback)?;
     let context = PyDict::new(py);
     context.set_item(
         intern!(py, "message"),
@@ -34,7 +35,7 @@ pub fn callback_failed(
     )?;
     context.set_item(intern!(py, "exception"), error.into_value(py))?;
     context.set_item(intern!(py, "handle"), object)?;
-    let traceback = callback.source_traceback(py);
+    let traceback = ffi::locked(&object, || callback.source_traceback(py));
     if traceback.is_truthy()? {
         context.set_item(intern!(py, "source_traceback"), traceback)?;
     }
@@ -43,12 +44,17 @@ pub fn callback_failed(
 }
 
 /// asyncio's own description of a callback.
-fn describe(loop_: &Bound<'_, PyAny>, callback: Callback<'_>) -> PyResult<String> {
+fn describe(
+    object: Borrowed<'_, '_, PyAny>,
+    loop_: &Bound<'_, PyAny>,
+    callback: Callback<'_>,
+) -> PyResult<String> {
     let py = loop_.py();
     let describe = py
         .import(intern!(py, "asyncio.format_helpers"))?
         .getattr("_format_callback_source")?;
-    let arguments = (callback.callable(py), callback.arguments(py)?);
+    let (callable, arguments) =
+        ffi::locked(&object, || (callback.callable(py), callback.arguments(py)));
     let keywords = PyDict::new(py);
     // 3.13 hides the arguments outside of debug mode and needs to be told.
     if describe
@@ -58,5 +64,7 @@ fn describe(loop_: &Bound<'_, PyAny>, callback: Callback<'_>) -> PyResult<String
     {
         keywords.set_item("debug", loop_.call_method0(intern!(py, "get_debug"))?)?;
     }
-    describe.call(arguments, Some(&keywords))?.extract()
+    describe
+        .call((callable, arguments?), Some(&keywords))?
+        .extract()
 }

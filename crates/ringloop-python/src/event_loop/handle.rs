@@ -7,8 +7,8 @@
 //! The base classes' Python methods are kept for what runs rarely (`__repr__`, ordering, hashing):
 //! they read `_callback`, `_args`, `_when`, … and find our properties, which hide the base's slots.
 
-use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -125,8 +125,8 @@ pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
 pub struct TimerHandle {
     state: State,
     when: f64,
-    /// In the loop's heap.
-    scheduled: Cell<bool>,
+    /// In the loop's heap. The loop says so without being alone with the handle.
+    scheduled: AtomicBool,
 }
 
 impl TimerHandle {
@@ -136,13 +136,13 @@ impl TimerHandle {
         Self {
             state: State::default(),
             when,
-            scheduled: Cell::new(true),
+            scheduled: AtomicBool::new(true),
         }
     }
 
     /// Say that the heap has let go of it.
     pub fn unschedule(&self) {
-        self.scheduled.set(false);
+        self.scheduled.store(false, Relaxed);
     }
 }
 
@@ -222,7 +222,7 @@ impl Payload for TimerHandle {
 #[inline]
 pub fn run<T: AsHandle>(this: This<'_, '_, T>, contexts: &Contexts) -> PyResult<()> {
     let callback = Callback::of(this);
-    match callback.run(this.py(), contexts) {
+    match callback.run(&this.object(), contexts) {
         Ok(()) => Ok(()),
         Err(error) => exceptions::callback_failed(this.object(), callback, error),
     }
@@ -235,7 +235,7 @@ fn cancel(this: This<'_, '_, Handle>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("cancel", 0)?;
-    let counts = this.scheduled.get() && !this.state.is_cancelled();
+    let counts = this.scheduled.load(Relaxed) && !this.state.is_cancelled();
     cancel_handle(this)?;
     let loop_ = Callback::of(this).loop_(this.py());
     if counts && let Ok(core) = loop_.cast::<LoopCore>() {
@@ -254,7 +254,7 @@ fn when_property(this: This<'_, '_, TimerHandle>) -> f64 {
 }
 
 fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {
-    this.scheduled.get()
+    this.scheduled.load(Relaxed)
 }
 
 fn cancelled<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<bool> {

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use ringloop::driver::{Event, Token};
 
 use super::core::LoopCore;
-use crate::ffi::{Obj, Visited, Visitor};
+use crate::ffi::{self, Obj, Visited, Visitor};
 
 /// Generations are 24 bits wide: the top byte of a token is the owner's.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
@@ -30,7 +30,7 @@ pub fn role(token: Token) -> u8 {
 }
 
 /// What one kind of handler does. Each kind has a static of its own, beside its code, so that the loop
-/// knows none of them.
+/// knows none of them. The functions are called alone with the object (`ffi::locked`).
 pub struct Behaviour {
     /// Take one completion of an operation; an error leaves the loop.
     pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
@@ -56,6 +56,26 @@ pub struct Handler {
 }
 
 impl Handler {
+    /// Hand a completion over.
+    #[inline]
+    fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
+        let object = self.object.bind(loop_.py());
+        ffi::locked(object, || (self.behaviour.completed)(loop_, object, event))
+    }
+
+    /// Have it hand over what was gathered.
+    #[inline]
+    pub fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let object = self.object.bind(py);
+        ffi::locked(object, || (self.behaviour.flush)(object))
+    }
+
+    /// Tell it that the engine is gone.
+    pub fn abandon(&self, py: Python<'_>) {
+        let object = self.object.bind(py);
+        ffi::locked(object, || (self.behaviour.abandoned)(object));
+    }
+
     /// Make a second reference.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
@@ -74,7 +94,7 @@ pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> P
         .handlers
         .with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
     match handler {
-        Some(handler) => (handler.behaviour.completed)(loop_, handler.object.bind(py), event),
+        Some(handler) => handler.complete(loop_, event),
         None => Ok(()),
     }
 }

@@ -146,8 +146,7 @@ impl LoopCore {
         let mut batch = self.unflushed.with(std::mem::take)?;
         let mut first_error = Ok(());
         for transport in batch.drain(..) {
-            let flushed = (transport.behaviour.flush)(transport.object.bind(py));
-            first_error = first_error.and(flushed);
+            first_error = first_error.and(transport.flush(py));
         }
         // The memory serves the next turn, unless a callback has written meanwhile.
         self.unflushed.with(|unflushed| {
@@ -161,7 +160,7 @@ impl LoopCore {
     /// The engine is gone: tell the handlers, which may have sockets to close.
     pub(super) fn abandon(py: Python<'_>, handlers: Vec<Handler>) {
         for handler in handlers {
-            (handler.behaviour.abandoned)(handler.object.bind(py));
+            handler.abandon(py);
         }
     }
 }

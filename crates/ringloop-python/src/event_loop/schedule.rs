@@ -19,7 +19,7 @@ use super::ready::Entry;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watchers::{self, Direction};
-use crate::ffi::{self, Args, Class, Obj, Payload, This, install_methods, method};
+use crate::ffi::{Args, Class, Obj, Payload, This, install_methods, method};
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
@@ -290,8 +290,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     };
     let class = global(py, &MODULE, "asyncio.tasks", intern!(py, "Task"))?;
     if args.keyword_count() == 0 && core.is_running_here() {
-        let (class, coroutine) = (Obj::from(class.clone()), Obj::from_borrowed(coroutine));
-        return ffi::call_one(py, &class, &coroutine).map(|task| task.into_bound(py));
+        return class.call1((coroutine,));
     }
     let keywords = PyDict::new(py);
     for (name, value) in args.keywords() {

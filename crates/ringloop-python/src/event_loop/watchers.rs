@@ -22,7 +22,7 @@ use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Handler};
 use super::ready::Entry;
 use crate::error;
-use crate::ffi::{Args, Obj, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Args, Obj, Payload, This, Visited, Visitor};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -238,10 +238,11 @@ fn ready(loop_: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>, event: Event) -
 }
 
 fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
-    if let Some(handler) = handler
-        && let Some(this) = Handle::native().get(handler.object.bind(py))
-    {
-        return handle::cancel_handle(this);
+    if let Some(handler) = handler {
+        let object = handler.object.bind(py);
+        if let Some(this) = Handle::native().get(object) {
+            return ffi::locked(object, || handle::cancel_handle(this));
+        }
     }
     Ok(())
 }

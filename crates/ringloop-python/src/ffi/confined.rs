@@ -1,24 +1,36 @@
-//! A cell that one thread at a time may open, without ever waiting.
+//! A cell that one thread at a time may open, for a moment.
 //!
 //! The loop's state is entered from many places and never across a call into Python, so a cell that is
-//! found open means a second thread is inside: a loop used from a wrong thread. That is an answer
-//! (`RuntimeError`), not a reason to wait.
+//! found open means a second thread is inside: a loop used from a wrong thread. With the interpreter
+//! lock that can only be the thread that parks, for which nobody waits: the answer is `RuntimeError`.
+//! Without the lock the second thread may be anywhere inside; it is out again after a few instructions,
+//! and to wait for that gives wrong threads the very chances that they have with the lock.
 //!
 //! Invariants:
-//! 1. `busy` is set for exactly as long as a reference to the value exists.
+//! 1. The state is not `FREE` for exactly as long as a reference to the value exists.
 //! 2. With the interpreter lock, only attached threads call `with`, and the lock is not released while
-//!    a value is open except by the thread that parks, so a plain flag is enough. Without the lock the
-//!    flag is swapped atomically.
+//!    a value is open except by the thread that parks, so plain loads and stores are enough. Without
+//!    the lock the state is exchanged atomically.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::{PyErr, Python};
 
+#[cfg(Py_GIL_DISABLED)]
+use crate::limits;
+
+/// Nobody is inside.
+const FREE: u8 = 0;
+/// A thread is inside for a moment.
+const OPEN: u8 = 1;
+/// A thread is inside and detached, for as long as it likes.
+const LENT: u8 = 2;
+
 /// A value that is opened for a moment, never across a call into Python.
 pub struct Confined<T> {
-    busy: AtomicBool,
+    state: AtomicU8,
     value: UnsafeCell<T>,
 }
 
@@ -45,7 +57,7 @@ impl<T> Confined<T> {
     /// Close `value` in.
     pub const fn new(value: T) -> Self {
         Self {
-            busy: AtomicBool::new(false),
+            state: AtomicU8::new(FREE),
             value: UnsafeCell::new(value),
         }
     }
@@ -59,23 +71,22 @@ impl<T> Confined<T> {
     /// the last reference to one.
     #[inline]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
-        let was_busy = if cfg!(Py_GIL_DISABLED) {
-            self.busy.swap(true, Ordering::Acquire)
-        } else {
-            let busy = self.busy.load(Ordering::Relaxed);
-            self.busy.store(true, Ordering::Relaxed);
-            busy
-        };
-        if was_busy {
+        if !self.enter() && !self.enter_after_another() {
             return Err(Busy);
         }
-        let _reset = Reset(&self.busy);
-        // SAFETY: invariant 1: the flag was clear and is set now.
-        Ok(body(unsafe { &mut *self.value.get() }))
+        Ok(self.opened(body))
     }
 
-    /// Open the value while attached, and run `body` with the interpreter lock released. A thread that
-    /// is inside holds that lock, so nobody can be found inside here; who comes meanwhile finds it open.
+    /// Open the value unless a thread is inside; for the collector, which has stopped that thread.
+    pub fn with_if_free<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+        if !self.enter() {
+            return Err(Busy);
+        }
+        Ok(self.opened(body))
+    }
+
+    /// Open the value while attached, and run `body` detached. Other threads find the value open and
+    /// do not wait for it.
     pub fn with_detached<R: Send>(
         &self,
         py: Python<'_>,
@@ -86,6 +97,7 @@ impl<T> Confined<T> {
         unsafe impl<T> Send for Place<T> {}
 
         self.with(|value| {
+            self.state.store(LENT, Ordering::Relaxed);
             let place = Place(std::ptr::from_mut(value));
             py.detach(move || {
                 let place = place;
@@ -94,14 +106,60 @@ impl<T> Confined<T> {
             })
         })
     }
+
+    #[inline]
+    fn opened<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        let _reset = Reset(&self.state);
+        // SAFETY: invariant 1: the state was `FREE` and is not any more.
+        body(unsafe { &mut *self.value.get() })
+    }
+
+    #[inline]
+    fn enter(&self) -> bool {
+        if cfg!(Py_GIL_DISABLED) {
+            return self
+                .state
+                .compare_exchange(FREE, OPEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        }
+        let was_free = self.state.load(Ordering::Relaxed) == FREE;
+        if was_free {
+            self.state.store(OPEN, Ordering::Relaxed);
+        }
+        was_free
+    }
+
+    #[cfg(not(Py_GIL_DISABLED))]
+    #[expect(clippy::unused_self, reason = "the other build waits")]
+    fn enter_after_another(&self) -> bool {
+        false
+    }
+
+    /// Wait for another thread's moment to be over. Attached: who is inside needs nobody's leave to get
+    /// out, so this is as long as it takes the kernel to run that thread again.
+    #[cfg(Py_GIL_DISABLED)]
+    #[cold]
+    fn enter_after_another(&self) -> bool {
+        let end = std::time::Instant::now() + limits::CELL_WAIT_MAX;
+        while self.state.load(Ordering::Relaxed) != LENT && std::time::Instant::now() < end {
+            for _ in 0..limits::CELL_SPINS {
+                if self.enter() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
 }
 
 /// Closes the cell, also when the body panics.
-struct Reset<'a>(&'a AtomicBool);
+struct Reset<'a>(&'a AtomicU8);
 
 impl Drop for Reset<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.store(FREE, Ordering::Release);
     }
 }

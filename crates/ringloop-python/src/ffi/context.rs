@@ -67,13 +67,38 @@ pub fn current_context_is_empty(py: Python<'_>) -> bool {
 /// Say whether nobody else refers to `context` and no variable is set in it.
 #[inline]
 pub fn context_is_fresh(_py: Python<'_>, context: &Obj) -> bool {
-    if cfg!(Py_GIL_DISABLED) {
-        return false; // a count of one says little there
-    }
-    // SAFETY: alive.
-    let unique = unsafe { ffi::Py_REFCNT(context.as_ptr()) } == 1;
     // SAFETY: alive; the length of a context cannot fail.
-    unique && unsafe { ffi::PyObject_Size(context.as_ptr()) } == 0
+    is_unique(context) && unsafe { ffi::PyObject_Size(context.as_ptr()) } == 0
+}
+
+#[cfg(not(Py_GIL_DISABLED))]
+#[inline]
+fn is_unique(object: &Obj) -> bool {
+    // SAFETY: alive.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// A count of one says little here: other threads may have counts of their own.
+#[cfg(Py_GIL_DISABLED)]
+#[inline]
+fn is_unique(object: &Obj) -> bool {
+    // SAFETY: alive, and attached: an `Obj` exists only there.
+    unsafe { ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1 }
+}
+
+/// Say whether nobody else can come by `object`; never on a build with the interpreter lock, where
+/// nothing is gained by knowing.
+#[inline]
+pub fn is_unique_without_lock(object: &Bound<'_, PyAny>) -> bool {
+    #[cfg(Py_GIL_DISABLED)]
+    // SAFETY: alive, and attached.
+    let unique = unsafe { ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1 };
+    #[cfg(not(Py_GIL_DISABLED))]
+    let unique = {
+        let _ = object;
+        false
+    };
+    unique
 }
 
 /// Make an empty context.

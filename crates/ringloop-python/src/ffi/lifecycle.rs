@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -134,8 +135,10 @@ fn free<T: Payload>(object: *mut ffi::PyObject) {
     let native = T::native();
     if let Some(weak_list) = native.layout().and_then(|layout| layout.weak_list) {
         let list = slot_at(object, weak_list);
-        // SAFETY: the weak list is a pointer at this offset, null when there never was a reference.
-        if !unsafe { *list }.is_null() {
+        // SAFETY: the weak list is a pointer at this offset, null when there is no reference. Another
+        // thread may be about to take its dead reference off the list, under the list's own lock.
+        let first = unsafe { AtomicPtr::from_ptr(list) }.load(Ordering::Acquire);
+        if !first.is_null() {
             // SAFETY: invariant 1: being deallocated, untracked.
             unsafe { ffi::PyObject_ClearWeakRefs(object) };
         }

@@ -16,6 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
+use super::critical::locked;
 use super::object::Obj;
 
 /// A type whose methods can be entered through this module.
@@ -25,6 +26,8 @@ use super::object::Obj;
 pub unsafe trait Target: Sized + 'static {
     /// What a method gets as its first argument.
     type Receiver<'a, 'py>;
+    /// The state is plain cells: one thread at a time may run a method of an instance.
+    const LOCKED: bool;
     /// Make the receiver from `self`.
     ///
     /// # Safety
@@ -287,6 +290,8 @@ unsafe impl<T: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Syn
     for Class<T>
 {
     type Receiver<'a, 'py> = Borrowed<'a, 'py, T>;
+    // Classes of `PyO3`'s are `Sync` by themselves.
+    const LOCKED: bool = false;
     #[inline]
     unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, T> {
         // SAFETY: the caller keeps the instance alive for 'a.
@@ -380,8 +385,8 @@ pub unsafe fn entry<T: Target>(
             keyword_names,
             py,
         };
-        // SAFETY: invariant 1.
-        body(py, unsafe { T::receive(py, object) }, args)
+        // SAFETY: invariants 1 and 2.
+        unsafe { receive_alone::<T, _>(py, object, |receiver| body(py, receiver, args)) }
     })
 }
 
@@ -396,8 +401,31 @@ pub unsafe fn entry_getter<T: Target, R: Copy>(
     failure: R,
     body: impl for<'a, 'py> FnOnce(Python<'py>, T::Receiver<'a, 'py>) -> PyResult<R>,
 ) -> R {
-    // SAFETY: invariant 1.
-    guard(failure, |py| body(py, unsafe { T::receive(py, object) }))
+    guard(failure, |py| {
+        // SAFETY: invariants 1 and 2.
+        unsafe { receive_alone::<T, _>(py, object, |receiver| body(py, receiver)) }
+    })
+}
+
+/// Run `body` with the receiver, alone with the instance where its type asks for that.
+///
+/// # Safety
+/// As for [`Target::receive`], for as long as `body` runs.
+#[inline]
+unsafe fn receive_alone<'py, T: Target, R>(
+    py: Python<'py>,
+    object: *mut ffi::PyObject,
+    body: impl for<'a> FnOnce(T::Receiver<'a, 'py>) -> R,
+) -> R {
+    // SAFETY: the caller keeps the instance alive.
+    let instance = unsafe { Borrowed::from_ptr(py, object) };
+    // SAFETY: the caller has checked the type.
+    let receiver = || unsafe { T::receive(py, object) };
+    if T::LOCKED {
+        locked(&instance, || body(receiver()))
+    } else {
+        body(receiver())
+    }
 }
 
 /// Make a [`Method`] from a safe function `fn(This<T>, Args) -> PyResult<impl Return>`.

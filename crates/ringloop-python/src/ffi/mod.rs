@@ -33,6 +33,8 @@
 //! `This` dereferences to the payload; state in it is `Cell`, [`ObjCell`] or [`Confined`].
 //!
 //! A panic in such a function becomes `RuntimeError`, an `Err` its exception.
+//! One thread at a time is inside of an object (`critical.rs`): functions like the ones above run so,
+//! and who comes by a payload through `Native::get` asks for it with [`locked`].
 //! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
 //! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
 
@@ -40,6 +42,7 @@ mod bytes;
 mod call;
 mod confined;
 mod context;
+mod critical;
 mod interpreter;
 pub mod libssl;
 mod lifecycle;
@@ -58,8 +61,9 @@ pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_sign
 pub use confined::Confined;
 pub use context::{
     calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_fresh,
-    context_new, current_context_is_empty,
+    context_new, current_context_is_empty, is_unique_without_lock,
 };
+pub use critical::{locked, released};
 pub use interpreter::check_main_interpreter;
 pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]

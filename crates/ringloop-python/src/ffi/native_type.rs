@@ -117,6 +117,7 @@ impl<'a, T: Payload> This<'a, '_, T> {
 // SAFETY: `receive` reads the payload of instances of `T::native()`, on which `Definition<T>` installs.
 unsafe impl<T: Payload> Target for T {
     type Receiver<'a, 'py> = This<'a, 'py, T>;
+    const LOCKED: bool = true;
     #[inline]
     unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> This<'a, '_, T> {
         let payload = T::native().payload_ptr(object);
@@ -228,6 +229,7 @@ impl<T: Payload> Native<T> {
         let weak_list = own_weak_list.or((inherited_weak_list != 0).then_some(inherited_weak_list));
 
         let type_object = build::<T>(py, base, end, members)?;
+        make_immortal(&type_object);
         self.payload_offset.store(payload_offset, Ordering::Relaxed);
         let layout = Layout {
             base_slots: base_slots.into(),
@@ -310,6 +312,21 @@ impl<T: Payload> Native<T> {
         self.layout.get()
     }
 }
+
+/// Instances own a reference to their type. Counted by every thread that frees one, that reference
+/// would keep loops in different threads waiting for each other's caches; the types live for ever anyway.
+#[cfg(Py_GIL_DISABLED)]
+fn make_immortal(type_object: &Bound<'_, PyType>) {
+    unsafe extern "C" {
+        /// Exported for CPython's own extensions (`pycore_object.h`).
+        fn _Py_SetImmortal(object: *mut ffi::PyObject);
+    }
+    // SAFETY: a type that was just made: no other thread knows it.
+    unsafe { _Py_SetImmortal(type_object.as_ptr()) };
+}
+
+#[cfg(not(Py_GIL_DISABLED))]
+fn make_immortal(_type_object: &Bound<'_, PyType>) {}
 
 /// The attribute `__dict__`: an offset alone gives instances a dictionary that only `setattr` sees.
 fn dict_attribute() -> ffi::PyGetSetDef {

@@ -102,11 +102,16 @@ fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
     let Some(app) = this.app.get(py) else {
         return Ok(());
     };
-    if let Some(inner) = TlsProtocol::native().get(app.bind(py)) {
-        let held = take(inner, ffi::bytes_from(py, bytes, 0))?;
-        return taken(inner, held);
-    }
-    ffi::call_method(py, intern!(py, "data_received"), &[&app, bytes]).map(drop)
+    ffi::released(&this.object(), || {
+        let Some(inner) = TlsProtocol::native().get(app.bind(py)) else {
+            let method = intern!(py, "data_received");
+            return ffi::call_method(py, method, &[&app, bytes]).map(drop);
+        };
+        ffi::locked(app.bind(py), || {
+            let held = take(inner, ffi::bytes_from(py, bytes, 0))?;
+            taken(inner, held)
+        })
+    })
 }
 
 fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
@@ -137,7 +142,9 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     }
     if count > 0 {
         let argument: Obj = count.into_pyobject(py)?.into();
-        ffi::call_method(py, intern!(py, "buffer_updated"), &[&app, &argument])?;
+        ffi::released(&this.object(), || {
+            ffi::call_method(py, intern!(py, "buffer_updated"), &[&app, &argument])
+        })?;
     }
     match last {
         Step::Closed => ended(this),

@@ -43,7 +43,7 @@ pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
         return Ok(());
     };
     if let Some(tls) = TlsTransport::native().get(bound) {
-        return outgoing::write_through(tls, ciphertext.into());
+        return ffi::locked(bound, || outgoing::write_through(tls, ciphertext.into()));
     }
     let data = ffi::copy_bytes(py, &ciphertext);
     ffi::call_method(py, intern!(py, "write"), &[&lower, &data]).map(drop)

@@ -30,7 +30,7 @@ pub(super) fn size(this: Tls<'_, '_>) -> PyResult<usize> {
 pub(super) fn write_through(transport: Transport<'_, '_>, buf: SendBuf) -> PyResult<()> {
     let protocol = transport.protocol.get_or_none(transport.py());
     match TlsProtocol::native().get(&protocol) {
-        Some(this) => write(this, std::iter::once(buf)),
+        Some(this) => ffi::locked(&protocol, || write(this, std::iter::once(buf))),
         None => Ok(()),
     }
 }

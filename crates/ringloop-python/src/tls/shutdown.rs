@@ -39,10 +39,9 @@ pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
 /// The user's transport counts as closed, so that nobody complains when it is dropped.
 fn mark_closed(this: Tls<'_, '_>) {
     let py = this.py();
-    if let Some(transport) = this.app_transport.get(py)
-        && let Some(transport) = TlsTransport::native().get(transport.bind(py))
-    {
-        transport.closed.set(true);
+    let transport = this.app_transport.get_or_none(py);
+    if let Some(found) = TlsTransport::native().get(&transport) {
+        ffi::locked(&transport, || found.closed.set(true));
     }
 }
 

@@ -209,7 +209,7 @@ fn with<'py, R>(
 ) -> PyResult<R> {
     let protocol = this.protocol.get_or_none(this.py());
     match TlsProtocol::native().get(&protocol) {
-        Some(tls) => body(tls),
+        Some(tls) => ffi::locked(&protocol, || body(tls)),
         None => Err(PyAttributeError::new_err(
             "this transport was closed twice and has forgotten its connection",
         )),

@@ -22,7 +22,7 @@ use super::read::{ReadSide, Receiver};
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, ObjCell, Payload, SocketCell};
+use crate::ffi::{self, Obj, ObjCell, Payload, SocketCell};
 
 /// What a transport is made of.
 pub struct Parts<'a, 'py> {
@@ -78,22 +78,36 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     }
     this.token
         .set(core.add_transport(super::handler(transport.clone().into()), fd)?);
-    schedule(parts.loop_, parts.protocol, &transport, parts.waiter)?;
+    let context = context_for(this)?;
+    schedule(
+        parts.loop_,
+        parts.protocol,
+        &transport,
+        parts.waiter,
+        context,
+    )?;
     Ok(transport)
 }
 
-/// Schedule `connection_made`, `_start_reading` and the waiter.
+/// What a callback of a connection is scheduled in: from 3.15 on the connection's own context, the same
+/// for all of them, before a copy of the caller's.
+pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
+    let own = cfg!(Py_3_15).then(|| this.context.get(this.py())).flatten();
+    own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
+}
+
+/// Schedule `connection_made`, in `context`, `_start_reading` and the waiter.
 pub(crate) fn schedule(
     loop_: &Bound<'_, LoopCore>,
     protocol: &Bound<'_, PyAny>,
     transport: &Bound<'_, PyAny>,
     waiter: Option<&Bound<'_, PyAny>>,
+    context: Obj,
 ) -> PyResult<()> {
     static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = loop_.py();
     let core = loop_.get();
     let made = protocol.getattr(intern!(py, "connection_made"))?;
-    let context = ffi::context_copy_current(py)?;
     core.call_soon_step(made.into(), Some(transport.clone().into()), context)?;
     let start = transport.getattr(intern!(py, "_start_reading"))?;
     let Some(waiter) = waiter else {

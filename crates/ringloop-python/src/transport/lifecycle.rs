@@ -158,7 +158,7 @@ pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
         .getattr(intern!(py, "_call_connection_lost"))?
         .into();
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
-    let context = ffi::context_copy_current(py)?;
+    let context = super::create::context_for(this)?;
     this.core(py)?
         .get()
         .call_soon_step(callback, Some(error), context)

@@ -250,7 +250,7 @@ pub(crate) fn with_protocol<T: Endpoint, R>(
         return Ok(None);
     };
     crate::ffi::context_enter(py, &context)?;
-    let result = body(&protocol);
+    let result = crate::ffi::released(&this.object(), || body(&protocol));
     crate::ffi::context_exit(py, &context)?;
     result.map(Some)
 }

@@ -13,7 +13,7 @@ use ringloop::buf::SendBuf;
 use super::{Stream, Stream_, methods, read, with_protocol};
 use crate::ffi::{self, Obj, Payload};
 
-/// How a protocol of ours takes bytes.
+/// How a protocol of ours takes bytes. Both are called alone with the protocol (`ffi::locked`).
 pub(crate) struct NativeReceiver {
     /// Take bytes. Runs no Python code, because a cell of the loop's is open; what comes back goes to
     /// `taken`.
@@ -29,17 +29,23 @@ pub(crate) fn attach(
     protocol: Borrowed<'_, '_, PyAny>,
     receiver: &'static NativeReceiver,
 ) {
-    if let Some(this) = Stream::native().get(transport)
-        && this.protocol.get_or_none(this.py()).is(protocol)
-    {
-        this.read.set_receiver(read::Receiver::Native(receiver));
-    }
+    let Some(this) = Stream::native().get(transport) else {
+        return;
+    };
+    ffi::locked(transport, || {
+        if this.protocol.get_or_none(this.py()).is(protocol) {
+            this.read.set_receiver(read::Receiver::Native(receiver));
+        }
+    });
 }
 
 /// `write` of a transport of ours, for bytes that are nobody else's; they come back from any other.
 pub(crate) fn write(transport: &Bound<'_, PyAny>, bytes: Vec<u8>) -> PyResult<Option<Vec<u8>>> {
     match Stream::native().get(transport) {
-        Some(this) => methods::write_buf(this, SendBuf::from(bytes)).map(|()| None),
+        Some(this) => {
+            let buf = SendBuf::from(bytes);
+            ffi::locked(transport, || methods::write_buf(this, buf)).map(|()| None)
+        }
         None => Ok(Some(bytes)),
     }
 }
@@ -53,7 +59,8 @@ pub(super) fn receive(
     let py = this.py();
     let protocol = this.protocol.get_or_none(py);
     let fd = this.fd(py);
-    let outcome = this.core(py)?.get().scratch.with(|scratch| {
+    let loop_ = this.core(py)?;
+    let receive = |scratch: &mut _| {
         let bytes = ffi::receive_scratch(scratch, fd, asked)?;
         let held = if bytes.is_empty() {
             Ok(None)
@@ -61,7 +68,8 @@ pub(super) fn receive(
             (receiver.take)(&protocol, bytes)
         };
         Ok((bytes.len(), held))
-    })?;
+    };
+    let outcome = ffi::locked(&protocol, || loop_.get().scratch.with(receive))?;
     match outcome {
         Ok((0, _)) => Ok(Ok(0)),
         Ok((len, held)) => {
@@ -80,7 +88,8 @@ pub(super) fn deliver(
 ) -> PyResult<()> {
     let done = held.and_then(|held| {
         with_protocol(this, |protocol| {
-            (receiver.taken)(protocol.bind(this.py()), held)
+            let protocol = protocol.bind(this.py());
+            ffi::locked(protocol, || (receiver.taken)(protocol, held))
         })
     });
     match done {

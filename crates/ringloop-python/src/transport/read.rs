@@ -23,7 +23,7 @@ use std::io;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use ringloop::driver::{BufferId, Event, Key, Kind};
+use ringloop::driver::{BufferId, Driver, Event, Key, Kind};
 use ringloop::op::{Poll, RecvMulti, Request};
 use ringloop::sys::interest::Interest;
 
@@ -272,7 +272,7 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
     };
     let mut bytes = None;
     let mut taken = None;
-    this.driver(py, |driver| {
+    let take = |driver: &mut Driver| {
         let content = driver.buffer(&id, len);
         if let Some((native, protocol)) = &native {
             taken = Some((*native, (native.take)(protocol.bind(py), content)));
@@ -280,7 +280,11 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
             bytes = Some(ffi::copy_bytes(py, content));
         }
         driver.recycle(id);
-    })?;
+    };
+    match &native {
+        Some((_, protocol)) => ffi::locked(protocol.bind(py), || this.driver(py, take)),
+        None => this.driver(py, take),
+    }?;
     drop(native);
     if let Some((native, held)) = taken {
         look_for_bulk(this, len)?;

@@ -57,10 +57,15 @@ impl<T> Inbox<T> {
             }
             queue.messages.push_back(message);
         }
+        self.wake();
+        Ok(())
+    }
+
+    /// Make the loop look at its queues, without a message.
+    pub fn wake(&self) {
         if let Some(unpark) = &self.unpark {
             unpark.notify();
         }
-        Ok(())
     }
 
     /// Swap all messages into `into`, which must be empty: its memory serves the next batch.

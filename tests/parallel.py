@@ -1,0 +1,191 @@
+"""Each test in several threads at once, each with loops of its own: `RINGLOOP_TEST_THREADS=4`.
+
+For builds without the interpreter lock, where the threads really run at the same time; it works with
+the lock too. A thread makes the fixtures of the test suite for itself, so that it has its own loop,
+sockets and files; what pytest itself provides is shared. The leak check stands around all of them.
+
+A test that looks at something that the process has once cannot run so: the log, warnings, signals,
+children, a patched class. It is known by the fixtures that it asks for, by what it calls, or by the mark
+`one_thread` with the reason. Such tests run in one thread and are counted at the end of the run.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import inspect
+import os
+import threading
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+THREADS = int(os.environ.get("RINGLOOP_TEST_THREADS", "1"))
+
+# Fixtures that show what the process has once.
+_OF_THE_PROCESS = {
+    "caplog": "reads the process's log",
+    "capfd": "reads the process's output",
+    "capsys": "reads the process's output",
+    "loop_log": "reads the process's log",
+    "monkeypatch": "patches what all threads use",
+}
+# Names in a test's code that do so.
+_CALLS = {
+    "collect": "waits for the collector, which runs in one thread at a time",
+    "catch_warnings": "catches the process's warnings",
+    "fork": "forks",
+    "getpid": "makes names of the process's number",
+    "waitpid": "waits for the process's children",
+    "set_event_loop_policy": "sets the process's policy",
+    "setswitchinterval": "sets the process's switch interval",
+    "add_signal_handler": "signals arrive in the main thread",
+    "warns": "catches the process's warnings",
+}
+# Modules, and why their tests run once.
+_OF_ONE_THREAD = {
+    "test_suite": "CPython's own tests, in processes of their own",
+    "test_service": "drives a service in a process of its own",
+    "test_harness": "tests the fixtures themselves",
+    "test_memory": "counts what the process owns",
+    "test_refused_ring": "in processes of its own",
+    "test_signals": "signals arrive in the main thread",
+}
+
+excluded: collections.Counter[str] = collections.Counter()
+
+
+def reason_for_one_thread(item: pytest.Function) -> str | None:
+    """Say why a test cannot run in several threads; None where it can."""
+    if mark := item.get_closest_marker("one_thread"):
+        return str(mark.args[0])
+    if item.get_closest_marker("loop_errors"):
+        return "reads the process's log"
+    if reason := _OF_ONE_THREAD.get(item.module.__name__.rpartition(".")[2]):
+        return reason
+    # `loop_log` stands around every test; only who asks for it reads it.
+    for name in item._fixtureinfo.argnames:
+        if reason := _OF_THE_PROCESS.get(name):
+            return reason
+    for name in _names(item.function.__code__):
+        if reason := _CALLS.get(name):
+            return reason
+    return None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Name every global and attribute that a function uses, with the functions inside of it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the test in threads, unless it needs to be alone."""
+    if THREADS == 1:
+        return None
+    if reason := reason_for_one_thread(pyfuncitem):
+        excluded[reason] += 1
+        return None
+    _run_in_threads(pyfuncitem)
+    return True
+
+
+def _run_in_threads(item: pytest.Function) -> None:
+    start = threading.Barrier(THREADS)
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            with contextlib.ExitStack() as stack:
+                arguments = Arguments(item, stack).of_test()
+                start.wait(30)
+                item.obj(**arguments)
+        except BaseException as error:
+            failures.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=body, name=f"test-{n}") for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # One that only found the others gone is not the cause.
+    failures.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if failures:
+        raise failures[0]
+
+
+class Arguments:
+    """The arguments of one test in one thread; its fixtures end with `stack`."""
+
+    def __init__(self, item: pytest.Function, stack: contextlib.ExitStack) -> None:
+        self.item = item
+        self.stack = stack
+        self.made: dict[str, Any] = {}
+
+    def of_test(self) -> dict[str, Any]:
+        return {name: self.value(name) for name in self.item._fixtureinfo.argnames}
+
+    def value(self, name: str) -> Any:
+        if name not in self.made:
+            self.made[name] = self._make(name)
+        return self.made[name]
+
+    def _make(self, name: str) -> Any:
+        if name == "tmp_path":
+            shared: Path = self.item.funcargs[name]  # type: ignore[assignment]
+            own = shared / threading.current_thread().name
+            own.mkdir()
+            return own
+        definitions = self.item._fixtureinfo.name2fixturedefs.get(name)
+        if not definitions or not _is_ours(definitions[-1]):
+            return self.item.funcargs[name]
+        definition: Any = definitions[-1]
+        values = {
+            argument: Request(self.item, name) if argument == "request" else self.value(argument)
+            for argument in inspect.signature(definition.func).parameters
+        }
+        made = definition.func(**values)
+        if inspect.isgenerator(made):
+            return self.stack.enter_context(_as_context(made))
+        return made
+
+
+class Request:
+    """What the suite's own fixtures ask of pytest's `request`."""
+
+    def __init__(self, item: pytest.Function, fixture: str) -> None:
+        callspec = getattr(item, "callspec", None)
+        self.node = item
+        self.param = callspec.params.get(fixture) if callspec else None
+
+
+def _is_ours(definition: Any) -> bool:
+    """Say whether a fixture is made for each thread."""
+    function, scope = definition.func, definition.scope
+    ours: bool = function.__module__.startswith("tests.")
+    return ours and scope == "function" and function.__name__ not in {"loop_log", "leak_check"}
+
+
+@contextlib.contextmanager
+def _as_context(fixture: Iterator[Any]) -> Iterator[Any]:
+    yield next(fixture)
+    next(fixture, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests did not run in threads, and why."""
+    if THREADS == 1:
+        return
+    total = sum(excluded.values())
+    terminalreporter.write_line(f"in {THREADS} threads each; {total} tests ran in one thread only:")
+    for reason, count in excluded.most_common():
+        terminalreporter.write_line(f"  {count:4} {reason}")

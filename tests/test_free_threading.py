@@ -1,0 +1,476 @@
+"""Loops in several threads at once, and one loop used from several: nothing is lost, nothing crashes.
+
+With the interpreter lock these tests say little; without it the threads really meet. Each runs for a
+fixed amount of work, and `RINGLOOP_STRESS=10` makes it ten times as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import sys
+import sysconfig
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from tests.support import LoopFactory
+
+T = TypeVar("T")
+
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+THREADS = 4
+STRESS = int(os.environ.get("RINGLOOP_STRESS", "1"))
+
+pytestmark = pytest.mark.one_thread("has threads of its own")
+
+
+def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
+    """Run each body in a thread of its own, all at once; return what they returned."""
+    results: dict[int, T] = {}
+    failures: list[BaseException] = []
+    start = threading.Barrier(len(bodies))
+
+    def run(index: int) -> None:
+        try:
+            start.wait(30)
+            results[index] = bodies[index]()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+        assert not thread.is_alive(), "a thread does not end"
+    if failures:
+        raise failures[0]
+    return [results[index] for index in range(len(bodies))]
+
+
+def in_loops(
+    loop_factory: LoopFactory, mains: list[Callable[[], Coroutine[Any, Any, T]]]
+) -> list[T]:
+    """Run each coroutine on a loop of its own in a thread of its own, all at once."""
+
+    def body(main: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], T]:
+        def run() -> T:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                return runner.run(main())
+
+        return run
+
+    return in_threads([body(main) for main in mains])
+
+
+@contextlib.contextmanager
+def running(loop_factory: LoopFactory) -> Any:
+    """A loop that runs in another thread."""
+    loop = loop_factory()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    support.wait_until_blocking(loop.is_running)
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        assert not thread.is_alive()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+@pytest.mark.skipif(not FREE_THREADED, reason="this build has the lock")
+def test_interpreter_lock_stays_off() -> None:
+    import ringloop
+
+    ringloop.Loop().close()
+    # By now, the modules of all tests of this run are imported too.
+    assert sys._is_gil_enabled() is False
+
+
+def test_echo_in_every_loop(loop_factory: LoopFactory) -> None:
+    connections, messages = 4, 50 * STRESS
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def client(port: int, number: int) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        total = 0
+        for turn in range(messages):
+            message = bytes([number, turn % 256]) * (1 + (turn * 37) % 5000)
+            writer.write(message)
+            assert await reader.readexactly(len(message)) == message
+            total += len(message)
+        writer.close()
+        await writer.wait_closed()
+        return total
+
+    async def main() -> int:
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            totals = await asyncio.gather(*(client(port, n) for n in range(connections)))
+        await asyncio.sleep(0.01)
+        return sum(totals)
+
+    totals = in_loops(loop_factory, [main] * THREADS)
+    assert len(set(totals)) == 1
+
+
+def test_timers_in_every_loop(loop_factory: LoopFactory) -> None:
+    count = 2000 * STRESS
+
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        ran: list[int] = []
+        handles = [loop.call_later(n % 7 / 1000, ran.append, n) for n in range(count)]
+        for handle in handles[::3]:
+            handle.cancel()
+        await support.wait_until(lambda: len(ran) == count - len(handles[::3]), timeout=40)
+        return sorted(ran)
+
+    expected = [n for n in range(count) if n % 3]
+    assert in_loops(loop_factory, [main] * THREADS) == [expected] * THREADS
+
+
+def test_tasks_in_every_loop(loop_factory: LoopFactory) -> None:
+    async def child(number: int) -> int:
+        await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        return number
+
+    async def main() -> int:
+        total = 0
+        for _ in range(5 * STRESS):
+            total += sum(await asyncio.gather(*(child(n) for n in range(100))))
+        return total
+
+    assert in_loops(loop_factory, [main] * THREADS) == [5 * STRESS * 4950] * THREADS
+
+
+def test_each_loop_is_sent_to_by_every_other(loop_factory: LoopFactory) -> None:
+    messages = 1000 * STRESS
+    loops: list[Any] = [None] * THREADS
+    ready = threading.Barrier(THREADS)
+
+    def main_of(me: int) -> Callable[[], Coroutine[Any, Any, list[list[int]]]]:
+        async def main() -> list[list[int]]:
+            got: list[list[int]] = [[] for _ in range(THREADS)]
+            inboxes[me] = got
+            loops[me] = asyncio.get_running_loop()
+            ready.wait(30)
+            for number in range(messages):
+                for other, loop in enumerate(loops):
+                    loop.call_soon_threadsafe(inboxes[other][me].append, number)
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+            await support.wait_until(lambda: all(len(one) == messages for one in got), timeout=40)
+            ready.wait(30)  # nobody ends before all have sent
+            return got
+
+        return main
+
+    inboxes: list[list[list[int]]] = [[] for _ in range(THREADS)]
+    results = in_loops(loop_factory, [main_of(me) for me in range(THREADS)])
+    # Of each sender every message once, in its order.
+    assert results == [[list(range(messages))] * THREADS] * THREADS
+
+
+def test_two_loops_exchange(loop_factory: LoopFactory) -> None:
+    rounds = 300 * STRESS
+
+    async def increment(value: int) -> int:
+        await asyncio.sleep(0)
+        return value + 1
+
+    with running(loop_factory) as other:
+
+        async def main() -> int:
+            value = 0
+            for _ in range(rounds):
+                future = asyncio.run_coroutine_threadsafe(increment(value), other)
+                value = await support.within(asyncio.wrap_future(future))
+            return value
+
+        assert in_loops(loop_factory, [main] * 2) == [rounds] * 2
+
+
+def test_results_of_executors(loop_factory: LoopFactory) -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        total = 0
+        for _ in range(10 * STRESS):
+            jobs = [loop.run_in_executor(None, int, str(n)) for n in range(50)]
+            total += sum(await support.within(asyncio.gather(*jobs), timeout=30))
+        return total
+
+    assert in_loops(loop_factory, [main] * THREADS) == [10 * STRESS * 1225] * THREADS
+
+
+@pytest.mark.loop_errors
+@pytest.mark.parametrize("kind", ["soon", "later", "at once", "threadsafe"])
+def test_handles_are_cancelled_by_other_threads(
+    loop_name: str, loop_log: support.LoopLog, kind: str
+) -> None:
+    """A cancelled handle has run or has not; each other one runs once."""
+    loop_factory = support.loop_factory(loop_name)
+    batches, size = 60 * STRESS, 100
+    handles: list[asyncio.Handle] = []
+    batch_done, batch_ready = threading.Barrier(THREADS + 1), threading.Barrier(THREADS + 1)
+    ran: list[int] = []
+
+    def cancel(me: int) -> Callable[[], None]:
+        def body() -> None:
+            for _ in range(batches):
+                batch_ready.wait(30)
+                # All cancel the same ones, so that they meet.
+                for handle in handles[me % 2 :: 2]:
+                    repr(handle)
+                    handle.cancel()
+                    assert handle.cancelled()
+                    assert handle.get_context() is not None
+                batch_done.wait(30)
+
+        return body
+
+    def run() -> None:
+        loop = loop_factory()
+        schedule: dict[str, Any] = {
+            "soon": loop.call_soon,
+            "later": lambda *args: loop.call_later(0.0001, *args),
+            "at once": lambda *args: loop.call_later(0, *args),
+            "threadsafe": loop.call_soon_threadsafe,
+        }
+        for _ in range(batches):
+            handles[:] = [schedule[kind](ran.append, n, *()) for n in range(size)]
+            kept = [schedule[kind](ran.append, -1) for n in range(size)]
+            batch_ready.wait(30)
+            loop.run_until_complete(asyncio.sleep(0.001))
+            batch_done.wait(30)
+            assert not any(handle.cancelled() for handle in kept)
+        loop.run_until_complete(asyncio.sleep(0.002))
+        loop.close()
+
+    in_threads([run, *(cancel(n) for n in range(THREADS))])
+    assert ran.count(-1) == batches * size
+    for number in range(size):
+        assert ran.count(number) <= batches
+    logged = loop_log.take()
+    # asyncio's own handles are emptied while they run: "Exception in callback None()".
+    assert loop_name == support.ORACLE or not logged
+
+
+def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> None:
+    """The callable and its arguments outlive the call, whoever empties the handle."""
+
+    class Callback:
+        def __call__(self, *args: object) -> None:
+            started.set()
+            assert cancelled.wait(10)
+            seen.append([type(arg) for arg in args])
+
+    started, cancelled = threading.Event(), threading.Event()
+    seen: list[Any] = []
+    with running(loop_factory) as loop:
+        made: list[asyncio.Handle] = []
+
+        def schedule() -> None:
+            made.append(loop.call_soon(Callback(), object(), bytearray(100)))
+
+        for _ in range(50 * STRESS):
+            loop.call_soon_threadsafe(schedule)
+            assert started.wait(10)
+            made.pop().cancel()
+            started.clear()
+            cancelled.set()
+            support.wait_until_blocking(lambda: seen)
+            cancelled.clear()
+            assert seen.pop() == [object, bytearray]
+
+
+def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
+    """What only asks may be asked from anywhere, and answers what it would."""
+    loop_factory = support.loop_factory(loop_name)
+    connections = 20 * STRESS
+    transports: list[Any] = []
+    done = threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not done.is_set():
+            for transport in transports[-3:]:
+                assert transport.is_closing() in {True, False}
+                assert transport.get_write_buffer_size() >= 0
+                assert transport.get_extra_info("sockname")
+                # asyncio's own finds its loop closed in the middle of the sentence.
+                assert loop_name == support.ORACLE or "transport" in repr(transport).lower()
+                transport.get_protocol()
+                transport.is_reading()
+                looks += 1
+            time.sleep(0)
+        return looks
+
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+            transports.append(transport)
+
+        def data_received(self, data: bytes) -> None:
+            self.transport.write(data)
+
+    def serve() -> int:
+        async def main() -> int:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(Echo, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            total = 0
+            for _ in range(connections):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                for _ in range(20):
+                    writer.write(b"x" * 3000)
+                    total += len(await support.within(reader.readexactly(3000)))
+                writer.close()
+                await writer.wait_closed()
+            server.close()
+            await server.wait_closed()
+            return total
+
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                return runner.run(main())
+        finally:
+            done.set()
+
+    total, *looks = in_threads([serve, look, look])
+    assert total == connections * 20 * 3000
+    assert all(looks)
+    transports.clear()
+
+
+def test_wrong_thread_is_refused_or_served_and_never_hurts_the_loop(
+    loop_factory: LoopFactory,
+) -> None:
+    """Misuse that asyncio only sees in debug mode: the loop's own work goes on."""
+    wrong = 200 * STRESS
+    ran: list[int] = []
+
+    with running(loop_factory) as loop:
+
+        def misuse() -> None:
+            for number in range(wrong):
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon(ran.append, number)
+                with contextlib.suppress(RuntimeError):
+                    loop.call_later(0.001, ran.append, number).cancel()
+                with contextlib.suppress(RuntimeError):
+                    loop.create_future().cancel()
+                loop.time()
+                loop.is_closed()
+                repr(loop)
+
+        async def work() -> int:
+            total = 0
+            for number in range(500):
+                await asyncio.sleep(0.0001 if number % 50 == 0 else 0)
+                total += number
+            return total
+
+        future = asyncio.run_coroutine_threadsafe(work(), loop)
+        in_threads([misuse] * THREADS)
+        assert future.result(30) == 499 * 250
+    assert len(ran) <= wrong * THREADS
+
+
+def test_only_one_thread_runs_a_loop(loop_name: str) -> None:
+    if loop_name == support.ORACLE and FREE_THREADED:
+        pytest.skip("asyncio looks and then marks, and two threads can look at once")
+    for _ in range(20 * STRESS):
+        loop = support.loop_factory(loop_name)()
+        refused: list[str] = []
+
+        def stop(loop: Any = loop, refused: list[str] = refused) -> None:
+            if len(refused) == THREADS - 1:
+                loop.stop()
+
+        def run(loop: Any = loop, refused: list[str] = refused, stop: Any = stop) -> None:
+            try:
+                loop.run_forever()
+            except RuntimeError as error:
+                refused.append(str(error))
+                loop.call_soon_threadsafe(stop)
+
+        in_threads([run] * THREADS)
+        loop.close()
+        assert refused == ["This event loop is already running"] * (THREADS - 1)
+
+
+def test_call_before_the_loop_runs_elsewhere_wakes_it(loop_factory: LoopFactory) -> None:
+    """The loop begins to run, and to sleep, in the very moment of the call."""
+    for _ in range(50 * STRESS):
+        loop: Any = loop_factory()
+        stop = functools.partial(loop.call_soon_threadsafe, loop.stop)
+        in_threads([loop.run_forever, stop])
+        loop.close()
+
+
+def test_collector_runs_while_loops_do(loop_factory: LoopFactory) -> None:
+    """It stops all threads wherever they are and looks into every queue."""
+    import gc
+
+    done = threading.Event()
+
+    def collect() -> int:
+        count = 0
+        while not done.is_set():
+            gc.collect()
+            count += 1
+        return count
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        ran = 0
+
+        def callback(cycle: list[Any]) -> None:
+            nonlocal ran
+            ran += 1
+
+        for _ in range(30 * STRESS):
+            for _ in range(50):
+                cycle: list[Any] = []
+                cycle.append(cycle)
+                loop.call_soon(callback, cycle)
+                loop.call_later(0.001, callback, cycle).cancel()
+                loop.call_soon_threadsafe(callback, cycle)
+            await asyncio.sleep(0)
+        return ran
+
+    def run() -> int:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(main())
+
+    def run_all() -> list[int]:
+        try:
+            return in_threads([run] * 2)
+        finally:
+            done.set()
+
+    results: list[Any] = in_threads([run_all, collect])
+    assert results[0] == [30 * STRESS * 100] * 2
+    assert results[1] > 0
