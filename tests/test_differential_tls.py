@@ -1,16 +1,14 @@
-"""Random sequences of operations on one TLS connection: asyncio and ours call the protocol alike.
+"""Random sequences with an upgrade to TLS in the middle: asyncio and ours call the protocol alike.
 
-As `test_differential_tcp`, one layer up: the peer is `ssl.SSLObject` over a plain socket, so that what
-is compared includes what it got, and how it was told of the end. Half of the connections are upgraded
-by `start_tls` after plain words, half of them are the server's side.
-A failure prints the seed and the sequence; `RINGLOOP_TEST_SEED` plays one again.
+The other end is a plain socket with an `ssl.SSLObject`, moved by the test between the steps. As in
+test_differential_tcp, each step is followed by the loop running until nothing more happens, the
+oracle plays first, and a failure prints the seed; `RINGLOOP_TEST_SEED` plays one again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import random
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -18,254 +16,303 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, exceptions_of, pattern, socket_pair
-from tests.test_differential_tcp import SEEDS, Reacting
-from tests.tls import TlsPeer
+from tests.tcp import closed, exceptions_of, pattern, socket_pair
+from tests.test_differential_tcp import SEEDS, Reacting, Step
+from tests.tls import Certificates, TlsPeer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.tls import Certificates
+    Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
-pytestmark = pytest.mark.usefixtures("tls_engine")
-
-STEPS = 14
-
-Step = tuple[str, int]
-
-# How often each step is drawn. What the peer sends at once stays below one receive of any kind.
-STEP_WEIGHTS = {
+STEPS_BEFORE, STEPS_AFTER = 3, 12
+BEFORE = {"write": 4, "peer sends": 4, "pause": 1, "resume": 2}
+UPGRADES = {
+    "upgrade": 12,
+    "upgrade, cancelled": 2,
+    "upgrade, peer silent": 2,
+    "upgrade, garbage": 1,
+    "upgrade, peer closes": 1,
+    "upgrade, not trusted": 1,
+}
+AFTER = {
     "write": 6,
     "writelines": 2,
     "peer sends": 8,
-    "peer sends records": 3,
     "pause": 3,
-    "resume": 4,
+    "resume": 5,
     "react": 4,
     "swap": 2,
-    "limits": 1,
-    "peer says goodbye": 2,
-    "peer ends": 1,
+    "cancel": 1,
+    "peer says goodbye": 1,
     "peer closes": 1,
     "peer resets": 1,
-    "peer sends garbage": 1,
-    "write_eof": 1,
-    "close": 2,
+    "close": 1,
     "abort": 1,
     "write and close": 1,
 }
+REACTIONS = ("nothing", "echo", "close", "abort", "pause", "raise", "write and close")
 
 
-class Buffering(Recorder, asyncio.BufferedProtocol):
-    """Note callbacks, and take bytes into a small buffer."""
+class PumpedPeer(TlsPeer):
+    """The other end, moved from outside and never waiting."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.buffer = bytearray(1000)
-        self.reaction = "nothing"
+    def __init__(self, sock: Any, context: ssl.SSLContext, **wrap: Any) -> None:
+        super().__init__(sock, context, **wrap)
+        # "plain", "silent", "handshake", "open", "ended"
+        self.state = "plain"
+        self.notes: list[str] = []
+        self.plaintext = bytearray()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self.buffer)
+    def pump(self) -> None:
+        """Take what has come, and answer."""
+        while self.sock.fileno() != -1:
+            try:
+                chunk = self.received()
+            except OSError:
+                chunk = b""
+            if chunk is None:
+                break
+            if not chunk:
+                self.note_once("peer: end")
+                break
+            if self.state == "plain":
+                self.plaintext += chunk
+            elif self.state != "silent":
+                self.incoming.write(chunk)
+        if self.state in ("handshake", "open"):
+            self.step()
 
-    def buffer_updated(self, nbytes: int) -> None:
-        self.data += self.buffer[:nbytes]
-        self.note(f"buffer_updated {nbytes}")
+    def step(self) -> None:
+        try:
+            if self.state == "handshake":
+                self.tls.do_handshake()
+                self.state = "open"
+                self.notes.append("peer: shaken")
+            while chunk := self.tls.read(65536):
+                self.plaintext += chunk
+            self.note_once("peer: close_notify")
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.state = "ended"
+            self.notes.append(f"peer: {type(error).__name__}")
+        self.flush()
+
+    def note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def flush(self) -> None:
+        if (data := self.outgoing.read()) and self.sock.fileno() != -1:
+            try:
+                self.sock.sendall(data)
+            except OSError:
+                self.note_once("peer: cannot send")
+
+    def say(self, data: bytes) -> None:
+        if self.state == "plain":
+            self.sock.sendall(data)
+        elif self.state == "open" and "peer: goodbye" not in self.notes:
+            self.tls.write(data)
+            self.flush()
+
+    def goodbye(self) -> None:
+        if self.state == "open" and "peer: goodbye" not in self.notes:
+            self.notes.append("peer: goodbye")
+            # Where the other close_notify has yet to come, it wants to read.
+            with contextlib.suppress(ssl.SSLError):
+                self.tls.unwrap()
+            self.flush()
 
 
 class Play:
     """One sequence on one connection."""
 
-    def __init__(self, transport: Any, protocol: Recorder, peer: TlsPeer) -> None:
+    def __init__(self, transport: Any, peer: PumpedPeer, contexts: Contexts, upgrade: Any) -> None:
         self.transport = transport
-        self.protocol = protocol
+        self.protocol = transport.get_protocol()
         self.peer = peer
-        self.peer_received = bytearray()
-        self.trace: list[Any] = []
-        self.ended = False
+        self.upgrade = upgrade
+        self.upgrading: asyncio.Task[Any] | None = None
 
     async def play(self, steps: list[Step]) -> list[Any]:
-        # A server's tickets follow its handshake.
-        await self.settle()
+        trace = []
         for step in steps:
-            before = len(self.protocol.events)
-            raised = self.one(step)
+            before = len(self.protocol.events), len(self.peer.notes)
+            raised = await self.one(step)
             await self.settle()
-            self.trace.append(
+            trace.append(
                 (
                     step,
                     raised,
-                    self.protocol.events[before:],
+                    self.protocol.events[before[0] :],
+                    self.peer.notes[before[1] :],
                     type(self.protocol.reason).__name__,
                     bytes(self.protocol.data),
-                    bytes(self.peer_received),
+                    bytes(self.peer.plaintext),
                     self.transport.is_closing(),
-                    self.ask("is_reading"),
-                    self.ask("get_write_buffer_size"),
+                    self.upgraded(),
                 )
             )
             self.protocol.data.clear()
-            self.peer_received.clear()
-        return self.trace
+            self.peer.plaintext.clear()
+        return trace
 
-    def ask(self, method: str) -> Any:
-        """Call a method; after a second `close()` most of them fail."""
-        try:
-            return getattr(self.transport, method)()
-        except AttributeError as error:
-            return type(error)
+    def was_closed(self) -> bool:
+        """Say whether asyncio's TLS transport has let go of its protocol: any call fails inside."""
+        return self.upgraded() == "upgraded" and bool(self.transport.is_closing())
 
-    def one(self, step: Step) -> str:
+    def upgraded(self) -> str:
+        """Say how the upgrade went, and move over to its transport."""
+        task = self.upgrading
+        if task is None or not task.done():
+            return "plain" if task is None else "waiting"
+        if task.cancelled():
+            return "cancelled"
+        if error := task.exception():
+            return type(error).__name__
+        self.transport = task.result()
+        return "upgraded"
+
+    async def one(self, step: Step) -> str:
         try:
-            self.act(*step)
-        except (OSError, RuntimeError, AttributeError) as error:
+            await self.act(*step)
+        except (OSError, RuntimeError) as error:
             return type(error).__name__
         return ""
 
-    def act(self, name: str, number: int) -> None:
-        if name.startswith("peer "):
+    async def act(self, name: str, number: int) -> None:
+        if name.startswith("upgrade"):
+            await self.begin_upgrade(name)
+        elif name.startswith("peer "):
             self.act_as_peer(name, number)
+        elif self.upgrading is not None and not self.upgrading.done():
+            if name == "cancel":
+                self.upgrading.cancel()
+        elif name in ("close", "abort") or not (name == "cancel" or self.was_closed()):
+            self.act_on_transport(name, number)
+
+    async def begin_upgrade(self, name: str) -> None:
+        if self.transport.is_closing():
             return
+        self.transport.resume_reading()
+        await self.settle()
+        self.upgrading = asyncio.ensure_future(self.upgrade(self.transport, self.protocol, name))
+        # From its first step on, what comes is for the handshake.
+        await asyncio.sleep(0)
+        match name:
+            case "upgrade, cancelled":
+                self.peer.state = "silent"
+                self.upgrading.cancel()
+            case "upgrade, peer silent":
+                self.peer.state = "silent"
+            case "upgrade, garbage":
+                self.peer.state = "ended"
+                self.peer.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            case "upgrade, peer closes":
+                self.peer.close()
+            case _:
+                self.peer.state = "handshake"
+
+    def act_as_peer(self, name: str, number: int) -> None:
+        match name:
+            case "peer sends":
+                self.peer.say(pattern(number, number))
+            case "peer says goodbye":
+                self.peer.goodbye()
+            case "peer closes":
+                self.peer.close()
+            case "peer resets":
+                self.peer.reset()
+
+    def act_on_transport(self, name: str, number: int) -> None:
         transport = self.transport
         match name:
             case "write":
                 transport.write(pattern(number, number))
+            case "writelines" if transport.is_closing():
+                pass  # since 3.12, asyncio fails inside
             case "writelines":
-                transport.writelines([b"<", pattern(number // 2), b"", bytearray(b">")])
+                transport.writelines([b"<", pattern(number // 2), bytearray(b">")])
             case "react":
-                self.protocol.reaction = (  # type: ignore[attr-defined]
-                    *("nothing", "echo", "close", "abort", "pause", "raise", "write and close"),
-                )[number % 7]
+                self.protocol.reaction = REACTIONS[number % len(REACTIONS)]
+            case "pause" | "resume" if "eof_received" in self.protocol.events:
+                pass  # as in test_differential_tcp
             case "pause" | "resume":
                 getattr(transport, f"{name}_reading")()
             case "swap":
-                after = Buffering() if number % 3 == 0 else Reacting()
-                buffer = getattr(after, "buffer", None)
+                after = Reacting()
                 after.__dict__.update(self.protocol.__dict__)
-                if buffer is not None:
-                    after.buffer = buffer  # type: ignore[union-attr]
                 self.protocol = after
                 transport.set_protocol(after)
-            case "limits":
-                transport.set_write_buffer_limits(high=number)
             case "write and close":
                 transport.write(pattern(number, number))
                 transport.close()
-                transport.write(b"never")
             case _:
                 getattr(transport, name)()
 
-    def act_as_peer(self, name: str, number: int) -> None:
-        peer = self.peer
-        match name:
-            case "peer sends":
-                peer.sock.sendall(peer.encrypted(pattern(number, number)))
-            case "peer sends records":
-                records = [pattern(size, size) for size in (1, 100, number // 2 + 1)]
-                peer.sock.sendall(peer.encrypted(*records))
-            case "peer says goodbye":
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    peer.tls.unwrap()
-                peer.sock.sendall(peer.outgoing.read())
-            case "peer sends garbage":
-                peer.sock.sendall(bytes(range(100)))
-            case "peer ends":
-                peer.shut_down()
-            case "peer closes":
-                peer.close()
-            case "peer resets":
-                peer.reset()
-
     async def settle(self) -> None:
-        """Run until nothing has happened for a while; the kernel's loopback is immediate."""
+        """Run until nothing has happened for a while."""
         quiet = 0
         while quiet < 4:
-            before = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
+            before = self.progress()
             await asyncio.sleep(0.0005)
-            self.take()
-            after = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
-            quiet = quiet + 1 if before == after else 0
+            self.peer.pump()
+            quiet = quiet + 1 if before == self.progress() else 0
 
-    def take(self) -> None:
-        """Decrypt what the peer has received, and note how its stream ends."""
-        while not self.ended and self.peer.sock.fileno() != -1:
-            try:
-                chunk = self.peer.received()
-            except OSError:
-                chunk = b""
-            if chunk is None:
-                return
-            if chunk:
-                self.peer.incoming.write(chunk)
-            self.decrypt()
-            if not chunk:
-                self.ended = True
-                self.protocol.note("peer: end")
-
-    def decrypt(self) -> None:
-        with contextlib.suppress(ssl.SSLError):
-            while plain := self.peer.tls.read(65536):
-                self.peer_received += plain
-            self.protocol.note("peer: close_notify")
+    def progress(self) -> tuple[object, ...]:
+        waits = self.upgrading is not None and not self.upgrading.done()
+        counted = (self.protocol.events, self.protocol.data, self.peer.notes, self.peer.plaintext)
+        return (waits, *map(len, counted))
 
 
-def sequence(seed: int) -> list[Step]:
+def sequence(seed: int) -> tuple[bool, list[Step]]:
+    """Draw which side of TLS is the loop's, and the steps."""
     chance = random.Random(seed)
-    names = chance.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()), k=STEPS)
-    return [(name, int(2 ** chance.uniform(0, 13))) for name in names]
 
+    def draw(weights: dict[str, int], count: int) -> list[str]:
+        return chance.choices(list(weights), list(weights.values()), k=count)
 
-async def connect(seed: int, certificates: Certificates) -> tuple[Any, Any, Any, TlsPeer]:
-    """Make the connection of a seed; returns its socket, transport, protocol and peer."""
-    loop: Any = asyncio.get_running_loop()
-    ours, theirs = socket_pair()
-    server_side, upgraded = bool(seed % 2), bool(seed // 2 % 2)
-    if server_side:
-        peer = TlsPeer(theirs, certificates.client(), server_hostname="localhost")
-        context, hostname = certificates.server(), None
-    else:
-        peer = TlsPeer(theirs, certificates.server(), server_side=True)
-        context, hostname = certificates.client(), "localhost"
-    if upgraded:
-        transport, protocol = await loop.create_connection(Reacting, sock=ours)
-        transport.write(b"plain")
-        assert await peer.receive(5) == b"plain"
-        connecting = loop.start_tls(
-            transport, protocol, context, server_side=server_side, server_hostname=hostname
-        )
-        transport, _ = await asyncio.gather(connecting, peer.handshake())
-        protocol.transport = transport
-    elif server_side:
-        connecting = loop.connect_accepted_socket(Reacting, ours, ssl=context)
-        (transport, protocol), _ = await asyncio.gather(connecting, peer.handshake())
-    else:
-        connecting = loop.create_connection(
-            Reacting, sock=ours, ssl=context, server_hostname=hostname
-        )
-        (transport, protocol), _ = await asyncio.gather(connecting, peer.handshake())
-    return ours, transport, protocol, peer
-
-
-def heading(message: str) -> str:
-    """Return what a report says without the name of the callback, which is each loop's own."""
-    return message.partition(" in callback ")[0]
+    server_side = chance.random() < 0.5
+    names = draw(BEFORE, STEPS_BEFORE) + draw(UPGRADES, 1) + draw(AFTER, STEPS_AFTER)
+    return server_side, [(name, int(2 ** chance.uniform(0, 15))) for name in names]
 
 
 def play(
-    factory: Callable[[], asyncio.AbstractEventLoop], seed: int, certificates: Certificates
+    factory: Callable[[], asyncio.AbstractEventLoop],
+    certificates: Certificates,
+    server_side: bool,
+    steps: list[Step],
 ) -> list[Any]:
     loop = factory()
+    server, client = certificates.server(), certificates.client()
+    suspicious = ssl.create_default_context()
+
+    async def upgrade(transport: Any, protocol: Any, name: str) -> Any:
+        refused = name == "upgrade, not trusted"
+        if server_side:
+            return await loop.start_tls(transport, protocol, server, server_side=True)
+        context = suspicious if refused else client
+        return await loop.start_tls(transport, protocol, context, server_hostname="localhost")
 
     async def main() -> list[Any]:
-        ours, transport, protocol, peer = await connect(seed, certificates)
-        played = Play(transport, protocol, peer)
-        # A transport that was closed twice has forgotten it.
-        lower = transport._ssl_protocol._transport
+        ours, theirs = socket_pair()
+        if server_side:
+            peer = PumpedPeer(theirs, client, server_hostname="localhost")
+        else:
+            peer = PumpedPeer(theirs, server, server_side=True)
+        transport, _ = await loop.create_connection(Reacting, sock=ours)
+        played = Play(transport, peer, (server, client), upgrade)
         with exceptions_of(loop) as contexts:
-            trace = await played.play(sequence(seed))
+            trace = await played.play(steps)
             peer.close()
-            lower.abort()
-            await support.wait_until(lambda: ours.fileno() == -1, "the socket to be closed")
-        return [*trace, [(heading(c["message"]), type(c["exception"]).__name__) for c in contexts]]
+            if ours.fileno() != -1:
+                played.transport.abort()
+            await closed(transport)
+            if played.upgrading is not None:
+                await asyncio.gather(played.upgrading, return_exceptions=True)
+        return [*trace, [(c["message"], type(c.get("exception")).__name__) for c in contexts]]
 
     try:
         return loop.run_until_complete(main())
@@ -273,20 +320,20 @@ def play(
         support.close_loop(loop)
 
 
-@functools.cache
-def oracle(seed: int, certificates: Certificates) -> list[Any]:
-    """Return what asyncio does; it knows one engine only, so it plays once for all of ours."""
-    return play(support.loop_factory(support.ORACLE), seed, certificates)
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("driver", support.DRIVERS)
-def test_callbacks_are_those_of_asyncio(
+def test_callbacks_of_an_upgrade_are_those_of_asyncio(
     driver: str, certificates: Certificates, leak_check: None
 ) -> None:
     name = support.usable_loop(f"ringloop-{driver}")
     for seed in SEEDS:
-        expected = oracle(seed, certificates)
-        got = play(support.loop_factory(name), seed, certificates)
+        server_side, steps = sequence(seed)
+        expected = play(support.loop_factory(support.ORACLE), certificates, server_side, steps)
+        got = play(support.loop_factory(name), certificates, server_side, steps)
         for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
-            steps = sequence(seed)
             assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps}"

@@ -1,0 +1,293 @@
+"""Random sequences on a TLS connection of either side: asyncio and ours call the protocol alike.
+
+As `test_differential_tcp`, one layer up; `test_differential_tls` is about the upgrade itself. The peer
+is `ssl.SSLObject` over a plain socket, so that what is compared includes what it got, and how it was
+told of the end. Half of the connections are upgraded by `start_tls` after plain words, half of them are
+the server's side, and each way to libssl is played.
+A failure prints the seed and the sequence; `RINGLOOP_TEST_SEED` plays one again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import Recorder, exceptions_of, pattern, socket_pair
+from tests.test_differential_tcp import SEEDS, Reacting
+from tests.tls import TlsPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.tls import Certificates
+
+pytestmark = pytest.mark.usefixtures("tls_engine")
+
+STEPS = 14
+
+Step = tuple[str, int]
+
+# How often each step is drawn. What the peer sends at once stays below one receive of any kind.
+STEP_WEIGHTS = {
+    "write": 6,
+    "writelines": 2,
+    "peer sends": 8,
+    "peer sends records": 3,
+    "pause": 3,
+    "resume": 4,
+    "react": 4,
+    "swap": 2,
+    "limits": 1,
+    "peer says goodbye": 2,
+    "peer ends": 1,
+    "peer closes": 1,
+    "peer resets": 1,
+    "peer sends garbage": 1,
+    "write_eof": 1,
+    "close": 2,
+    "abort": 1,
+    "write and close": 1,
+}
+
+
+class Buffering(Recorder, asyncio.BufferedProtocol):
+    """Note callbacks, and take bytes into a small buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = bytearray(1000)
+        self.reaction = "nothing"
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self.buffer)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data += self.buffer[:nbytes]
+        self.note(f"buffer_updated {nbytes}")
+
+
+class Play:
+    """One sequence on one connection."""
+
+    def __init__(self, transport: Any, protocol: Recorder, peer: TlsPeer) -> None:
+        self.transport = transport
+        self.protocol = protocol
+        self.peer = peer
+        self.peer_received = bytearray()
+        self.trace: list[Any] = []
+        self.ended = False
+
+    async def play(self, steps: list[Step]) -> list[Any]:
+        # A server's tickets follow its handshake.
+        await self.settle()
+        for step in steps:
+            before = len(self.protocol.events)
+            raised = self.one(step)
+            await self.settle()
+            self.trace.append(
+                (
+                    step,
+                    raised,
+                    self.protocol.events[before:],
+                    type(self.protocol.reason).__name__,
+                    bytes(self.protocol.data),
+                    bytes(self.peer_received),
+                    self.transport.is_closing(),
+                    self.ask("is_reading"),
+                    self.ask("get_write_buffer_size"),
+                )
+            )
+            self.protocol.data.clear()
+            self.peer_received.clear()
+        return self.trace
+
+    def ask(self, method: str) -> Any:
+        """Call a method; after a second `close()` most of them fail."""
+        try:
+            return getattr(self.transport, method)()
+        except AttributeError as error:
+            return type(error)
+
+    def one(self, step: Step) -> str:
+        try:
+            self.act(*step)
+        except (OSError, RuntimeError, AttributeError) as error:
+            return type(error).__name__
+        return ""
+
+    def act(self, name: str, number: int) -> None:
+        if name.startswith("peer "):
+            self.act_as_peer(name, number)
+            return
+        transport = self.transport
+        match name:
+            case "write":
+                transport.write(pattern(number, number))
+            case "writelines":
+                transport.writelines([b"<", pattern(number // 2), b"", bytearray(b">")])
+            case "react":
+                self.protocol.reaction = (  # type: ignore[attr-defined]
+                    *("nothing", "echo", "close", "abort", "pause", "raise", "write and close"),
+                )[number % 7]
+            case "pause" | "resume":
+                getattr(transport, f"{name}_reading")()
+            case "swap":
+                after = Buffering() if number % 3 == 0 else Reacting()
+                buffer = getattr(after, "buffer", None)
+                after.__dict__.update(self.protocol.__dict__)
+                if buffer is not None:
+                    after.buffer = buffer  # type: ignore[union-attr]
+                self.protocol = after
+                transport.set_protocol(after)
+            case "limits":
+                transport.set_write_buffer_limits(high=number)
+            case "write and close":
+                transport.write(pattern(number, number))
+                transport.close()
+                transport.write(b"never")
+            case _:
+                getattr(transport, name)()
+
+    def act_as_peer(self, name: str, number: int) -> None:
+        peer = self.peer
+        match name:
+            case "peer sends":
+                peer.sock.sendall(peer.encrypted(pattern(number, number)))
+            case "peer sends records":
+                records = [pattern(size, size) for size in (1, 100, number // 2 + 1)]
+                peer.sock.sendall(peer.encrypted(*records))
+            case "peer says goodbye":
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    peer.tls.unwrap()
+                peer.sock.sendall(peer.outgoing.read())
+            case "peer sends garbage":
+                peer.sock.sendall(bytes(range(100)))
+            case "peer ends":
+                peer.shut_down()
+            case "peer closes":
+                peer.close()
+            case "peer resets":
+                peer.reset()
+
+    async def settle(self) -> None:
+        """Run until nothing has happened for a while; the kernel's loopback is immediate."""
+        quiet = 0
+        while quiet < 4:
+            before = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
+            await asyncio.sleep(0.0005)
+            self.take()
+            after = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
+            quiet = quiet + 1 if before == after else 0
+
+    def take(self) -> None:
+        """Decrypt what the peer has received, and note how its stream ends."""
+        while not self.ended and self.peer.sock.fileno() != -1:
+            try:
+                chunk = self.peer.received()
+            except OSError:
+                chunk = b""
+            if chunk is None:
+                return
+            if chunk:
+                self.peer.incoming.write(chunk)
+            self.decrypt()
+            if not chunk:
+                self.ended = True
+                self.protocol.note("peer: end")
+
+    def decrypt(self) -> None:
+        with contextlib.suppress(ssl.SSLError):
+            while plain := self.peer.tls.read(65536):
+                self.peer_received += plain
+            self.protocol.note("peer: close_notify")
+
+
+def sequence(seed: int) -> list[Step]:
+    chance = random.Random(seed)
+    names = chance.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()), k=STEPS)
+    return [(name, int(2 ** chance.uniform(0, 13))) for name in names]
+
+
+async def connect(seed: int, certificates: Certificates) -> tuple[Any, Any, Any, TlsPeer]:
+    """Make the connection of a seed; returns its socket, transport, protocol and peer."""
+    loop: Any = asyncio.get_running_loop()
+    ours, theirs = socket_pair()
+    server_side, upgraded = bool(seed % 2), bool(seed // 2 % 2)
+    if server_side:
+        peer = TlsPeer(theirs, certificates.client(), server_hostname="localhost")
+        context, hostname = certificates.server(), None
+    else:
+        peer = TlsPeer(theirs, certificates.server(), server_side=True)
+        context, hostname = certificates.client(), "localhost"
+    if upgraded:
+        transport, protocol = await loop.create_connection(Reacting, sock=ours)
+        transport.write(b"plain")
+        assert await peer.receive(5) == b"plain"
+        connecting = loop.start_tls(
+            transport, protocol, context, server_side=server_side, server_hostname=hostname
+        )
+        transport, _ = await asyncio.gather(connecting, peer.handshake())
+        protocol.transport = transport
+    elif server_side:
+        connecting = loop.connect_accepted_socket(Reacting, ours, ssl=context)
+        (transport, protocol), _ = await asyncio.gather(connecting, peer.handshake())
+    else:
+        connecting = loop.create_connection(
+            Reacting, sock=ours, ssl=context, server_hostname=hostname
+        )
+        (transport, protocol), _ = await asyncio.gather(connecting, peer.handshake())
+    return ours, transport, protocol, peer
+
+
+def heading(message: str) -> str:
+    """Return what a report says without the name of the callback, which is each loop's own."""
+    return message.partition(" in callback ")[0]
+
+
+def play(
+    factory: Callable[[], asyncio.AbstractEventLoop], seed: int, certificates: Certificates
+) -> list[Any]:
+    loop = factory()
+
+    async def main() -> list[Any]:
+        ours, transport, protocol, peer = await connect(seed, certificates)
+        played = Play(transport, protocol, peer)
+        # A transport that was closed twice has forgotten it.
+        lower = transport._ssl_protocol._transport
+        with exceptions_of(loop) as contexts:
+            trace = await played.play(sequence(seed))
+            peer.close()
+            lower.abort()
+            await support.wait_until(lambda: ours.fileno() == -1, "the socket to be closed")
+        return [*trace, [(heading(c["message"]), type(c["exception"]).__name__) for c in contexts]]
+
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        support.close_loop(loop)
+
+
+@functools.cache
+def oracle(seed: int, certificates: Certificates) -> list[Any]:
+    """Return what asyncio does; it knows one engine only, so it plays once for all of ours."""
+    return play(support.loop_factory(support.ORACLE), seed, certificates)
+
+
+@pytest.mark.parametrize("driver", support.DRIVERS)
+def test_callbacks_are_those_of_asyncio(
+    driver: str, certificates: Certificates, leak_check: None
+) -> None:
+    name = support.usable_loop(f"ringloop-{driver}")
+    for seed in SEEDS:
+        expected = oracle(seed, certificates)
+        got = play(support.loop_factory(name), seed, certificates)
+        for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
+            steps = sequence(seed)
+            assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps}"
