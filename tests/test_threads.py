@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import os
+import socket
 import sys
 import threading
 import time
@@ -316,6 +317,49 @@ def test_write_in_a_wrong_thread_wakes_a_loop_that_sleeps(loop: Any) -> None:
     transport.abort()
     loop.run_until_complete(closed(transport))
     theirs.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "datagrams"])
+def test_other_transports_in_a_wrong_thread_wake_the_loop(loop: Any, kind: str) -> None:
+    async def make() -> tuple[Any, Callable[[], bytes]]:
+        if kind == "pipe":
+            read_end, write_end = os.pipe()
+            file = os.fdopen(write_end, "wb", buffering=0)
+            transport, _ = await loop.connect_write_pipe(asyncio.Protocol, file)
+            reading = os.fdopen(read_end, "rb", buffering=0)
+            ends.append(reading)
+            return transport, lambda: reading.read(100)
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(10)
+        ends.append(receiver)
+        transport, _ = await loop.create_datagram_endpoint(
+            asyncio.DatagramProtocol, remote_addr=receiver.getsockname()
+        )
+        return transport, lambda: receiver.recv(100)
+
+    ends: list[Any] = []
+    transport, read = loop.run_until_complete(make())
+    send = transport.write if kind == "pipe" else transport.sendto
+    got: list[bytes] = []
+
+    def other() -> None:
+        support.wait_until_blocking(loop.is_running)
+        time.sleep(0.02)  # so that it sleeps, for ever
+        send(b"wake up")
+        got.append(read())
+        transport.abort()
+        loop.call_soon_threadsafe(loop.stop)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    loop.run_forever()
+    thread.join()
+    assert got == [b"wake up"]
+    assert transport.is_closing()
+    loop.run_until_complete(asyncio.sleep(0.01))
+    for end in ends:
+        end.close()
 
 
 def test_writes_of_a_wrong_thread_keep_their_order(loop_name: str, run: Run) -> None:

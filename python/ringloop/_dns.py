@@ -16,6 +16,7 @@ import os
 import queue
 import socket
 import threading
+from asyncio import base_events
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _finish(future: Future[Any], answer: Any, error: BaseException | None) -> No
 
 async def getaddrinfo(loop: Loop, host: Any, port: Any, *hints: int) -> Any:
     """Return what `socket.getaddrinfo` returns; `hints` are family, type, proto and flags."""
-    function = loop._getaddrinfo_debug if loop._debug else socket.getaddrinfo  # type: ignore[attr-defined]
+    # Where `BaseEventLoop` finds it, for those who replace it there.
+    function = loop._getaddrinfo_debug if loop._debug else base_events.socket.getaddrinfo  # type: ignore[attr-defined]
     arguments = (host, port, *hints)
     if is_numeric_host(host) and is_numeric_port(port):
         _check(loop)
@@ -105,12 +107,13 @@ async def getaddrinfo(loop: Loop, host: Any, port: Any, *hints: int) -> Any:
 
 async def getnameinfo(loop: Loop, sockaddr: Any, flags: int) -> Any:
     """Return what `socket.getnameinfo` returns."""
+    function = base_events.socket.getnameinfo  # type: ignore[attr-defined]
     numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     host = sockaddr[0] if isinstance(sockaddr, tuple) and sockaddr else ""
     if flags & numeric == numeric and is_numeric_host(host):
         _check(loop)
-        return socket.getnameinfo(sockaddr, flags)
-    return await _in_thread(loop, socket.getnameinfo, (sockaddr, flags))
+        return function(sockaddr, flags)
+    return await _in_thread(loop, function, (sockaddr, flags))
 
 
 def is_numeric_host(host: Any) -> bool:

@@ -67,18 +67,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "white box: counts calls of _run_once and reads _selector, which a native turn does not have",
     ),
     Difference(
-        "test_events.TestPyGetEventLoop.*",
-        "white box: swaps asyncio.Task and the running-loop functions for their Python versions;"
-        " create_task makes the C task, which looks for the running loop where C keeps it",
-        since=(3, 14),
-        hangs=True,
-    ),
-    Difference(
-        "test_free_threading.Test*PyFreeThreading.test_all_tasks_from_other_thread_includes_eager_tasks",
-        "white box: swaps asyncio.Task for its Python version; create_task makes the C task",
-        since=(3, 14),
-    ),
-    Difference(
         "test_events.LoopUnderTest.test_unclosed_pipe_transport",
         "white box: assigns _pipe of the transports to quieten their finalisers",
     ),

@@ -85,6 +85,7 @@ impl<'py> Parts<'_, 'py> {
         file::set_nonblocking(fd, true).map_err(|error| error::from_io(&error))?;
         Ok(End {
             loop_: ObjCell::new(Some(self.loop_.clone().into_any().into())),
+            running_thread: self.loop_.get().running_thread(),
             pipe: ObjCell::new(Some(self.pipe.clone().into())),
             protocol: ObjCell::new(Some(self.protocol.clone().into())),
             fd,

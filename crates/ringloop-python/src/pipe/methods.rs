@@ -18,7 +18,7 @@ use super::{Pipe, lifecycle};
 use crate::ffi::{Args, Definition, Obj, This, method, property, repr_slot};
 use crate::transport::methods::one;
 use crate::transport::write::take_over;
-use crate::transport::{Writable, flow};
+use crate::transport::{Writable, flow, thread};
 
 /// List the members of the reading end.
 pub(super) fn define_read(type_: &mut Definition<ReadPipe>) {
@@ -268,11 +268,17 @@ fn closing<T: Pipe>(this: This<'_, '_, T>) -> PyResult<bool> {
 
 fn pause_reading(this: ReadPipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_reading", 0)?;
+    if this.end().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+    }
     read::pause(this)
 }
 
 fn resume_reading(this: ReadPipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_reading", 0)?;
+    if this.end().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+    }
     read::resume(this)
 }
 
@@ -283,6 +289,9 @@ fn is_reading(this: ReadPipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
 
 fn close_read(this: ReadPipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("close", 0)?;
+    if this.end().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "close"));
+    }
     lifecycle::lose(this, None)
 }
 
@@ -306,6 +315,9 @@ fn write_(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if !data.is_truthy()? || write::dropped(this)? {
         return Ok(());
     }
+    if this.end().is_elsewhere() {
+        return thread::hand_over_bytes(this, &[take_over(data)?]);
+    }
     match take_over(data) {
         Ok(buf) => write::write(this, buf),
         // asyncio finds out in os.write(), where it ends the transport.
@@ -317,6 +329,9 @@ fn write_(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 /// Also `close`, which is the same for a pipe.
 fn write_eof(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("write_eof", 0)?;
+    if this.end().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "write_eof"));
+    }
     write::write_eof(this)
 }
 
@@ -327,6 +342,9 @@ fn can_write_eof(_this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool
 
 fn abort(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("abort", 0)?;
+    if this.end().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "abort"));
+    }
     write::abort(this, None)
 }
 

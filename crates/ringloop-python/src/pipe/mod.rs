@@ -22,13 +22,15 @@ mod write;
 
 use std::cell::Cell;
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use ringloop::sys::file::FileKind;
 
 use crate::event_loop::LoopCore;
-use crate::ffi::{Native, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor};
 use crate::transport::Endpoint;
 
 use lifecycle::State;
@@ -40,6 +42,8 @@ use write::WritePipe;
 struct End {
     /// The loop; cleared only by the collector.
     loop_: ObjCell,
+    /// Which thread runs the loop; zero for none.
+    running_thread: Arc<AtomicU64>,
     /// The file object; gone once it is closed.
     pipe: ObjCell,
     /// Gone once the connection is lost.
@@ -60,6 +64,12 @@ impl End {
     /// reachable answers like a closed one.
     fn clear(&self) {
         drop(self.protocol.take());
+    }
+
+    /// Whether the loop runs, and in another thread.
+    fn is_elsewhere(&self) -> bool {
+        let running = self.running_thread.load(Relaxed);
+        running != 0 && running != ffi::thread_id()
     }
 
     fn is_closing(&self) -> bool {

@@ -173,7 +173,7 @@ impl Payload for TlsProtocol {
 }
 
 impl Payload for TlsTransport {
-    const NAME: &'static CStr = c"ringloop._native.TlsTransport";
+    const NAME: &'static CStr = c"ringloop._native.SSLProtocolTransport";
     const DOC: &'static CStr = c"A transport over TLS; see asyncio.Transport.";
     const DICT: bool = true;
     const FINALIZER: bool = true;
@@ -319,7 +319,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
         TlsProtocol::native().create(py, buffered.cast()?)?,
     )?;
     module.add(
-        "TlsTransport",
+        "SSLProtocolTransport",
         TlsTransport::native().create(py, base.cast()?)?,
     )?;
     module.add_function(wrap_pyfunction!(engine::tls_engine, module)?)?;
