@@ -31,6 +31,12 @@ TLS_ECHO = {
     "tls_streams": "TLS echo by streams",
 }
 TLS_HANDSHAKES = {"tls_handshakes": "TLS connections"}
+UDP_ECHO_CONNECTIONS = (1, 32)
+UDP_ECHO_SIZE = 64
+# Bytes of a datagram, and how many of them a message holds when it is sent.
+UDP_FLOODS = ((64, 1), (1200, 1), (1200, 40))
+# Workloads without a load generator, besides those of scheduling.
+UDP_SENDS = {"udp_send": "bursts of 64, 1200 B"}
 HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
 
 SIZES = (64, 1024, 10 * 1024, 100 * 1024)
@@ -59,7 +65,7 @@ class Row:
     @property
     def is_served(self) -> bool:
         """Whether a load generator loads a server."""
-        return self.workload not in SCHEDULING | PROCESSES
+        return self.workload not in SCHEDULING | PROCESSES | UDP_SENDS
 
 
 def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
@@ -74,6 +80,7 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
                 name = f"{workload}/{size}/{count}"
                 title = f"{size_text(size)}, {connections_text(count)}"
                 rows.append(Row(name, workload, group, title, arguments, has_floor=True))
+    rows += udp_rows()
     for workload, group in TLS_ECHO.items():
         for size in (size for size in sizes if size in TLS_SIZES):
             for count in (count for count in connections if count <= TLS_CONNECTIONS_MAX):
@@ -85,6 +92,24 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
             held = ("--connections", str(count))
             title = connections_text(count)
             rows.append(Row(f"{workload}/{count}", workload, group, title, held))
+    return rows
+
+
+def udp_rows() -> list[Row]:
+    """The rows of datagrams."""
+    rows = []
+    for count in UDP_ECHO_CONNECTIONS:
+        arguments = ("--size", str(UDP_ECHO_SIZE), "--connections", str(count))
+        title = f"{size_text(UDP_ECHO_SIZE)}, {count} in flight"
+        name = f"udp_echo/{UDP_ECHO_SIZE}/{count}"
+        rows.append(Row(name, "udp_echo", "UDP echo", title, arguments))
+    for size, segments in UDP_FLOODS:
+        arguments = ("--size", str(size), "--segments", str(segments))
+        trains = f", trains of {segments}" if segments > 1 else ""
+        title = f"{size_text(size)}{trains}"
+        name = f"udp_flood/{size}/{segments}"
+        rows.append(Row(name, "udp_flood", "UDP received in a flood", title, arguments))
+    rows += [Row(name, name, "UDP sent", title) for name, title in UDP_SENDS.items()]
     return rows
 
 

@@ -70,6 +70,7 @@ def loaded(mode: str, options: argparse.Namespace, *more: str) -> dict[str, obje
             *("--mode", mode),
             *("--connections", str(options.connections)),
             *("--size", str(options.size)),
+            *("--segments", str(options.segments)),
             *("--seconds", str(options.seconds)),
             *("--warmup", str(options.warmup)),
             *("--server-pid", str(server.pid)),
@@ -134,6 +135,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("loop", choices=[*FACTORIES, "floor"])
     parser.add_argument("--size", type=int, default=1024, help="message bytes [%(default)s]")
+    parser.add_argument("--segments", type=int, default=1, help="udp-flood [%(default)s]")
     parser.add_argument("--connections", type=int, default=32, help="[%(default)s]")
     parser.add_argument("--seconds", type=float, default=1.0, help="[%(default)s]")
     parser.add_argument("--warmup", type=float, default=0.3, help="[%(default)s]")
