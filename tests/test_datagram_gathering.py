@@ -233,6 +233,60 @@ def test_what_error_received_sends_goes_out_and_does_not_hold_the_loop(
     run(main())
 
 
+def test_an_interrupt_of_error_received_leaves_no_datagram_behind(
+    loop: asyncio.AbstractEventLoop, loop_name: str, peers: Any
+) -> None:
+    if loop_name == "asyncio":
+        pytest.skip("asyncio raises it out of sendto")
+
+    class Interrupts(Recorder):
+        def error_received(self, exc: Exception) -> None:
+            raise KeyboardInterrupt
+
+    made: list[Recorder] = []
+
+    async def begin() -> None:
+        _, protocol = await loop.create_datagram_endpoint(Interrupts, local_addr=("127.0.0.1", 0))
+        made.append(protocol)
+        to = peers[0].getsockname()
+        for data in (b"0", b"1"):
+            protocol.transport.sendto(data, to)
+        protocol.transport.sendto(b"refused", ("255.255.255.255", 9))
+        protocol.transport.sendto(b"2", to)
+        await loop.create_future()
+
+    async def end() -> None:
+        made[0].transport.close()
+        await made[0].lost
+
+    beginning = loop.create_task(begin())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+    assert waiting_on(peers[0]) == [b"0", b"1", b"2"]
+    beginning.cancel()
+    loop.run_until_complete(end())
+    assert beginning.cancelled()
+
+
+@pytest.mark.loop_errors
+def test_data_that_is_not_contiguous_ends_the_endpoint(
+    run: Run, loop: asyncio.AbstractEventLoop, peers: Any
+) -> None:
+    told: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _loop, context: told.append(context))
+
+    async def main() -> None:
+        async with endpoint() as sender:
+            sender.transport.sendto(b"first", peers[0].getsockname())
+            sender.transport.sendto(memoryview(b"abcdef")[::2], peers[0].getsockname())
+            await turn()
+            assert sender.transport.is_closing()
+            assert [type(context["exception"]) for context in told] == [BufferError]
+            assert waiting_on(peers[0]) == [b"first"]
+
+    run(main())
+
+
 def test_a_descriptor_that_the_user_closed_is_not_written_to(run: Run, peers: Any) -> None:
     async def main() -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -69,12 +69,14 @@ pub(super) fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     this.lifecycle.state.set(State::Closing);
     read::stop(this)?;
-    write::send_gathered(this)?;
-    if this.write.is_empty() {
-        lose(this, None)
-    } else {
+    let sent = write::send_gathered(this);
+    let lost = if this.write.is_blocked() {
         Ok(())
-    }
+    } else {
+        this.write.discard();
+        lose(this, None)
+    };
+    sent.and(lost)
 }
 
 /// Close now; what was not sent is dropped.
@@ -83,14 +85,14 @@ pub(super) fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResu
         return Ok(());
     }
     // asyncio has sent it by now.
-    write::send_gathered(this)?;
+    let sent = write::send_gathered(this);
     this.write.discard();
     this.disarm(this.py(), this.write.armed())?;
     if this.lifecycle.state.get() == State::Open {
         this.lifecycle.state.set(State::Closing);
         read::stop(this)?;
     }
-    lose(this, error)
+    sent.and(lose(this, error))
 }
 
 /// Report an error that ends the endpoint, and end it.

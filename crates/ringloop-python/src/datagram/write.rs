@@ -208,7 +208,8 @@ fn gathers(
     Ok(turn != 0
         && !is_first
         && !matches!(to, Destination::Foreign(_))
-        && ffi::with_bytes(data, <[u8]>::len)? <= limits::GATHERED_DATAGRAM_BYTES_MAX)
+        && ffi::with_bytes(data, <[u8]>::len)
+            .is_ok_and(|len| len <= limits::GATHERED_DATAGRAM_BYTES_MAX))
 }
 
 fn enqueue(
@@ -232,6 +233,10 @@ fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     {
         return send_gathered(this);
     }
+    call_at_end(this)
+}
+
+fn call_at_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.write.awaits_end.replace(true) {
         return Ok(());
     }
@@ -245,7 +250,11 @@ fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// The turn is over.
 pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.write.awaits_end.set(false);
-    send_gathered(this)
+    let sent = send_gathered(this);
+    // An interrupt out of `error_received` leaves the loop, and the rest behind.
+    let is_over = this.write.blocked.get() || this.write.is_empty();
+    let rest = if is_over { Ok(()) } else { call_at_end(this) };
+    sent.and(rest)
 }
 
 /// Send what is gathered; what the socket has no room for waits.
