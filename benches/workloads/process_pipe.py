@@ -1,6 +1,7 @@
 """Pipes of child processes: 12 children at once, each copies 4 MiB from its input to its output.
 
-One operation is one mebibyte that went to a child and came back.
+One operation is one mebibyte that went to a child and came back. With --cpu the
+children share the loop's CPU, so that the rate counts the time of both.
 """
 
 import asyncio
