@@ -159,22 +159,24 @@ def test_own_handshake_of_an_object_is_called(run: Run, certificates: Certificat
 def test_contexts_with_hooks_go_by_the_methods(
     run: Run, certificates: Certificates, tmp_path: Any
 ) -> None:
-    logged, watched = certificates.client(), certificates.client()
-    logged.keylog_filename = str(tmp_path / "keys")
     seen: list[str] = []
-    watched._msg_callback = lambda *message: seen.append(message[1])
+
+    async def checked(context: ssl.SSLContext) -> None:
+        protocol = Recorder()
+        async with connected_tls(protocol, certificates, ssl=context) as (transport, peer):
+            assert not is_direct(transport)
+            await exchanged(transport, peer, protocol)
 
     async def main() -> None:
-        for context in (logged, watched):
-            protocol = Recorder()
-            async with connected_tls(protocol, certificates, ssl=context) as (transport, peer):
-                assert not is_direct(transport)
-                await exchanged(transport, peer, protocol)
+        # The file is open for as long as its context lives.
+        logged, watched = certificates.client(), certificates.client()
+        logged.keylog_filename = str(tmp_path / "keys")
+        watched._msg_callback = lambda *message: seen.append(message[1])
+        await checked(logged)
+        await checked(watched)
         assert {"read", "write"} <= set(seen)
 
     run(main())
-    # The file is open for as long as the context lives.
-    del logged
 
 
 def test_what_somebody_else_left_in_the_error_queue_is_no_failure(

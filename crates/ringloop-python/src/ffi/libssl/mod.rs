@@ -25,7 +25,6 @@
 mod bio;
 mod library;
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -74,7 +73,7 @@ pub struct Session {
     buffers: NonNull<Confined<Buffers>>,
     busy: AtomicBool,
     /// The last read has left nothing behind, so that only new ciphertext can bring more.
-    drained: Cell<bool>,
+    drained: AtomicBool,
 }
 
 impl Session {
@@ -105,14 +104,14 @@ impl Session {
             bio,
             buffers,
             busy: AtomicBool::new(false),
-            drained: Cell::new(false),
+            drained: AtomicBool::new(false),
         })
     }
 
     /// Decrypt at most one record's worth into `memory`, which is not empty.
     #[inline]
     pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Moved {
-        if self.drained.get() {
+        if self.drained.load(Ordering::Relaxed) {
             return Moved::WantsInput;
         }
         let mut count = 0;
@@ -131,11 +130,11 @@ impl Session {
         match moved {
             Some(Moved::Bytes(_)) => {
                 // A record that filled the memory may have more of it.
-                self.drained.set(count < len && self.incoming_len() == 0);
+                self.set_drained(count < len && self.incoming_len() == 0);
                 Moved::Bytes(count)
             }
             Some(Moved::WantsInput) => {
-                self.drained.set(self.incoming_len() == 0);
+                self.set_drained(self.incoming_len() == 0);
                 Moved::WantsInput
             }
             Some(other) => other,
@@ -226,7 +225,7 @@ impl Session {
     /// Take ciphertext in. Calls neither libssl nor Python.
     #[inline]
     pub fn feed(&self, ciphertext: &[u8]) -> Result<(), Busy> {
-        self.drained.set(false);
+        self.set_drained(false);
         self.with(|buffers| buffers.feed(ciphertext))
     }
 
@@ -246,6 +245,11 @@ impl Session {
     #[inline]
     pub fn outgoing_len(&self) -> usize {
         self.with(|buffers| buffers.outgoing.len()).unwrap_or(0)
+    }
+
+    #[inline]
+    fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Ordering::Relaxed);
     }
 
     #[inline]
