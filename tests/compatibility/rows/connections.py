@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tests.compatibility.registry import Group
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.compatibility.registry import Probe
 
 group = Group("Connections")
@@ -31,6 +34,16 @@ async def ask(host: Any, port: Any, **arguments: Any) -> asyncio.StreamWriter:
     return writer
 
 
+@contextlib.asynccontextmanager
+async def open_server(server: Any) -> AsyncIterator[Any]:
+    """Close a server at the end; `async with server` is a row of its own."""
+    try:
+        yield server
+    finally:
+        server.close()
+        await asyncio.sleep(0.01)
+
+
 def open_pipe() -> tuple[Any, Any]:
     read_end, write_end = os.pipe()
     return os.fdopen(read_end, "rb"), os.fdopen(write_end, "wb")
@@ -48,7 +61,7 @@ connection = group.row("create_connection")
 def talks(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             await end(await ask(*server.sockets[0].getsockname()))
 
     probe.run(main)
@@ -58,7 +71,7 @@ def talks(probe: Probe) -> None:
 def takes_a_socket_and_a_local_address(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             address = server.sockets[0].getsockname()
             sock = socket.create_connection(address)
             sock.setblocking(False)
@@ -92,7 +105,7 @@ eyeballs = group.row("create_connection: happy_eyeballs_delay, interleave")
 def are_accepted(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             port = server.sockets[0].getsockname()[1]
             await end(await ask("localhost", port, happy_eyeballs_delay=0.1, interleave=1))
 
@@ -120,18 +133,23 @@ def raises_a_group(probe: Probe) -> None:
 unix = group.row("create_unix_connection, create_unix_server")
 
 
-@unix
-def path_and_abstract_name(probe: Probe) -> None:
-    async def main() -> None:
-        for path in (str(probe.folder / "socket"), f"\0ringloop-matrix-{os.getpid()}"):
-            server = await asyncio.start_unix_server(echo, path)
-            async with server:
-                reader, writer = await asyncio.open_unix_connection(path)
-                writer.write(b"ping")
-                assert await reader.readexactly(4) == b"ping"
-                await end(writer)
+async def exchange_at(path: str) -> None:
+    server = await asyncio.start_unix_server(echo, path)
+    async with open_server(server):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"ping")
+        assert await reader.readexactly(4) == b"ping"
+        await end(writer)
 
-    probe.run(main)
+
+@unix
+def path(probe: Probe) -> None:
+    probe.run(lambda: exchange_at(str(probe.folder / "socket")))
+
+
+@unix
+def abstract_name(probe: Probe) -> None:
+    probe.run(lambda: exchange_at(f"\0ringloop-matrix-{os.getpid()}"))
 
 
 accepted = group.row("connect_accepted_socket")
@@ -180,22 +198,28 @@ class Collect(asyncio.DatagramProtocol):
         self.errors.put_nowait(error)
 
 
+async def answered(texts: list[bytes]) -> None:
+    loop = asyncio.get_running_loop()
+    server, _ = await loop.create_datagram_endpoint(Answer, local_addr=("127.0.0.1", 0))
+    client, collected = await loop.create_datagram_endpoint(
+        Collect, remote_addr=server.get_extra_info("sockname")
+    )
+    for text in texts:
+        client.sendto(text)
+        assert await asyncio.wait_for(collected.got.get(), 2) == text.upper()
+    client.close()
+    server.close()
+    await asyncio.sleep(0.01)
+
+
 @datagrams
 def udp(probe: Probe) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        server, _ = await loop.create_datagram_endpoint(Answer, local_addr=("127.0.0.1", 0))
-        client, collected = await loop.create_datagram_endpoint(
-            Collect, remote_addr=server.get_extra_info("sockname")
-        )
-        for text in (b"one", b"two", b""):
-            client.sendto(text)
-            assert await collected.got.get() == text.upper()
-        client.close()
-        server.close()
-        await asyncio.sleep(0.01)
+    probe.run(lambda: answered([b"one", b"two"]))
 
-    probe.run(main)
+
+@datagrams
+def empty_datagrams(probe: Probe) -> None:
+    probe.run(lambda: answered([b""]))
 
 
 @datagrams
@@ -265,7 +289,7 @@ kinds = group.row("transports are asyncio.Transport, DatagramTransport …")
 def stream(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             writer = await ask(*server.sockets[0].getsockname())
             assert isinstance(writer.transport, asyncio.Transport)
             await end(writer)
@@ -308,7 +332,7 @@ marks = group.row("_start_tls_compatible, _sendfile_compatible on transports")
 def are_there(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             writer = await ask(*server.sockets[0].getsockname())
             transport: Any = writer.transport
             assert transport._start_tls_compatible is True
@@ -431,7 +455,7 @@ def answer_after_the_end_of_the_question(probe: Probe) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(Late, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write_eof()
             assert await reader.read() == b"answer"

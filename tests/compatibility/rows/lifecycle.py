@@ -167,7 +167,7 @@ loop.close()
     assert said == "0 [b'x']", said
 
 
-subinterpreters = group.row("sub-interpreters")
+subinterpreters = group.row("in a sub-interpreter: runs, or is refused with a reason")
 
 
 @subinterpreters
@@ -208,23 +208,3 @@ def stays_off(probe: Probe) -> None:
         raise NotMeasuredError("this CPython has the GIL")
     said = probe.script("loop = new_loop(); loop.close(); print(sys._is_gil_enabled())")
     assert said == "False"
-
-
-ring = group.row("io_uring by default, another driver where it is refused")
-
-
-@ring
-def has_a_ring(probe: Probe) -> None:
-    said = probe.script(
-        """
-import os
-async def main():
-    await asyncio.sleep(0)
-    folder = "/proc/self/fd"
-    return [os.readlink(e.path) for e in os.scandir(folder) if os.path.lexists(e.path)]
-loop = new_loop()
-print(any("io_uring" in target for target in loop.run_until_complete(main())))
-loop.close()
-"""
-    )
-    assert said == "True", "no ring among its descriptors"

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from tests.compatibility.registry import Group
-from tests.compatibility.rows.connections import ask, echo, end
+from tests.compatibility.rows.connections import ask, echo, end, open_server
 
 if TYPE_CHECKING:
     from tests.compatibility.registry import Probe
@@ -24,7 +24,7 @@ def options(probe: Probe) -> None:
         server = await asyncio.start_server(
             echo, ["127.0.0.1", "127.0.0.2"], 0, backlog=7, reuse_port=True, start_serving=False
         )
-        async with server:
+        async with open_server(server):
             assert not server.is_serving()
             assert len(server.sockets) == 2
             await server.start_serving()
@@ -44,7 +44,7 @@ def sets_the_option(probe: Probe) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, keep_alive=True)
-        async with server:
+        async with open_server(server):
             assert server.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
     probe.run(main)

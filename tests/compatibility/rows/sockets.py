@@ -6,12 +6,13 @@ import asyncio
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
 from tests.compatibility.registry import Group, NotMeasuredError
-from tests.compatibility.rows.connections import end
+from tests.compatibility.rows.connections import end, open_server
 
 if TYPE_CHECKING:
     from tests.compatibility.registry import Probe
@@ -151,7 +152,7 @@ def sends_a_part_of_a_file(probe: Probe) -> None:
 
         got = loop.create_future()
         server = await asyncio.start_server(collect, "127.0.0.1", 0)
-        async with server:
+        async with open_server(server):
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             with tempfile.TemporaryFile() as file:
                 file.write(b"head" + b"x" * 300_000)
@@ -246,28 +247,76 @@ loop.close()
 RECEIVING = ("recvfrom", "recvmsg", "recvmmsg", "io_uring_enter")
 
 
-@batches
-def receiving(probe: Probe) -> None:
+def calls_of(probe: Probe, body: str, names: tuple[str, ...]) -> int:
+    """Run a program under strace and return how often it made one of the system calls."""
     strace = shutil.which("strace")
     if strace is None:
         raise NotMeasuredError("no strace command to count system calls with")
-    report = probe.folder / "calls"
+    report, program = probe.folder / "calls", probe.folder / "program.py"
     head = f"import asyncio, sys, {probe.module}\nnew_loop = lambda: {probe.expression}\n"
-    program = probe.folder / "flood.py"
-    program.write_text(head + FLOOD)
-    import subprocess
-
-    subprocess.run(
+    program.write_text(head + body)
+    done = subprocess.run(
         [strace, "-f", "-c", "-o", str(report), sys.executable, str(program)],
-        check=True,
         timeout=30,
         env=probe.environment,
         capture_output=True,
+        text=True,
+        check=False,
     )
-    calls = 0
-    for line in report.read_text().splitlines():
-        fields = line.split()
-        if fields and fields[-1] in RECEIVING:
-            calls += int(fields[3])
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or ["nothing"]
+        raise AssertionError(f"ended with {done.returncode}: {said[-1]}")
+    lines = (line.split() for line in report.read_text().splitlines())
+    return sum(int(fields[3]) for fields in lines if fields and fields[-1] in names)
+
+
+@batches
+def receiving(probe: Probe) -> None:
+    calls = calls_of(probe, FLOOD, RECEIVING)
     assert calls, "strace saw no receiving call"
     assert calls < DATAGRAMS / 4, f"{calls} calls for {DATAGRAMS} datagrams"
+
+
+ring = group.row("TCP by io_uring by default: an echo makes no recv or send call")
+
+ECHOES = 100
+ECHO = f"""
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        self.transport.write(data)
+class Ask(asyncio.Protocol):
+    count = 0
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.write(b"x")
+    def data_received(self, data):
+        self.count += 1
+        if self.count == {ECHOES}:
+            done.set_result(None)
+        else:
+            self.transport.write(data)
+async def main():
+    global done
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    server = await loop.create_server(Echo, "127.0.0.1", 0)
+    transport, _ = await loop.create_connection(Ask, *server.sockets[0].getsockname())
+    await done
+    transport.close()
+    server.close()
+    await asyncio.sleep(0.01)
+loop = new_loop()
+loop.run_until_complete(main())
+loop.close()
+"""
+STREAM_CALLS = ("recvfrom", "recvmsg", "read", "readv", "sendto", "sendmsg", "writev")
+
+
+@ring
+def echo(probe: Probe) -> None:
+    # Importing reads files: what a program that only imports reads is taken off.
+    base = calls_of(probe, "new_loop().close()", STREAM_CALLS)
+    calls = calls_of(probe, ECHO, STREAM_CALLS) - base
+    assert calls < ECHOES / 4, f"{calls} calls for {ECHOES} echoes"

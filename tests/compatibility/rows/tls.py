@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from tests.compatibility.registry import Group, NotMeasuredError
-from tests.compatibility.rows.connections import ask, echo, end
+from tests.compatibility.rows.connections import ask, echo, end, open_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def are_accepted(probe: Probe) -> None:
 
     async def main() -> None:
         limits = {"ssl_handshake_timeout": 3.0, "ssl_shutdown_timeout": 3.0}
-        async with await serve(server_context, **limits) as server:
+        async with open_server(await serve(server_context, **limits)) as server:
             await talk(server, client_context, **limits)
 
     probe.run(main)
@@ -82,7 +82,7 @@ def silent_peer_ends_the_handshake(probe: Probe) -> None:
             await reader.read()
             writer.close()
 
-        async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        async with open_server(await asyncio.start_server(say_nothing, "127.0.0.1", 0)) as server:
             try:
                 await talk(server, client_context, ssl_handshake_timeout=0.05)
             except ConnectionAbortedError as error:
@@ -108,7 +108,7 @@ def in_the_middle_of_a_stream(probe: Probe) -> None:
         await echo(reader, writer)
 
     async def main() -> None:
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        async with open_server(await asyncio.start_server(answer, "127.0.0.1", 0)) as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(b"STARTTLS\n")
             assert await reader.readline() == b"go\n"
@@ -134,7 +134,7 @@ def through_an_outer_tunnel(probe: Probe) -> None:
 
     async def main() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=server_context)
-        async with server:
+        async with open_server(server):
             reader, writer = await asyncio.open_connection(
                 *server.sockets[0].getsockname(), ssl=client_context, server_hostname="localhost"
             )
@@ -158,7 +158,7 @@ def alpn(probe: Probe) -> None:
     client_context.set_alpn_protocols(["h2"])
 
     async def main() -> None:
-        async with await serve(server_context) as server:
+        async with open_server(await serve(server_context)) as server:
             tls = await talk(server, client_context)
             assert tls.selected_alpn_protocol() == "h2"
 
@@ -172,7 +172,7 @@ def name_callback(probe: Probe) -> None:
     server_context.sni_callback = lambda tls, name, context: seen.append(name)
 
     async def main() -> None:
-        async with await serve(server_context) as server:
+        async with open_server(await serve(server_context)) as server:
             await talk(server, client_context)
 
     probe.run(main)
@@ -193,7 +193,7 @@ def client_certificate(probe: Probe) -> None:
 
     async def main() -> None:
         server = await asyncio.start_server(note, "127.0.0.1", 0, ssl=server_context)
-        async with server:
+        async with open_server(server):
             await talk(server, client_context)
 
     probe.run(main)
@@ -207,7 +207,7 @@ def key_log(probe: Probe) -> None:
     client_context.keylog_filename = str(log)
 
     async def main() -> None:
-        async with await serve(server_context) as server:
+        async with open_server(await serve(server_context)) as server:
             await talk(server, client_context)
 
     probe.run(main)
@@ -219,7 +219,7 @@ def encrypted_key(probe: Probe) -> None:
     server_context, client_context = contexts(probe.folder, encrypted=True)
 
     async def main() -> None:
-        async with await serve(server_context) as server:
+        async with open_server(await serve(server_context)) as server:
             await talk(server, client_context)
 
     probe.run(main)
@@ -230,7 +230,7 @@ def wrong_name_is_refused(probe: Probe) -> None:
     server_context, client_context = contexts(probe.folder)
 
     async def main() -> None:
-        async with await serve(server_context) as server:
+        async with open_server(await serve(server_context)) as server:
             asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
             try:
                 await talk(server, client_context, server_hostname="example.org")
@@ -256,7 +256,7 @@ def server_session_is_resumed(probe: Probe) -> None:
 
     async def main() -> None:
         server = await asyncio.start_server(note, "127.0.0.1", 0, ssl=server_context)
-        async with server:
+        async with open_server(server):
             session = None
             for _ in range(2):
                 session = await asyncio.to_thread(resume, server.sockets[0].getsockname(), session)
@@ -289,7 +289,7 @@ def close_notify_is_an_end(probe: Probe) -> None:
             writer.close()
 
         server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=server_context)
-        async with server:
+        async with open_server(server):
             reader, writer = await asyncio.open_connection(
                 *server.sockets[0].getsockname(), ssl=client_context, server_hostname="localhost"
             )
