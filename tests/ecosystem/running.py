@@ -96,7 +96,7 @@ def run(
     if tests is not None:
         arguments = [*(a for a in suite.arguments if a.startswith("-")), *tests]
     elif how.get("quick"):
-        arguments = list(suite.quick)
+        arguments = list(suite.quick or suite.arguments)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ringloop-ecosystem-") as folder:
         census = Path(folder, "census")

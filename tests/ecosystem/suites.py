@@ -31,7 +31,7 @@ class Suite:
     left_out: tuple[LeftOut, ...] = ()
     # What the page of results says about the suite besides its figures.
     notes: tuple[str, ...] = ()
-    # Instead of `arguments`, for a run of a few minutes over all suites.
+    # Instead of `arguments` for `--quick`: the tests that lean on a loop most.
     quick: tuple[str, ...] = ()
     # The project's name on the registry, where it is not the suite's.
     project: str = ""
@@ -53,22 +53,34 @@ class Suite:
 
 SUITES = (
     # Of its own, it starts eight processes: too many for a test that waits 10 s for two more.
-    Suite("uvicorn", "0.54.0", arguments=("-n2",)),
+    Suite(
+        "uvicorn",
+        "0.54.0",
+        arguments=("-n2",),
+        quick=("-n2", "tests/protocols", "tests/test_server.py", "tests/test_ssl.py"),
+    ),
     Suite(
         "starlette",
         "1.10.0",
+        quick=("tests/test_testclient.py", "tests/test_websockets.py", "tests/test_responses.py"),
         notes=(
             "The tests of a folder that nobody may read fail for root",
             "The tests of `accept-encoding` fail on a CPython that was built without zstd",
         ),
     ),
-    Suite("httpx", "0.28.1", left_out=(LeftOut("mark:network", NETWORK),)),
-    Suite("httpcore", "1.0.9"),
-    Suite("websockets", "17.0", in_distribution=False),
+    Suite(
+        "httpx",
+        "0.28.1",
+        left_out=(LeftOut("mark:network", NETWORK),),
+        quick=("tests/client/test_async_client.py", "tests/test_timeouts.py"),
+    ),
+    Suite("httpcore", "1.0.9", quick=("tests/_async", "tests/test_cancellations.py")),
+    Suite("websockets", "17.0", in_distribution=False, quick=("tests/asyncio",)),
     Suite(
         "anyio",
         "4.16.0",
         left_out=(LeftOut("mark:network", NETWORK),),
+        quick=("tests/test_sockets.py", "tests/test_subprocesses.py", "tests/test_signals.py"),
         # Its configuration names the plugins that it wants, and no others.
         environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     ),
@@ -76,12 +88,24 @@ SUITES = (
         "tornado",
         "6.6.1",
         arguments=("-opython_files=*_test.py", "tornado/test"),
+        quick=(
+            "tornado/test/iostream_test.py",
+            "tornado/test/ioloop_test.py",
+            "tornado/test/websocket_test.py",
+        ),
         tests="tornado/test",
         environment={"ASYNC_TEST_TIMEOUT": "25"},
     ),
     Suite("asgiref", "3.13.0"),
-    Suite("aioquic", "1.7.2"),
-    Suite("pytest-asyncio", "1.5.0"),
+    Suite(
+        "aioquic",
+        "1.7.2",
+        arguments=("tests/test_asyncio.py",),
+        notes=("Only `tests/test_asyncio.py`: the other 650 tests run no loop",),
+    ),
+    Suite(
+        "pytest-asyncio", "1.5.0", quick=("tests/test_simple.py", "tests/test_set_event_loop.py")
+    ),
 )
 
 
