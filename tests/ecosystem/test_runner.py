@@ -115,16 +115,27 @@ def runs_of(ours: dict[str, str], theirs: dict[str, str]) -> tuple[Run, Run]:
     return found[0], found[1]
 
 
-def judge(monkeypatch: pytest.MonkeyPatch, ours: Run, theirs: Run, again: Run) -> judging.Verdict:
-    """Judge; every run that is made again does what `again` did."""
-    monkeypatch.setattr(running, "run", lambda suite, loop, place, tests: again)
+def judge(
+    monkeypatch: pytest.MonkeyPatch, ours: Run, theirs: Run, again: Run | None = None
+) -> judging.Verdict:
+    """Judge; a run that is made again does what `again` did, or what its loop did before."""
+    before = {ours.loop: again or ours, theirs.loop: again or theirs}
+    monkeypatch.setattr(running, "run", lambda suite, loop, place, tests: before[loop])
     return judging.judge(ours, theirs, Place(_this_python(), _this_python()))
 
 
 def test_a_failure_that_stays_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "failed", "b": "failed"}, {"a": "passed", "b": "failed"})
+    verdict = judge(monkeypatch, ours, theirs)
+    words = "a: failed 5 of 5 times, on asyncio 0"
+    assert [line.partition("\n")[0] for line in verdict.wrong] == [words]
+
+
+def test_a_failure_that_the_oracle_has_too_by_now_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = runs_of({"a": "failed"}, {"a": "passed"})
     verdict = judge(monkeypatch, ours, theirs, again=ours)
-    assert [line.partition("\n")[0] for line in verdict.wrong] == ["a: failed 5 of 5 times"]
+    assert verdict.wrong == []
+    assert verdict.flaky == {"a": (5, 5, 4)}
 
 
 def test_a_failure_that_passes_again_is_shown_with_its_rate(
@@ -157,7 +168,7 @@ def test_a_listed_test_that_only_one_loop_has_is_expected(monkeypatch: pytest.Mo
 
 def test_a_test_that_did_not_run_or_was_skipped_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "skipped"}, {"a": "passed", "b": "passed"})
-    verdict = judge(monkeypatch, ours, theirs, again=ours)
+    verdict = judge(monkeypatch, ours, theirs)
     assert [line.partition(":")[0] for line in verdict.wrong] == ["b", "a"]
 
 
