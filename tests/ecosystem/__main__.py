@@ -14,6 +14,8 @@ from tests.ecosystem.running import LOOPS, ORACLE, OTHERS, Place
 from tests.ecosystem.suites import SUITES, Suite, named
 
 DETAIL_CHARS_MAX = 1200
+# Of the failures on stock asyncio, which are not what a run is about.
+FAILURES_SHOWN = 10
 
 
 def arguments() -> argparse.Namespace:
@@ -85,9 +87,11 @@ def run_suite(
     chance = judging.settle(oracle, place)
     for test, (failed, of) in chance.items():
         _say_indented(f"flaky {test}: failed {failed} of {of} on stock asyncio")
-    for test, outcome in oracle.outcomes.items():
-        if outcome.outcome == "failed":
-            _say_indented(_shortened(f"{test}: failed on stock asyncio\n{outcome.detail}"))
+    failures = {test: got for test, got in oracle.outcomes.items() if got.outcome == "failed"}
+    for test, got in list(failures.items())[:FAILURES_SHOWN]:
+        _say_indented(_shortened(f"{test}: failed on stock asyncio\n{got.detail}"))
+    if len(failures) > FAILURES_SHOWN:
+        _say_indented(f"and {len(failures) - FAILURES_SHOWN} more failed on stock asyncio")
     verdicts = []
     for loop in options.loop or running.OURS:
         if loop == ORACLE:

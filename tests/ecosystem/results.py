@@ -33,7 +33,8 @@ Written by `make ecosystem WRITE=1`; do not edit. Each suite is the project's ow
 version named, run three times: on stock asyncio (the oracle), on ringloop's io_uring driver and on its
 epoll driver. ringloop is put in place below the suite (`inject/`): whatever makes a loop gets ours, and
 a run in which any other loop ran fails. "On a loop" is how many tests had a loop run while they ran;
-the others test plain functions. Expected failures (`xfail`) are counted with the skipped ones.
+the others test plain functions. Expected failures (`xfail`) are counted with the skipped ones. "Load" is
+how busy the machine was, with other work too, at the end of the run.
 """
 
 
@@ -51,6 +52,8 @@ def record(
         "python": interpreter.version,
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "machine": machine(),
+        # Of the last fifteen minutes: what the times are worth.
+        "load": round(os.getloadavg()[2], 1),
         "source": "source distribution" if suite.in_distribution else "checkout of the repository",
         "notes": list(suite.notes),
         "left_out": [[entry.test, entry.reason] for entry in suite.left_out],
@@ -74,8 +77,8 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     others = [loop for loop in running.OTHERS if any(loop in kept["runs"] for kept in records)]
     loops = [*running.LOOPS, *others]
     lines = [
-        f"| suite | Python | tests | on a loop | {' | '.join(loops)} | seconds | date |",
-        f"|---|---|--:|--:|{'---|' * len(loops)}---|---|",
+        f"| suite | Python | tests | on a loop | {' | '.join(loops)} | seconds | load | date |",
+        f"|---|---|--:|--:|{'---|' * len(loops)}---|--:|---|",
     ]
     for kept in records:
         runs = kept["runs"]
@@ -84,7 +87,8 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         seconds = " / ".join(f"{runs[loop]['seconds']:.0f}" for loop in loops if loop in runs)
         lines.append(
             f"| {kept['suite']} {kept['version']} | {kept['python']} | {tests['tests']} |"
-            f" {tests['on_a_loop']} | {' | '.join(cells)} | {seconds} | {kept['date']} |"
+            f" {tests['on_a_loop']} | {' | '.join(cells)} | {seconds} |"
+            f" {kept['load']} | {kept['date']} |"
         )
     return "\n".join(lines)
 

@@ -80,6 +80,7 @@ SUITES = (
         "anyio",
         "4.16.0",
         left_out=(LeftOut("mark:network", NETWORK),),
+        notes=("Skipped: every test's form for trio and for uvloop; neither is installed",),
         quick=("tests/test_sockets.py", "tests/test_subprocesses.py", "tests/test_signals.py"),
         # Its configuration names the plugins that it wants, and no others.
         environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -87,8 +88,9 @@ SUITES = (
     Suite(
         "tornado",
         "6.6.1",
-        arguments=("-opython_files=*_test.py", "tornado/test"),
+        arguments=("-ptornado_log_level", "-opython_files=*_test.py", "tornado/test"),
         quick=(
+            "-ptornado_log_level",
             "tornado/test/iostream_test.py",
             "tornado/test/ioloop_test.py",
             "tornado/test/websocket_test.py",
