@@ -49,10 +49,16 @@ _CALLS = {
 }
 # Modules, and why their tests run once.
 _OF_ONE_THREAD = {
+    "test_matrix": "many rows look at the process, and each has its tests elsewhere",
+    "test_debug_mode": "reads the process's log",
+    "test_dns": "counts the process's threads",
+    "test_datagram_floods": "counts what the process owns",
     "test_suite": "CPython's own tests, in processes of their own",
     "test_service": "drives a service in a process of its own",
     "test_harness": "tests the fixtures themselves",
     "test_memory": "counts what the process owns",
+    "test_tls_memory": "counts what the process owns",
+    "test_subinterpreters": "looks at the process's interpreters",
     "test_refused_ring": "in processes of its own",
     "test_signals": "signals arrive in the main thread",
 }

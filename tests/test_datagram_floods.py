@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import struct
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -214,8 +215,8 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
             thread.start()
             await over
             thread.join()
-            # The flood did not have the loop for itself.
-            assert turns > 10
+            # The flood did not have the loop for itself; without the GIL it is soon over.
+            assert turns > (10 if getattr(sys, "_is_gil_enabled", lambda: True)() else 1)
             if is_paused:
                 assert receiver.count == 0
                 receiver.transport.resume_reading()

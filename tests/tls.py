@@ -12,6 +12,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,6 +41,7 @@ class Certificates:
         if shutil.which("openssl") is None:
             pytest.skip("no `openssl` command to make certificates with")
         self.folder = folder
+        self._lock = threading.Lock()
         self.authority = folder / "authority.pem"
         self._authority_key = folder / "authority.key"
         openssl(
@@ -57,10 +59,17 @@ class Certificates:
         days: int = 2,
         password: str = "",
     ) -> tuple[Path, Path]:
-        """Make a certificate and its key, once a name."""
+        """Make a certificate and its key, once a name, for whichever thread asks first."""
         certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        if certificate.exists():
-            return certificate, key
+        with self._lock:
+            if not certificate.exists():
+                self._sign(certificate, key, alternative, days, password)
+        return certificate, key
+
+    def _sign(
+        self, certificate: Path, key: Path, alternative: str, days: int, password: str
+    ) -> None:
+        name = certificate.stem
         request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={alternative}\n")
         secret = ("-passout", f"pass:{password}") if password else ("-nodes",)
@@ -73,7 +82,6 @@ class Certificates:
             *("-CA", str(self.authority), "-CAkey", str(self._authority_key)),
             *("-extfile", str(extensions), "-out", str(certificate)),
         )
-        return certificate, key
 
     def server(self, name: str = "localhost", alternative: str = NAMES) -> ssl.SSLContext:
         """Make the context of a server that is called `name`."""

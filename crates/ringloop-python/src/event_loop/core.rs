@@ -290,7 +290,7 @@ impl LoopCore {
             .with_if_free(|handlers| handlers.visit(visitor))
             .unwrap_or_else(skip)?;
         self.watchers
-            .with(|watchers| watchers.visit(visitor))
+            .with_if_free(|watchers| watchers.visit(visitor))
             .unwrap_or_else(skip)?;
         self.task_factory
             .with_if_free(|factory| {
