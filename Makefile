@@ -111,6 +111,11 @@ ecosystem: venv ## the test suites of uvicorn, anyio and others, on stock asynci
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m tests.ecosystem run $(SUITES) $(if $(QUICK),--quick) $(if $(WRITE),--write) $(ARGS)
 
+.PHONY: smoke
+smoke: venv ## asyncpg, psycopg, redis, grpc, tornado, dask and others at work, on stock asyncio and both drivers
+	@tools/develop $(VENV) $(TESTED)
+	@tools/smoke "$$(tools/pythons --default)" $(PYTEST)
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state)
 	@echo "== loom"
