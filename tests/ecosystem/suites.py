@@ -108,6 +108,30 @@ SUITES = (
     Suite(
         "pytest-asyncio", "1.5.0", quick=("tests/test_simple.py", "tests/test_set_event_loop.py")
     ),
+    Suite(
+        "aiohttp",
+        "3.14.5",
+        # Its configuration asks for coverage and for as many processes as there are processors.
+        arguments=(
+            *("-oaddopts=", "--strict-markers", "--import-mode=importlib"),
+            *("--aiohttp-loop=pyloop", "tests"),
+        ),
+        quick=(
+            *("-oaddopts=", "--strict-markers", "--import-mode=importlib"),
+            "--aiohttp-loop=pyloop",
+            *("tests/test_client_functional.py", "tests/test_web_server.py"),
+            *("tests/test_web_sendfile_functional.py", "tests/test_web_websocket_functional.py"),
+            *("tests/test_proxy_functional.py", "tests/test_run_app.py"),
+        ),
+        left_out=(
+            LeftOut("mark:dev_mode", "needs a Python in development mode"),
+            LeftOut("mark:autobahn", "needs the Autobahn test suite in a container"),
+            LeftOut("mark:internal", "measures the speed of the project's own code"),
+        ),
+        # The package is the one that is installed, with its compiled parser, and not the sources'.
+        environment={"PYTHONSAFEPATH": "1"},
+        test_seconds=120,
+    ),
 )
 
 
