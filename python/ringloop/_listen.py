@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
-from asyncio import constants
+from asyncio import constants, selector_events
 from asyncio.log import logger
 from typing import TYPE_CHECKING, Any
 
 from ringloop import _native
+
+# Since 3.12.
+_REFUSES_SECOND_TRANSPORT = (
+    "_ensure_fd_no_transport"
+    in selector_events.BaseSelectorEventLoop._make_socket_transport.__code__.co_names
+)
 
 if TYPE_CHECKING:
     import socket
@@ -76,6 +82,16 @@ def ensure_no_transport(loop: Loop, fd: Any) -> None:
     transport = loop._transport_of(fileno)
     if transport is not None and not transport.is_closing():
         raise RuntimeError(f"File descriptor {fd!r} is used by transport {transport!r}")
+
+
+def refuse_second_transport(loop: Loop, sock: socket.socket) -> None:
+    """Refuse a socket that another transport has, where this version of asyncio does."""
+    if not _REFUSES_SECOND_TRANSPORT:
+        return
+    transport = loop._transport_of(sock.fileno())
+    # Whose socket was closed by its user has lost the number to the new one.
+    if transport is not None and transport._sock is not None and transport._sock.fileno() != -1:
+        ensure_no_transport(loop, sock)
 
 
 def _remove_unix_socket(path: str | bytes, inode: int) -> None:

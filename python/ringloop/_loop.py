@@ -115,11 +115,13 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         context: Any = None,
     ) -> Any:
         del context
+        _listen.refuse_second_transport(self, sock)
         return _native.make_socket_transport(self, sock, protocol, waiter, extra, server)
 
     def _make_ssl_transport(
         self, rawsock: Any, protocol: Any, sslcontext: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        _listen.refuse_second_transport(self, rawsock)
         kwargs.pop("call_connection_made", None)
         kwargs.pop("context", None)
         return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
@@ -151,6 +153,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def _make_datagram_transport(
         self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
     ) -> Any:
+        _listen.refuse_second_transport(self, sock)
         own = not any(sock is lent for lent in self._lent_sockets)
         return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra, own)
 
