@@ -2,15 +2,15 @@
 
 try:
     from ringloop._native import __version__
-except ImportError as error:
-    if "subinterpreters" not in str(error):
+except ImportError as _error:
+    if "subinterpreters" not in str(_error):
         raise
     raise ImportError(
         "ringloop runs in the main interpreter of a process, and this is a sub-interpreter: "
         "use asyncio's own event loop here, or a process of its own "
         "(under mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
         name="ringloop",
-    ) from error
+    ) from _error
 
 from ringloop._loop import Loop
 from ringloop._run import EventLoopPolicy, install, new_event_loop, run

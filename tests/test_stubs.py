@@ -1,0 +1,43 @@
+"""The type stubs of the native module say what the module has: mypy's stubtest, run here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+# A loop is built on the private half of asyncio, which has no types; otherwise mypy's defaults for the
+# interpreter that runs.
+SETTINGS = """
+[mypy]
+mypy_path = {path}
+[mypy-ringloop.*]
+disable_error_code = attr-defined
+"""
+# What stubtest cannot look at: type variables.
+ALLOWED = r"""
+ringloop\..*\._?Ts?
+"""
+
+
+@pytest.mark.timeout(300)
+def test_stubs_are_complete(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    settings, allowed = tmp_path / "mypy.ini", tmp_path / "allowed"
+    settings.write_text(SETTINGS.format(path=ROOT / "python"))
+    allowed.write_text(ALLOWED)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy.stubtest", "ringloop", "--concise"),
+            *("--mypy-config-file", str(settings), "--allowlist", str(allowed)),
+            "--ignore-unused-allowlist",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
