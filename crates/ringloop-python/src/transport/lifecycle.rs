@@ -42,6 +42,8 @@ pub(super) struct Lifecycle {
     pub protocol_connected: Cell<bool>,
     /// Writes after the connection was lost: the fifth and later ones are logged.
     pub lost_writes: Cell<u32>,
+    /// The loop is at work on the connection, and no caller of the user's.
+    called_by_loop: Cell<bool>,
 }
 
 impl Lifecycle {
@@ -50,7 +52,18 @@ impl Lifecycle {
             state: Cell::new(State::Open),
             protocol_connected: Cell::new(false),
             lost_writes: Cell::new(0),
+            called_by_loop: Cell::new(false),
         }
+    }
+
+    /// Run what the loop found to do for the connection: what ends by it, ends in the context of the
+    /// connection, as a callback of asyncio's selector does.
+    #[inline]
+    pub fn called_by_loop<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.called_by_loop.set(true);
+        let result = body();
+        self.called_by_loop.set(false);
+        result
     }
 
     pub fn is_closing(&self) -> bool {
@@ -158,7 +171,12 @@ pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
         .getattr(intern!(py, "_call_connection_lost"))?
         .into();
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
-    let context = super::create::context_for(this)?;
+    let context = match this.context.get(py) {
+        Some(own) if !cfg!(Py_3_15) && this.lifecycle.called_by_loop.get() => {
+            ffi::context_copy(py, &own)?
+        }
+        _ => super::create::context_for(this)?,
+    };
     this.core(py)?
         .get()
         .call_soon_step(callback, Some(error), context)

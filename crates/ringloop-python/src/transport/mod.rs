@@ -121,11 +121,15 @@ impl Payload for Stream {
 /// What the loop does with a stream.
 static STREAM: Behaviour = Behaviour {
     completed: |_, object, event| {
-        Stream::native()
-            .get(object)
-            .map_or(Ok(()), |this| completed(this, event))
+        Stream::native().get(object).map_or(Ok(()), |this| {
+            this.lifecycle.called_by_loop(|| completed(this, event))
+        })
     },
-    flush: |object| Stream::native().get(object).map_or(Ok(()), write::flush),
+    flush: |object| {
+        Stream::native().get(object).map_or(Ok(()), |this| {
+            this.lifecycle.called_by_loop(|| write::flush(this))
+        })
+    },
     abandoned: |object| {
         if let Some(this) = Stream::native().get(object) {
             lifecycle::abandoned(this);
