@@ -27,6 +27,7 @@ def made() -> Iterator[Path]:
         openssl(
             *("req", "-x509", "-days", "2", "-subj", "/CN=authority", *KEY),
             *("-addext", "basicConstraints=critical,CA:TRUE"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             *("-keyout", authority_key, "-out", authority),
         )
         openssl(
