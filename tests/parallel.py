@@ -51,6 +51,12 @@ _CALLS = {
 _OF_ONE_THREAD = {
     "test_matrix": "many rows look at the process, and each has its tests elsewhere",
     "test_debug_mode": "reads the process's log",
+    "test_fork": "forks",
+    "test_number_of_a_closed_socket": "counts on the numbers of new descriptors",
+    "test_differential_server": "compares when the peer sees the end, which other threads delay",
+    "test_differential_tcp": "compares when the peer sees the end, which other threads delay",
+    "test_differential_tls": "compares when the peer sees the end, which other threads delay",
+    "test_differential_tls_sides": "compares when the peer sees the end, which other threads delay",
     "test_dns": "counts the process's threads",
     "test_datagram_floods": "counts what the process owns",
     "test_suite": "CPython's own tests, in processes of their own",
