@@ -32,6 +32,7 @@ _OF_THE_PROCESS = {
     "caplog": "reads the process's log",
     "capfd": "reads the process's output",
     "capsys": "reads the process's output",
+    "few_descriptors": "limits the process's descriptors",
     "loop_log": "reads the process's log",
     "monkeypatch": "patches what all threads use",
 }
@@ -43,6 +44,7 @@ _CALLS = {
     "getpid": "makes names of the process's number",
     "waitpid": "waits for the process's children",
     "set_event_loop_policy": "sets the process's policy",
+    "setrlimit": "limits the process's descriptors",
     "setswitchinterval": "sets the process's switch interval",
     "add_signal_handler": "signals arrive in the main thread",
     "warns": "catches the process's warnings",
