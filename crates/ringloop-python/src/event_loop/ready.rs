@@ -53,6 +53,16 @@ impl Ready {
         self.queue.is_empty()
     }
 
+    /// Add what was taken out before at the end.
+    pub fn append(&mut self, mut taken: VecDeque<Entry>) {
+        if self.queue.is_empty() {
+            // Also the memory comes back, for the next pass.
+            self.queue = taken;
+        } else {
+            self.queue.append(&mut taken);
+        }
+    }
+
     /// Give the memory of a burst back once it is over.
     pub fn shrink(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > limits::READY_KEPT {

@@ -1,13 +1,16 @@
 //! One turn of the loop.
 //!
 //! ```text
-//! park ─▶ dispatch completions ─▶ due timers ─▶ inbox ─▶ ready: a few passes ─┐
-//!  ▲                                                                          │
-//!  └──────────────────────────────────────────────────────────────────────────┘
+//! park ─▶ inbox ─▶ what was ready ─▶ completions ─▶ due timers ─▶ ready: a few passes ─┐
+//!  ▲                                                                                   │
+//!  └───────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! As in `BaseEventLoop._run_once`, a pass runs what was ready when it began. Unlike it, several passes
-//! may follow each other before the kernel is asked again, within the bounds of `limits.rs`, and never
-//! past a due timer, a message from another thread, a `stop()`, or a pass that submitted I/O.
+//! The order is that of `BaseEventLoop._run_once`: what was ready before the wait runs before what the
+//! wait brought, so that a task that is about to change a connection (`start_tls`, `set_protocol`,
+//! `pause_reading`) does so before its next bytes come. A pass runs what was ready when it began. Unlike
+//! there, several passes may follow each other before the kernel is asked again, within the bounds of
+//! `limits.rs`, and never past a due timer, a message from another thread, a `stop()`, or a pass that
+//! submitted I/O.
 //!
 //! The interpreter lock is released only for a wait that may block. `KeyboardInterrupt` and
 //! `SystemExit` leave; what is still in the ready ring runs next time.
@@ -60,15 +63,31 @@ impl LoopCore {
         self.turns.fetch_add(1, Relaxed);
         self.flush(py)?;
         self.park(loop_)?;
+        self.collect_inbox()?;
+        let count = self.ready.with(|ready| ready.len())?;
+        self.run_pass(loop_, count)?;
+        // What the pass has scheduled comes behind completions and timers.
+        let scheduled = self.ready.with(Ready::take)?;
+        let dispatched = self.dispatch(loop_);
+        let collected = self.collect_timers(loop_);
+        let brought = self.ready.with(|ready| {
+            let brought = ready.len();
+            ready.append(scheduled);
+            brought
+        })?;
+        dispatched.and(collected)?;
+        self.run_ready(loop_, count, brought)
+    }
+
+    /// Hand out the completions of the wait.
+    fn dispatch(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         for _ in 0..limits::EVENTS_PER_TURN {
             let Some(event) = self.engine.next_event()? else {
                 break;
             };
             handlers::dispatch(self, loop_, event)?;
         }
-        self.collect_timers(loop_)?;
-        self.collect_inbox()?;
-        self.run_ready(loop_)
+        Ok(())
     }
 
     fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
@@ -147,22 +166,34 @@ impl LoopCore {
         Ok(self.inbox_batch.with(|kept| *kept = batch)?)
     }
 
-    fn run_ready(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+    /// Run what the wait has brought, which ends the pass that `done` callbacks belong to, and some more.
+    fn run_ready(&self, loop_: &Bound<'_, LoopCore>, done: usize, brought: usize) -> PyResult<()> {
         let mut budget = Budget::default();
-        for _ in 0..limits::READY_PASSES_MAX {
-            let count = self.ready.with(|ready| ready.len())?;
-            for _ in 0..count {
-                let Some(entry) = self.ready.with(Ready::pop)? else {
-                    break;
-                };
-                self.run_entry(loop_, entry)?;
-            }
+        self.run_pass(loop_, brought)?;
+        let mut count = done + brought;
+        for _ in 1..limits::READY_PASSES_MAX {
             ffi::check_signals(loop_.py())?;
-            if count == 0 || self.owes_a_turn()? || self.is_spent(&mut budget, count)? {
+            if self.owes_a_turn()? || self.is_spent(&mut budget, count)? {
                 break;
             }
+            count = self.ready.with(|ready| ready.len())?;
+            if count == 0 {
+                break;
+            }
+            self.run_pass(loop_, count)?;
         }
         Ok(self.ready.with(Ready::shrink)?)
+    }
+
+    /// Run the first `count` entries.
+    fn run_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
+        for _ in 0..count {
+            let Some(entry) = self.ready.with(Ready::pop)? else {
+                break;
+            };
+            self.run_entry(loop_, entry)?;
+        }
+        Ok(())
     }
 
     /// Say whether something waits that only a new turn can do.
