@@ -158,17 +158,34 @@ def test_clock_taken_off_the_loop_leaves_the_monotonic_one(loop_name: str) -> No
     loop.close()
 
 
-def test_own_clock_is_not_looked_for_while_the_loop_runs(loop_name: str) -> None:
+def test_clock_that_is_set_on_a_running_loop_counts_at_once(loop_name: str) -> None:
+    loop = make_loop(loop_name)
+
+    async def main() -> None:
+        clock = Clock()
+        fired = loop.create_future()
+        loop.call_later(1000, fired.set_result, "fired")
+        loop.time = lambda: clock.time() + 1e9
+        assert await asyncio.wait_for(fired, None) == "fired"
+        del loop.time
+        assert loop.call_later(5, print).when() < time.monotonic() + 6
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_clock_of_the_class_of_a_running_loop_counts_from_the_next_run_on(
+    loop_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if loop_name == support.ORACLE:
         pytest.skip("asyncio asks self.time() each time")
     loop = make_loop(loop_name)
 
     async def main() -> None:
-        loop.time = lambda: 0.0
+        monkeypatch.setattr(type(loop), "time", lambda _self: 0.0)
         assert loop.call_later(5, print).when() > 5
 
     loop.run_until_complete(main())
-    # From the next run on it is.
     assert loop.call_later(5, print).when() == 5.0
     loop.close()
 

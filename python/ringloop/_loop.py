@@ -24,7 +24,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     runs.
 
     A subclass that defines `time()` gives the loop's timers their clock, as in asyncio. So does `time`
-    set on the loop itself, from the next run on: while a loop runs, nobody looks for it.
+    set on the loop itself. One that is set on the class of a running loop counts from the next run on.
     """
 
     def __init__(self, *, driver: str | None = None, inbox_messages: int | None = None) -> None:
@@ -43,6 +43,16 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._lent_sockets: list[Any] = []
         self._resolver = _dns.Resolver()
         self._executor_is_given = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "time":
+            self._look_for_clock()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        if name == "time":
+            self._look_for_clock()
 
     def run_forever(self) -> None:
         """Run until `stop()` is called."""

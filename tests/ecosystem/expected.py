@@ -40,18 +40,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "expects that a transport calls recv() and send() of a subclass of socket.socket; ours makes the"
         " system calls itself",
     ),
-    Difference(
-        "tornado",
-        "tornado/test/iostream_test.py::TestIOStreamSSL*::test_inline_read_error",
-        "expects the server's handshake to end before the client's coroutine goes on; ours runs the"
-        " callbacks that are ready in a few passes before it polls again",
-        loops=("ringloop-epoll",),
-    ),
-    Difference(
-        "aiohttp",
-        "tests/test_web_functional.py::test_keepalive_expires_on_time?pyloop]",
-        "patches `time` of a loop that runs; ours looks for it when a run begins",
-    ),
 )
 
 

@@ -217,7 +217,10 @@ def udp(probe: Probe) -> None:
     probe.run(lambda: answered([b"one", b"two"]))
 
 
-@datagrams
+empty = group.row("empty datagrams", since=(3, 12))
+
+
+@empty
 def empty_datagrams(probe: Probe) -> None:
     probe.run(lambda: answered([b""]))
 

@@ -1,8 +1,8 @@
 //! What timers go by: the monotonic clock, or a `time()` that the user put in its place.
 //!
-//! Owns: knowing which of the two it is. Called by: `schedule` and the turn. Never does: look for a
-//! `time()` while the loop runs, since that would cost every timer a search; so one that is set on a
-//! running loop counts from the next run on.
+//! Owns: knowing which of the two it is. Called by: `schedule`, the turn, and `Loop.__setattr__` when
+//! somebody sets `time`. Never does: look for a `time()` at each timer, since that would cost every one
+//! a search; so one that is set on the class of a running loop counts from the next run on.
 
 use std::sync::atomic::Ordering::Relaxed;
 

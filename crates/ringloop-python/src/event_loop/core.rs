@@ -414,6 +414,11 @@ impl LoopCore {
         slf.get().run(slf)
     }
 
+    /// Find out anew which clock the timers go by.
+    fn _look_for_clock(slf: &Bound<'_, Self>) -> PyResult<()> {
+        slf.get().look_for_clock(slf)
+    }
+
     /// Tell the kernel what the last callbacks left to tell, without waiting.
     fn _settle(&self) -> PyResult<()> {
         if self.engine.is_of_another_process() {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use ringloop::driver::Kind;
 use ringloop::sys::clock;
 
 use super::callback::{AsHandle, Callback};
@@ -75,19 +76,26 @@ impl LoopCore {
             ready.append(scheduled);
             brought
         })?;
-        dispatched.and(collected)?;
-        self.run_ready(loop_, count, brought)
+        let had_events = dispatched?;
+        collected?;
+        self.run_pass(loop_, brought)?;
+        // Where there was I/O, more may have come by now, and only a system call can tell: what that
+        // brings runs before what these callbacks have scheduled.
+        if had_events && self.engine.kind()? == Kind::Epoll {
+            return ffi::check_signals(py);
+        }
+        self.run_ready(loop_, count + brought)
     }
 
-    /// Hand out the completions of the wait.
-    fn dispatch(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
-        for _ in 0..limits::EVENTS_PER_TURN {
+    /// Hand out the completions of the wait; says whether there were any.
+    fn dispatch(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<bool> {
+        for count in 0..limits::EVENTS_PER_TURN {
             let Some(event) = self.engine.next_event()? else {
-                break;
+                return Ok(count > 0);
             };
             handlers::dispatch(self, loop_, event)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
@@ -166,11 +174,9 @@ impl LoopCore {
         Ok(self.inbox_batch.with(|kept| *kept = batch)?)
     }
 
-    /// Run what the wait has brought, which ends the pass that `done` callbacks belong to, and some more.
-    fn run_ready(&self, loop_: &Bound<'_, LoopCore>, done: usize, brought: usize) -> PyResult<()> {
+    /// Run some more passes after the one of `count` callbacks.
+    fn run_ready(&self, loop_: &Bound<'_, LoopCore>, mut count: usize) -> PyResult<()> {
         let mut budget = Budget::default();
-        self.run_pass(loop_, brought)?;
-        let mut count = done + brought;
         for _ in 1..limits::READY_PASSES_MAX {
             ffi::check_signals(loop_.py())?;
             if self.owes_a_turn()? || self.is_spent(&mut budget, count)? {
