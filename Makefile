@@ -22,9 +22,8 @@ BYTES_OTHERS ?= 67108864
 CPYTHONS ?= 3.14 3.14t
 # In how many threads at once, each with loops of its own, a free-threaded CPython runs each test.
 THREADS ?= 4
-# asyncio, the oracle, plays every test first on the default interpreter and on 3.14. On the others time is saved;
-# on the free-threaded ones its own handles and transports have races.
-OUR_LOOPS := ringloop-uring ringloop-epoll
+# How many interpreters are tested at a time: most of their time is waiting.
+JOBS ?= 1
 # Extra arguments: make test-python PYTEST="-k timers -x", make test-rust CARGO_TEST="op::recv"
 PYTEST ?=
 CARGO_TEST ?=
@@ -85,28 +84,10 @@ test-rust: check-tools ## the engine on both drivers
 	done
 
 .PHONY: test-python
-test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found
-	@mkdir -p $(TARGET); tools/pythons >$(TARGET)/pythons.txt
-	@first=yes; while read -r version python <&3; do \
-		if [ $$first = yes ]; then venv=$(VENV); bytes=$(BYTES); target=$(TARGET); \
-		else venv=.venv-$$version; bytes=$(BYTES_OTHERS); target=$(TARGET)/python-$$version; fi; \
-		echo "== pytest, CPython $$version ($$python)"; \
-		tools/make-venv $$venv $$python; \
-		CARGO_TARGET_DIR=$$target tools/develop $$venv $(TESTED); \
-		export RINGLOOP_TEST_BYTES=$$bytes; \
-		case $$version in \
-		*t) export RINGLOOP_TEST_LOOPS="$(OUR_LOOPS)"; \
-			$$venv/bin/python -m pytest --quiet $(PYTEST); \
-			echo "== pytest, CPython $$version, each test in $(THREADS) threads"; \
-			RINGLOOP_TEST_THREADS=$(THREADS) $$venv/bin/python -m pytest --quiet -m "not large" $(PYTEST); \
-			unset RINGLOOP_TEST_LOOPS ;; \
-		3.14) $$venv/bin/python -m pytest --quiet $(PYTEST) ;; \
-		*) [ $$first = yes ] || export RINGLOOP_TEST_LOOPS="$(OUR_LOOPS)"; \
-			$$venv/bin/python -m pytest --quiet $(PYTEST); \
-			unset RINGLOOP_TEST_LOOPS ;; \
-		esac; \
-		first=no; \
-	done 3<$(TARGET)/pythons.txt
+test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found, JOBS=2 for two at a time
+	@BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) \
+		xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {} \
+		< <(tools/pythons)
 
 # SUITES="uvicorn anyio" instead of all, QUICK=1 for a part of each, WRITE=1 to update tests/ecosystem/RESULTS.md,
 # ARGS="--help" for the rest.
