@@ -97,9 +97,11 @@ ecosystem: venv ## the test suites of uvicorn, anyio and others, on stock asynci
 	@$(BIN)/python -m tests.ecosystem run $(SUITES) $(if $(QUICK),--quick) $(if $(WRITE),--write) $(ARGS)
 
 .PHONY: smoke
-smoke: venv ## asyncpg, psycopg, redis, grpc, tornado, dask and others at work, on stock asyncio and both drivers
-	@tools/develop $(VENV) $(TESTED)
-	@tools/smoke "$$(tools/pythons --default)" $(PYTEST)
+smoke: check-tools ## asyncpg, psycopg, redis, grpc, tornado, dask and others at work, on stock asyncio and both drivers
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		CARGO_TARGET_DIR=$(TARGET)/python-$$1 tools/develop .venv-$$1 $(TESTED); \
+		tools/smoke $$2 $(PYTEST)
 
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state)
