@@ -296,3 +296,18 @@ def test_write_eof_after_close_is_silent(run: Run) -> None:
             transport.write_eof()
 
     run(main())
+
+
+def test_small_write_that_the_kernel_takes_is_not_counted(run: Run) -> None:
+    async def main() -> None:
+        async with connected(Recorder()) as (transport, peer):
+            for _ in range(3):
+                transport.write(b"some")
+                assert transport.get_write_buffer_size() == 0
+            assert await peer.receive(12) == b"some" * 3
+            transport.write(b"more")
+            assert transport.get_write_buffer_size() == 0
+            transport.write_eof()
+            assert await peer.receive_all() == b"more"
+
+    run(main())

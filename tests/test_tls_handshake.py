@@ -35,6 +35,7 @@ def test_outcome_is_in_the_extra_info_of_both_sides(
             transport = await connect(address, client)
             name = version.name.replace("_", ".")
             assert transport.get_extra_info("sslcontext") is client
+            assert transport._ssl_protocol._sslcontext is client  # aiohttp reads it
             ssl_object = transport.get_extra_info("ssl_object")
             assert isinstance(ssl_object, ssl.SSLObject)
             assert ssl_object.version() == name

@@ -7,6 +7,7 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
@@ -124,6 +125,12 @@ fn define_properties(type_: &mut Definition<TlsProtocol>) {
         c"_sslobj",
         ssl_object,
         c"The ssl.SSLObject."
+    ));
+    type_.property(property!(
+        TlsProtocol,
+        c"_sslcontext",
+        ssl_context,
+        c"The ssl.SSLContext it was made with."
     ));
     type_.property(property!(
         TlsProtocol,
@@ -255,6 +262,13 @@ fn app_protocol<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 
 fn ssl_object<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(this.engine.object(this.py()))
+}
+
+fn ssl_context<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    this.extra
+        .get_or_none(py)
+        .get_item(intern!(py, "sslcontext"))
 }
 
 fn libssl(this: Tls<'_, '_>) -> PyResult<bool> {

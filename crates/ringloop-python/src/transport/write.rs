@@ -371,6 +371,15 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
     send_now(this)
 }
 
+/// Somebody wants to know how much waits: gathering is no reason to wait, so it is sent first.
+pub(super) fn send_what_is_asked_for(this: Stream_<'_, '_>) -> PyResult<()> {
+    let is_plain = this.lifecycle.state() == lifecycle::State::Open && !this.write.eof.get();
+    if is_plain && !this.flow.is_paused() {
+        send_gathered(this)?;
+    }
+    Ok(())
+}
+
 /// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     if !this.write.armed()
