@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from tests.tcp import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Coroutine
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -305,6 +305,11 @@ def test_small_write_that_the_kernel_takes_is_not_counted(run: Run) -> None:
                 transport.write(b"some")
                 assert transport.get_write_buffer_size() == 0
             assert await peer.receive(12) == b"some" * 3
+            transport.write(b"turn")
+            await asyncio.sleep(0)
+            assert transport.get_write_buffer_size() == 0
+            assert await peer.receive(4) == b"turn"
+            await asyncio.sleep(0.001)
             transport.write(b"more")
             assert transport.get_write_buffer_size() == 0
             transport.write_eof()

@@ -339,10 +339,10 @@ fn can_write_eof(_this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
 
 fn get_write_buffer_size(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
     args.expect_positional("get_write_buffer_size", 0)?;
-    if !this.is_elsewhere() {
-        write::send_what_is_asked_for(this)?;
+    if this.is_elsewhere() {
+        return Ok(this.write.size() as u64);
     }
-    Ok(this.write.size() as u64)
+    Ok(write::unsent(this)? as u64)
 }
 
 fn get_write_buffer_limits<'py>(

@@ -371,13 +371,19 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
     send_now(this)
 }
 
-/// Somebody wants to know how much waits: gathering is no reason to wait, so it is sent first.
-pub(super) fn send_what_is_asked_for(this: Stream_<'_, '_>) -> PyResult<()> {
+/// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
+/// first, and a send that has ended counts before its event is handed out.
+pub(super) fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
     let is_plain = this.lifecycle.state() == lifecycle::State::Open && !this.write.eof.get();
     if is_plain && !this.flow.is_paused() {
         send_gathered(this)?;
     }
-    Ok(())
+    let Armed::Sending(key) = this.write.armed.get() else {
+        return Ok(this.write.size());
+    };
+    let sent = this.driver(this.py(), |driver| driver.peek(key))?;
+    let sent = usize::try_from(sent.unwrap_or(0)).unwrap_or(0);
+    Ok(this.write.size().saturating_sub(sent))
 }
 
 /// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.

@@ -186,6 +186,15 @@ impl Driver {
         each!(self, driver => driver.submit(request, sink))
     }
 
+    /// The result of an operation that has ended and whose event was not taken yet, where that can be seen
+    /// without a system call: on the ring.
+    pub fn peek(&self, key: Key) -> Option<i32> {
+        match self {
+            Self::Uring(driver) => driver.peek(key),
+            Self::Readiness(_) => None,
+        }
+    }
+
     /// Ask an operation to stop; its last completion still comes. Stale keys are ignored.
     pub fn cancel(&mut self, key: Key) {
         each!(self, driver => driver.cancel(key));

@@ -142,6 +142,11 @@ impl UringDriver {
         key
     }
 
+    /// See [`super::Driver::peek`].
+    pub fn peek(&self, key: Key) -> Option<i32> {
+        self.ring.peek(key.user_data()).map(|cqe| cqe.res)
+    }
+
     pub(super) fn cancel(&mut self, key: Key) {
         if self.cancel_unarmed(key) {
             return;

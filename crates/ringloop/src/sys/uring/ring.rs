@@ -323,6 +323,20 @@ impl Ring {
         Some(cqe)
     }
 
+    /// Look for a completion that waits, without taking it.
+    ///
+    /// Cost: about 1 ns for each that waits; no system call.
+    pub fn peek(&self, user_data: u64) -> Option<Cqe> {
+        (0..self.ready()).find_map(|ahead| {
+            let slot = (self.cq.next.wrapping_add(ahead) & self.cq.mask) as usize;
+            // SAFETY: R1: the masked index is below the number of entries.
+            let entry = unsafe { self.cq.entries.add(slot) };
+            // SAFETY: R1, R3: it is one of those that are ready.
+            let cqe = unsafe { entry.read() };
+            (cqe.user_data == user_data).then_some(cqe)
+        })
+    }
+
     /// Count the completions that wait to be taken.
     pub fn ready(&self) -> u32 {
         self.cq.tail.load().wrapping_sub(self.cq.next)

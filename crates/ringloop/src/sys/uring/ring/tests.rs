@@ -172,6 +172,21 @@ fn r2_one_bad_entry_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn r3_a_completion_that_is_looked_at_stays() {
+    let mut ring = enabled();
+    assert!(ring.peek(7).is_none());
+    for user_data in [6, 7, 8] {
+        push(&mut ring, nop(user_data)).unwrap();
+    }
+    ring.enter(3, Some(LONG)).unwrap();
+    assert_eq!(ring.peek(7).map(|cqe| cqe.res), Some(0));
+    assert!(ring.peek(9).is_none());
+    let order: Vec<u64> = drain(&mut ring).iter().map(|cqe| cqe.user_data).collect();
+    assert_eq!(order, [6, 7, 8]);
+    assert!(ring.peek(7).is_none(), "what was taken is gone");
+}
+
+#[test]
 fn r3_a_full_completion_queue_loses_nothing() {
     let mut ring = enabled();
     for data in 0..40 {
