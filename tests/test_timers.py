@@ -176,3 +176,11 @@ def test_timeout_and_wait_for(run: Callable[..., Any]) -> None:
             await asyncio.sleep(0)
 
     run(main())
+
+
+def test_when_is_what_call_at_was_given(loop: asyncio.AbstractEventLoop) -> None:
+    for when in (10**9, 10.5, 10**9 + 0.25):
+        handle = loop.call_at(when, print)
+        assert handle.when() == when
+        assert type(handle.when()) is type(when)
+        handle.cancel()

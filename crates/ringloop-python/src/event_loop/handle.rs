@@ -121,10 +121,15 @@ pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
     Ok(())
 }
 
+/// Below it every whole number is a float of its own.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// A handle with a deadline.
 pub struct TimerHandle {
     state: State,
     when: f64,
+    /// `call_at` was given a whole number, which is what `when()` gives back.
+    is_whole: AtomicBool,
     /// In the loop's heap. The loop says so without being alone with the handle.
     scheduled: AtomicBool,
 }
@@ -136,8 +141,15 @@ impl TimerHandle {
         Self {
             state: State::default(),
             when,
+            is_whole: AtomicBool::new(false),
             scheduled: AtomicBool::new(true),
         }
+    }
+
+    /// Say that the deadline was an `int`; one that a float cannot hold stays a float.
+    pub fn mark_whole(&self) {
+        let is_exact = self.when.abs() < WHOLE_MAX;
+        self.is_whole.store(is_exact, Relaxed);
     }
 
     /// Say that the heap has let go of it.
@@ -244,13 +256,17 @@ fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult
     Ok(())
 }
 
-fn when(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<f64> {
+fn when<'py>(this: This<'_, 'py, TimerHandle>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("when", 0)?;
-    Ok(this.when)
+    when_property(this)
 }
 
-fn when_property(this: This<'_, '_, TimerHandle>) -> f64 {
-    this.when
+fn when_property<'py>(this: This<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    if this.is_whole.load(Relaxed) {
+        return Ok((this.when as i64).into_pyobject(py)?.into_any());
+    }
+    Ok(this.when.into_pyobject(py)?.into_any())
 }
 
 fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyNameError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
 use ringloop::sys::clock;
 
 use super::callback::{self, Callback};
@@ -216,7 +216,13 @@ fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let Some(when) = args.get(0).filter(|when| !when.is_none()) else {
         return Err(PyTypeError::new_err("when cannot be None"));
     };
-    schedule_timer(loop_, args, call, when.extract()?, None)
+    let handle = schedule_timer(loop_, args, call, when.extract()?, None)?;
+    if when.is_instance_of::<PyInt>()
+        && let Some(this) = TimerHandle::native().get(handle.bind(loop_.py()))
+    {
+        this.mark_whole();
+    }
+    Ok(handle)
 }
 
 fn schedule_timer(
