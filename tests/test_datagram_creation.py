@@ -91,7 +91,10 @@ def test_a_socket_goes_with_no_address_and_no_option(run: Run) -> None:
             ):
                 with pytest.raises(ValueError, match=r"can't be used|can not be"):
                     await loop.create_datagram_endpoint(Recorder, sock=sock, **options)  # type: ignore[arg-type]
-        with socket.socket() as stream, pytest.raises(ValueError, match="(?i)(datagram|udp) socket"):
+        with (
+            socket.socket() as stream,
+            pytest.raises(ValueError, match="(?i)(datagram|udp) socket"),
+        ):
             await loop.create_datagram_endpoint(Recorder, sock=stream)
 
     run(main())
