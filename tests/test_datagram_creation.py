@@ -93,7 +93,7 @@ def test_a_socket_goes_with_no_address_and_no_option(run: Run) -> None:
                     await loop.create_datagram_endpoint(Recorder, sock=sock, **options)  # type: ignore[arg-type]
         with (
             socket.socket() as stream,
-            pytest.raises(ValueError, match="(?i)(datagram|udp) socket"),
+            pytest.raises(ValueError, match=r"(?i)(datagram|udp) socket"),
         ):
             await loop.create_datagram_endpoint(Recorder, sock=stream)
 
