@@ -65,12 +65,14 @@ impl LoopCore {
         self.flush(py)?;
         self.park(loop_)?;
         self.collect_inbox()?;
+        // Timers are due as of now: one that the pass sets comes behind what the pass schedules.
+        let now_ns = self.now_for_timers(loop_)?;
         let count = self.ready.with(|ready| ready.len())?;
         self.run_pass(loop_, count)?;
         // What the pass has scheduled comes behind completions and timers.
         let scheduled = self.ready.with(Ready::take)?;
         let dispatched = self.dispatch(loop_);
-        let collected = self.collect_timers(loop_);
+        let collected = now_ns.map_or(Ok(()), |now_ns| self.collect_timers(loop_, now_ns));
         let brought = self.ready.with(|ready| {
             let brought = ready.len();
             ready.append(scheduled);
@@ -140,13 +142,17 @@ impl LoopCore {
         ))
     }
 
-    /// Move due timers into the ready ring.
-    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+    /// What the clock of the timers reads, where there is a timer.
+    fn now_for_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<Option<i64>> {
         if self.timers.with(|timers| timers.is_empty())? {
-            return Ok(());
+            return Ok(None);
         }
+        self.now_ns(loop_).map(Some)
+    }
+
+    /// Move the timers that were due at `now_ns` into the ready ring.
+    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>, now_ns: i64) -> PyResult<()> {
         let py = loop_.py();
-        let now_ns = self.now_ns(loop_)?;
         while let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))? {
             if is_cancelled_timer(py, &handle) {
                 self.timers.with(Timers::uncount_cancelled)?;
