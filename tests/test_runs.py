@@ -150,6 +150,7 @@ def test_end_of_a_run_cancels_what_is_left(loop_factory: LoopFactory) -> None:
     assert sorted(ended) == ["cancelled", "generator closed"]
 
 
+@pytest.mark.one_thread("looks at the executor's threads, which the other threads have too")
 @pytest.mark.parametrize("used", [False, True])
 def test_shutdown_of_the_default_executor(loop: Any, run: Run, used: bool) -> None:
     if used:
@@ -161,6 +162,7 @@ def test_shutdown_of_the_default_executor(loop: Any, run: Run, used: bool) -> No
     assert not [t for t in threading.enumerate() if t.name.startswith("asyncio_")]
 
 
+@pytest.mark.one_thread("looks at the executor's threads, which the other threads have too")
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="3.12 waits for the threads all the same")
 def test_shutdown_of_an_executor_that_does_not_end(loop: Any, run: Run) -> None:
     release = threading.Event()
