@@ -1,0 +1,77 @@
+"""The order within a turn: what was ready, then what the kernel brings, then timers, as `_run_once` has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+from tests import support
+from tests.tcp import Recorder, connected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def test_what_was_ready_runs_before_the_bytes_of_the_wait(run: Run) -> None:
+    async def main() -> None:
+        first, second = Recorder(), Recorder()
+        async with connected(first) as (transport, peer):
+            peer.sock.sendall(b"first")
+            await support.wait_until(lambda: first.data == b"first", "the first bytes")
+            # What was written has the loop ask the kernel before it runs more callbacks.
+            transport.write(b"question")
+            peer.sock.sendall(b"second")
+            asyncio.get_running_loop().call_soon(transport.set_protocol, second)
+            await support.wait_until(lambda: first.data == b"first" and second.data, "the rest")
+            assert (first.data, second.data) == (b"first", b"second")
+
+    run(main())
+
+
+def test_timer_that_is_due_at_once_comes_behind_what_is_scheduled(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        order: list[str] = []
+        loop.call_at(loop.time(), order.append, "timer")
+        loop.call_soon(order.append, "scheduled")
+        await support.wait_until(lambda: len(order) == 2, "both")
+        assert order == ["scheduled", "timer"]
+
+    run(main())
+
+
+def test_kernel_is_asked_between_the_generations_of_a_turn_with_io(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        order: list[str] = []
+        with contextlib.ExitStack() as stack:
+            (left, to_left), (right, to_right) = (
+                [stack.enter_context(end) for end in socket.socketpair()] for _ in range(2)
+            )
+
+            def left_is_readable() -> None:
+                loop.remove_reader(left)
+                order.append("left")
+                to_right.send(b"x")
+                loop.call_soon(generation, 1)
+
+            def generation(number: int) -> None:
+                order.append(f"generation {number}")
+                if number < 3:
+                    loop.call_soon(generation, number + 1)
+
+            def right_is_readable() -> None:
+                loop.remove_reader(right)
+                order.append("right")
+
+            loop.add_reader(left, left_is_readable)
+            loop.add_reader(right, right_is_readable)
+            to_left.send(b"x")
+            await support.wait_until(lambda: len(order) == 5, "all of it")
+        assert order == ["left", "generation 1", "right", "generation 2", "generation 3"]
+
+    run(main())
