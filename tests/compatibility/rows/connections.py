@@ -217,7 +217,7 @@ def udp(probe: Probe) -> None:
     probe.run(lambda: answered([b"one", b"two"]))
 
 
-empty = group.row("empty datagrams", since=(3, 12))
+empty = group.row("empty datagrams", since=(3, 13))
 
 
 @empty
