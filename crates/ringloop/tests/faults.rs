@@ -132,7 +132,12 @@ fn engine_without_descriptors_is_an_error_that_says_so() {
     }
     leave_descriptors(1);
     for driver in [Choice::Auto, Choice::Uring, Choice::Epoll] {
-        let error = Engine::new(Options { driver }).unwrap_err().to_string();
+        let error = Engine::new(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap_err()
+        .to_string();
         let says_so = error.contains("Too many open files") || error.contains("RLIMIT_NOFILE");
         assert!(says_so, "{driver:?}: {error}");
     }
@@ -193,7 +198,11 @@ fn ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error() {
 
 fn refused_ring_falls_back() {
     let driver = Choice::Auto;
-    let engine = Engine::new(Options { driver }).unwrap();
+    let engine = Engine::new(Options {
+        driver,
+        ..Options::default()
+    })
+    .unwrap();
     assert_eq!(engine.kind(), Kind::Epoll);
     let reason = engine.reason();
     for word in ["io_uring refused", "seccomp", "using epoll"] {
@@ -202,7 +211,11 @@ fn refused_ring_falls_back() {
     let mut bed = Bed::new(Choice::Auto);
     assert_eq!(bed.run(Request::Nop(Nop)).result, 0);
     let driver = Choice::Uring;
-    let error = Engine::new(Options { driver }).unwrap_err();
+    let error = Engine::new(Options {
+        driver,
+        ..Options::default()
+    })
+    .unwrap_err();
     assert!(
         matches!(&error, ringloop::Error::DriverRefused(reason) if reason.contains("seccomp")),
         "{error:?}"
@@ -466,7 +479,11 @@ unsafe impl Send for Moved {}
 #[test]
 fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
     for driver in drivers() {
-        let mut engine = Engine::new(Options { driver }).unwrap();
+        let mut engine = Engine::new(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
         engine.bind().unwrap();
         engine.bind().unwrap();
         let moved = Moved(engine);
@@ -496,7 +513,13 @@ fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
 #[test]
 fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
     for driver in drivers() {
-        let moved = Moved(Engine::new(Options { driver }).unwrap());
+        let moved = Moved(
+            Engine::new(Options {
+                driver,
+                ..Options::default()
+            })
+            .unwrap(),
+        );
         std::thread::spawn(move || {
             let moved = moved;
             let mut engine = moved.0;
@@ -517,7 +540,11 @@ fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
 fn engine_with_only_polls_may_be_dropped_on_another_thread() {
     for driver in [Choice::Uring, Choice::Epoll] {
         let moved = std::thread::spawn(move || {
-            let mut engine = Engine::new(Options { driver }).unwrap();
+            let mut engine = Engine::new(Options {
+                driver,
+                ..Options::default()
+            })
+            .unwrap();
             engine.bind().unwrap();
             let (read, write) = file::pipe().unwrap();
             let poll = Poll {

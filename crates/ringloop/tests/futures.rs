@@ -24,7 +24,11 @@ fn on_both(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let before = open_descriptors();
-        let runtime = Runtime::with_options(Options { driver }).unwrap();
+        let runtime = Runtime::with_options(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
         test(&runtime);
         drop(runtime);
         assert_eq!(open_descriptors(), before, "{driver:?}: descriptors");
@@ -158,7 +162,11 @@ fn leak<T>(value: T) {
 fn operations_that_were_leaked_keep_their_buffers() {
     let _alone = alone();
     for driver in drivers() {
-        let runtime = Runtime::with_options(Options { driver }).unwrap();
+        let runtime = Runtime::with_options(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
         let foreign = Foreign::new(64);
         let (ours, mut peer) = tcp_pair();
         runtime
@@ -194,6 +202,7 @@ fn dropped_runtime_gives_back_what_its_tasks_had_in_flight() {
         let (for_recv, for_read) = (Foreign::new(64), Foreign::new(64));
         let nested = Runtime::with_options(Options {
             driver: drivers()[0],
+            ..Options::default()
         })
         .unwrap();
         let recv = Recv {
@@ -276,6 +285,7 @@ fn stream_moves_from_one_runtime_to_another() {
         let (_, first) = runtime.block_on(read()).unwrap();
         let other = Runtime::with_options(Options {
             driver: *drivers().last().unwrap(),
+            ..Options::default()
         })
         .unwrap();
         peer.write_all(b"2").unwrap();

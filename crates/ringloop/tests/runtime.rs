@@ -16,7 +16,10 @@ use std::time::{Duration, Instant};
 /// Run a test on each driver that exists here.
 fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for driver in [Choice::Uring, Choice::Epoll] {
-        match Runtime::with_options(Options { driver }) {
+        match Runtime::with_options(Options {
+            driver,
+            ..Options::default()
+        }) {
             Ok(runtime) => runtime.block_on(test()).unwrap(),
             Err(error)
                 if driver == Choice::Uring
@@ -36,7 +39,11 @@ fn localhost() -> std::net::SocketAddr {
 #[test]
 fn driver_is_the_one_asked_for() {
     for (choice, kind) in [(Choice::Uring, Kind::Uring), (Choice::Epoll, Kind::Epoll)] {
-        let runtime = Runtime::with_options(Options { driver: choice }).unwrap();
+        let runtime = Runtime::with_options(Options {
+            driver: choice,
+            ..Options::default()
+        })
+        .unwrap();
         assert_eq!(runtime.kind(), kind);
         assert!(runtime.reason().contains("as asked for"));
     }
@@ -241,7 +248,11 @@ fn more_operations_than_the_submission_queue_holds_all_complete() {
 #[test]
 fn dropped_runtime_tells_its_handles() {
     for driver in [Choice::Uring, Choice::Epoll] {
-        let runtime = Runtime::with_options(Options { driver }).unwrap();
+        let runtime = Runtime::with_options(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
         let handle = runtime.spawn(std::future::pending::<()>());
         runtime.block_on(time::yield_now()).unwrap();
         drop(runtime);

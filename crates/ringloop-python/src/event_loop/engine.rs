@@ -55,7 +55,11 @@ impl EngineCell {
             Some(word) => word.parse().map_err(error::from_engine)?,
             None => Choice::from_env().map_err(error::from_engine)?,
         };
-        let engine = Engine::new(Options { driver: choice }).map_err(error::from_engine)?;
+        let engine = Engine::new(Options {
+            driver: choice,
+            ..Options::default()
+        })
+        .map_err(error::from_engine)?;
         let facts = (
             engine.unpark(),
             engine.kind().to_string(),

@@ -5,9 +5,11 @@
 use super::{Driver, ReadinessDriver, UringDriver};
 use crate::error::Error;
 use crate::sys::event::EventFd;
+use crate::sys::uring::Cause;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,8 +67,13 @@ impl Choice {
     }
 }
 
-/// Open the driver, and say in one sentence why it is this one.
-pub(super) fn open(choice: Choice, wake: Arc<EventFd>) -> Result<(Driver, String), Error> {
+/// Open the driver, and say in one sentence why it is this one. Submission polling that is refused costs
+/// the ring only where the ring was demanded.
+pub(super) fn open(
+    choice: Choice,
+    polling: Option<Duration>,
+    wake: Arc<EventFd>,
+) -> Result<(Driver, String), Error> {
     let readiness = |wake, reason: String| {
         let driver = ReadinessDriver::new(wake)?;
         Ok((Driver::Readiness(Box::new(driver)), reason))
@@ -74,13 +81,17 @@ pub(super) fn open(choice: Choice, wake: Arc<EventFd>) -> Result<(Driver, String
     if choice == Choice::Epoll {
         return readiness(wake, "epoll, as asked for".to_owned());
     }
-    match UringDriver::new(Arc::clone(&wake)) {
+    match UringDriver::new(Arc::clone(&wake), polling) {
         Ok(driver) => {
             let reason = match choice {
                 Choice::Uring => "io_uring, as asked for",
                 _ => "io_uring, which the kernel offers",
             };
             Ok((Driver::Uring(Box::new(driver)), reason.to_owned()))
+        }
+        Err(refusal) if choice == Choice::Auto && matches!(refusal.cause, Cause::Polling(_)) => {
+            let (driver, reason) = open(choice, None, wake)?;
+            Ok((driver, format!("{reason}; {refusal}")))
         }
         Err(refusal) if choice == Choice::Auto => {
             readiness(wake, format!("{refusal}; using epoll"))

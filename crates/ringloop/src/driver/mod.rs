@@ -163,8 +163,12 @@ macro_rules! each {
 impl Driver {
     /// Set up the driver that `choice` asks for; `wake` interrupts a wait from another thread.
     /// Returns it with one sentence that says why it is the one.
-    pub(crate) fn new(choice: Choice, wake: Arc<EventFd>) -> Result<(Self, String), Error> {
-        choice::open(choice, wake)
+    pub(crate) fn new(
+        choice: Choice,
+        polling: Option<Duration>,
+        wake: Arc<EventFd>,
+    ) -> Result<(Self, String), Error> {
+        choice::open(choice, polling, wake)
     }
 
     /// Which driver this is.

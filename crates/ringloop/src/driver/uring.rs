@@ -73,10 +73,12 @@ enum Entry {
 
 impl UringDriver {
     /// Set up a ring, disabled until [`UringDriver::bind`]; the refusal names cause and remedy.
-    pub fn new(wake: Arc<EventFd>) -> Result<Self, Refusal> {
+    /// With `polling` a thread of the kernel takes the entries, and sleeps after so long without one.
+    pub fn new(wake: Arc<EventFd>, polling: Option<Duration>) -> Result<Self, Refusal> {
         let config = Config {
             entries: limits::RING_ENTRIES,
             cq_entries: limits::COMPLETION_ENTRIES,
+            polling,
         };
         let ring = Ring::new(&config)?;
         let mut pools = Lent::default();

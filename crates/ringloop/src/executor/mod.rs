@@ -41,6 +41,13 @@ pub use timer::Timers;
 pub struct Options {
     /// Which driver to use.
     pub driver: Choice,
+    /// On the ring: have a thread of the kernel take submissions (`IORING_SETUP_SQPOLL`), so that a busy
+    /// loop makes no system call for them. The thread spins, and sleeps once nothing came for this
+    /// long; it costs a core while it spins. Needs no privilege since Linux 5.13, but room under
+    /// `RLIMIT_NPROC` and a security policy that allows it. Refused: an error with
+    /// [`Choice::Uring`], a ring without it with [`Choice::Auto`] ([`Engine::reason`] says so).
+    /// Without effect on epoll.
+    pub submission_polling: Option<Duration>,
 }
 
 impl Options {
@@ -48,6 +55,7 @@ impl Options {
     pub fn from_env() -> Result<Self, Error> {
         Ok(Self {
             driver: Choice::from_env()?,
+            ..Self::default()
         })
     }
 }
@@ -65,7 +73,7 @@ impl Engine {
     /// Set up the driver; it belongs to no thread until [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
-        let (driver, reason) = Driver::new(options.driver, event)?;
+        let (driver, reason) = Driver::new(options.driver, options.submission_polling, event)?;
         Ok(Self {
             driver,
             reason,

@@ -25,6 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub fn drivers() -> Vec<Choice> {
     let uring = Engine::new(Options {
         driver: Choice::Uring,
+        ..Options::default()
     });
     match uring {
         Ok(_) => vec![Choice::Uring, Choice::Epoll],
@@ -75,8 +76,15 @@ impl Bed {
     }
 
     pub fn unbound(driver: Choice) -> Self {
+        Self::with(Options {
+            driver,
+            ..Options::default()
+        })
+    }
+
+    pub fn with(options: Options) -> Self {
         Self {
-            engine: Engine::new(Options { driver }).unwrap(),
+            engine: Engine::new(options).unwrap(),
             arrived: VecDeque::new(),
             next_token: 0,
         }

@@ -156,7 +156,7 @@ pub struct Params {
     pub flags: u32,
     /// CPU of the polling thread; not used here.
     pub sq_thread_cpu: u32,
-    /// Idle time of the polling thread; not used here.
+    /// Milliseconds without an entry after which the polling thread sleeps, with [`SETUP_SQPOLL`].
     pub sq_thread_idle: u32,
     /// `FEAT_*` bits; written by the kernel.
     pub features: u32,
@@ -478,6 +478,8 @@ pub const CQE_BUFFER_SHIFT: u32 = 16;
 
 // ---- How to set a ring up: Params::flags
 
+/// A thread of the kernel takes entries off the submission queue; nobody has to enter for it.
+pub const SETUP_SQPOLL: u32 = 1 << 1;
 /// Take the completion queue's size from the parameters.
 pub const SETUP_CQSIZE: u32 = 1 << 3;
 /// Reduce sizes that are too large in place of failing.
@@ -538,7 +540,7 @@ pub const FEAT_NO_IOWAIT: u32 = 1 << 17;
 
 // ---- What the kernel tells in the submission queue's flags
 
-/// The polling thread sleeps; not used here.
+/// The polling thread sleeps, and wants [`ENTER_SQ_WAKEUP`].
 pub const SQ_NEED_WAKEUP: u32 = 1 << 0;
 /// Completions wait outside the full queue; enter fetches them.
 pub const SQ_CQ_OVERFLOW: u32 = 1 << 1;
@@ -549,6 +551,8 @@ pub const SQ_TASKRUN: u32 = 1 << 2;
 
 /// Run and wait for completions.
 pub const ENTER_GETEVENTS: u32 = 1 << 0;
+/// Wake the polling thread.
+pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
 /// The argument is a [`GetEventsArg`].
 pub const ENTER_EXT_ARG: u32 = 1 << 3;
 /// The descriptor is a slot of the registered rings.

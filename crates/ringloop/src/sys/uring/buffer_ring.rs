@@ -238,6 +238,7 @@ mod tests {
         let mut ring = Ring::new(&Config {
             entries: 8,
             cq_entries: 64,
+            polling: None,
         })
         .unwrap();
         ring.enable().unwrap();
@@ -366,6 +367,7 @@ mod tests {
         let other = Ring::new(&Config {
             entries: 1,
             cq_entries: 1,
+            polling: None,
         })
         .unwrap();
         let wrong = again.unregister(&other).unwrap_err();
@@ -395,6 +397,7 @@ mod tests {
         let ring = Ring::new(&Config {
             entries: 1,
             cq_entries: 1,
+            polling: None,
         })
         .unwrap();
         for (count, buf_len) in [(0, 64), (3, 64), (65535, 64), (4, 0)] {

@@ -195,6 +195,7 @@ mod tests {
         let config = Config {
             entries: 1,
             cq_entries: 1,
+            polling: None,
         };
         Ring::new_with(&config, kernel).unwrap().features()
     }

@@ -61,6 +61,8 @@ pub enum Cause {
         /// full.
         limit: u64,
     },
+    /// A ring is to be had, but not the thread that polls its submission queue: the errno.
+    Polling(i32),
     /// Anything else: the errno as it came.
     Other(i32),
 }
@@ -105,6 +107,14 @@ impl fmt::Display for Refusal {
                 f,
                 "no file descriptor is free; raise RLIMIT_NOFILE (`ulimit -n`, now {limit}) \
                  or close some",
+            ),
+            Cause::Polling(errno) => write!(
+                f,
+                "the thread that polls the submission queue was refused ({}); it needs room under \
+                 RLIMIT_NPROC and a security policy that allows IORING_SETUP_SQPOLL, before Linux 5.13 \
+                 CAP_SYS_NICE or CAP_SYS_ADMIN too; leave Options::submission_polling out to go on \
+                 without it",
+                io::Error::from_raw_os_error(errno),
             ),
             Cause::Other(errno) => write!(
                 f,

@@ -61,12 +61,16 @@ use crate::sys::memory::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 /// Longest timeout handed to the kernel, which adds it to its clock without looking for an
 /// overflow. A longer wait ends early with nothing; the caller asks again.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often a thread gives way to the polling thread before it leaves entries on the queue, as after an
+/// `EAGAIN`.
+const TAKE_YIELDS_MAX: u32 = 100_000;
 
 /// Say how large a ring to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +80,9 @@ pub struct Config {
     /// Completion entries; rounded up to a power of two, at least as many as submission entries, at
     /// most 65536.
     pub cq_entries: u32,
+    /// Have a thread of the kernel take the entries, which sleeps once none came for so long; rounded up
+    /// to milliseconds. `None` leaves it to [`Ring::enter`].
+    pub polling: Option<Duration>,
 }
 
 /// Queue requests to the kernel and take their results.
@@ -96,6 +103,8 @@ pub struct Ring {
     enter_flags: u32,
     /// Bits for an enter that asks for events.
     wait_flags: u32,
+    /// A thread of the kernel takes the entries.
+    polling: bool,
     registered: Option<Registered>,
     // Fields are dropped in order: the mappings go before the descriptor.
     _queues: Mapping,
@@ -197,6 +206,7 @@ impl Ring {
             enter_fd: fd.as_raw_fd(),
             enter_flags: 0,
             wait_flags: abi::ENTER_GETEVENTS | abi::ENTER_EXT_ARG | no_iowait,
+            polling: params.flags & abi::SETUP_SQPOLL != 0,
             registered: None,
             _queues: queues,
             _entries: entries,
@@ -267,16 +277,40 @@ impl Ring {
     /// stay queued: look at [`Ring::pending`].
     /// Errors: `EEXIST` called from another thread than the one that enabled; `EBADFD` not enabled.
     /// Nothing is lost then either.
-    /// Cost: none with nothing queued; else one system call.
+    /// Cost: none with nothing queued; else one system call. Where the kernel polls, the time until its
+    /// thread has taken them, and a system call only if that thread sleeps.
     pub fn submit(&mut self) -> io::Result<()> {
         let pending = self.pending();
         if pending == 0 {
             return Ok(());
         }
+        if self.polling {
+            return self.wait_until_taken();
+        }
         // SAFETY: R4, R5: no argument is passed.
         settle(unsafe {
             kernel::enter(self.enter_fd, pending, 0, self.enter_flags, ptr::null(), 0)
         })
+    }
+
+    /// Let the polling thread take everything that is queued.
+    fn wait_until_taken(&mut self) -> io::Result<()> {
+        self.enter(0, None)?;
+        for _ in 0..TAKE_YIELDS_MAX {
+            if self.pending() == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Whether the polling thread sleeps over what is queued.
+    fn needs_wakeup(&self) -> bool {
+        // The tail's store must be visible before the flags are read: the thread sets its flag, then
+        // looks at the tail once more, and goes to sleep.
+        fence(Ordering::SeqCst);
+        self.pending() > 0 && self.sq.flags.load() & abi::SQ_NEED_WAKEUP != 0
     }
 
     /// Hand over what is queued, run completions, and wait until `want` of them are there.
@@ -286,7 +320,8 @@ impl Ring {
     /// memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken
     /// stay queued.
     /// Errors: as [`Ring::submit`].
-    /// Cost: one system call, 200 ns with nothing to do.
+    /// Cost: one system call, 200 ns with nothing to do. Where the kernel polls and there is nothing to wait
+    /// for, none.
     /// Source: `io_uring_enter(2)`.
     pub fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
         let mut argument = GetEventsArg::default();
@@ -300,7 +335,14 @@ impl Ring {
             }
             _ => {}
         }
-        let flags = self.enter_flags | self.wait_flags;
+        let mut flags = self.enter_flags | self.wait_flags;
+        if self.polling {
+            if self.needs_wakeup() {
+                flags |= abi::ENTER_SQ_WAKEUP;
+            } else if want == 0 && !self.needs_enter() {
+                return Ok(());
+            }
+        }
         let (at, len) = ((&raw const argument).cast(), size_of::<GetEventsArg>());
         // SAFETY: R4, R5.
         settle(unsafe { kernel::enter(self.enter_fd, self.pending(), want, flags, at, len) })
@@ -390,6 +432,11 @@ impl Ring {
     /// Tell what the kernel has beyond the required.
     pub fn features(&self) -> Features {
         self.features
+    }
+
+    /// Tell whether a thread of the kernel takes the entries.
+    pub fn polls(&self) -> bool {
+        self.polling
     }
 
     /// Tell how many entries each queue holds: submissions, completions.

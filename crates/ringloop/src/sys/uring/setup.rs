@@ -16,7 +16,7 @@
 use super::abi::{self, Params};
 use super::features::Features;
 use super::kernel::{self, Kernel};
-use super::refusal::{Refusal, Step, classify};
+use super::refusal::{Cause, Refusal, Step, classify};
 use super::ring::Config;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,6 +30,11 @@ const FLAGS: u32 = abi::SETUP_SUBMIT_ALL
     | abi::SETUP_CLAMP
     | abi::SETUP_R_DISABLED;
 
+/// The same without what works on the submitting thread, which a polling thread takes the place of; the
+/// kernel refuses both together.
+const POLLING_FLAGS: u32 =
+    FLAGS & !(abi::SETUP_DEFER_TASKRUN | abi::SETUP_TASKRUN_FLAG) | abi::SETUP_SQPOLL;
+
 /// A ring that passed every test but is neither mapped nor enabled.
 pub(super) struct Created {
     pub fd: OwnedFd,
@@ -40,7 +45,14 @@ pub(super) struct Created {
 /// Ask for a ring and test what came.
 pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Refusal> {
     let refuse = |step, error: &io::Error| refusal(step, error, kernel);
-    let (fd, params) = negotiate(config, kernel).map_err(|error| refuse(Step::Setup, &error))?;
+    let (fd, params) = negotiate(config, kernel).map_err(|error| {
+        if config.polling.is_some() && negotiate(&without_polling(config), kernel).is_ok() {
+            return Refusal {
+                cause: Cause::Polling(error.raw_os_error().unwrap_or(libc::EPROTO)),
+            };
+        }
+        refuse(Step::Setup, &error)
+    })?;
     let mut probe = kernel::empty_probe();
     kernel
         .probe(&fd, &mut probe)
@@ -66,19 +78,36 @@ pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Ref
     )
 }
 
+fn without_polling(config: &Config) -> Config {
+    Config {
+        polling: None,
+        ..*config
+    }
+}
+
 fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Params)> {
+    let flags = match config.polling {
+        Some(_) => POLLING_FLAGS,
+        None => FLAGS,
+    };
+    let idle = config
+        .polling
+        .unwrap_or_default()
+        .as_micros()
+        .div_ceil(1000);
     let ask = |flags| {
         let sq_entries = config.entries.max(1);
         let mut params = Params {
             flags,
             // The kernel refuses a completion queue that is smaller than the submission queue.
             cq_entries: config.cq_entries.max(sq_entries),
+            sq_thread_idle: u32::try_from(idle).unwrap_or(u32::MAX),
             ..Params::default()
         };
         kernel.setup(sq_entries, &mut params).map(|fd| (fd, params))
     };
-    match ask(FLAGS | abi::SETUP_NO_SQARRAY) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(FLAGS),
+    match ask(flags | abi::SETUP_NO_SQARRAY) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(flags),
         answer => answer,
     }
 }
@@ -91,6 +120,7 @@ mod tests {
     const CONFIG: Config = Config {
         entries: 8,
         cq_entries: 16,
+        polling: None,
     };
 
     #[test]
@@ -101,6 +131,34 @@ mod tests {
             (created.params.sq_entries, created.params.cq_entries),
             (8, 16)
         );
+    }
+
+    #[test]
+    fn a_ring_that_is_polled_has_no_flag_of_the_submitting_thread() {
+        let config = Config {
+            polling: Some(std::time::Duration::from_micros(1_500)),
+            ..CONFIG
+        };
+        let created = create(&config, &Linux).unwrap();
+        assert_eq!(created.params.flags & POLLING_FLAGS, POLLING_FLAGS);
+        assert_eq!(created.params.flags & abi::SETUP_DEFER_TASKRUN, 0);
+        assert_eq!(created.params.sq_thread_idle, 2);
+    }
+
+    #[test]
+    fn a_refused_polling_thread_is_named_and_not_the_ring() {
+        let kernel = OldKernel {
+            refused_flags: abi::SETUP_SQPOLL,
+            ..OldKernel::default()
+        };
+        let config = Config {
+            polling: Some(std::time::Duration::ZERO),
+            ..CONFIG
+        };
+        let refusal = create(&config, &kernel).err().unwrap();
+        assert_eq!(refusal.cause, Cause::Polling(libc::EINVAL));
+        let text = refusal.to_string();
+        assert!(text.contains("CAP_SYS_NICE"), "{text}");
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl Drop for Lowered {
 const CONFIG: Config = Config {
     entries: 8,
     cq_entries: 16,
+    polling: None,
 };
 
 fn facts() -> Facts {
@@ -137,6 +138,7 @@ fn a_process_without_room_for_the_queues_is_told_so_for_real() {
             let large = Config {
                 entries: 32768,
                 cq_entries: 65536,
+                polling: None,
             };
             let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
             let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();

@@ -14,6 +14,7 @@ use std::time::Instant;
 const CONFIG: Config = Config {
     entries: 8,
     cq_entries: 16,
+    polling: None,
 };
 
 fn disabled() -> Ring {
@@ -409,8 +410,39 @@ fn sizes_are_rounded_up_clamped_and_never_refused() {
         let ring = Ring::new(&Config {
             entries,
             cq_entries,
+            polling: None,
         })
         .unwrap();
         assert_eq!(ring.capacity(), capacity);
+    }
+}
+
+#[test]
+fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
+    let config = Config {
+        polling: Some(Duration::from_millis(1)),
+        ..CONFIG
+    };
+    let mut ring = Ring::new(&config).unwrap();
+    assert!(ring.polls());
+    ring.enable().unwrap();
+    for round in 0..3_000_u64 {
+        let nop = Sqe {
+            user_data: round,
+            ..Sqe::default()
+        };
+        // SAFETY: a no-op names nothing.
+        unsafe { ring.push(nop) }.unwrap();
+        if round % 500 == 499 {
+            // Longer than the thread stays awake.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ring.submit().unwrap();
+        assert_eq!(ring.pending(), 0, "taken");
+        ring.enter(1, Some(LONG)).unwrap();
+        assert_eq!(ring.pop().unwrap().user_data, round);
+        // Nothing to hand over, nothing to wait for.
+        ring.enter(0, Some(Duration::ZERO)).unwrap();
+        assert_eq!(ring.ready(), 0);
     }
 }
