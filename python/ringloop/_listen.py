@@ -79,7 +79,7 @@ def ensure_no_transport(loop: Loop, fd: Any) -> None:
             raise ValueError(f"Invalid file object: {fd!r}") from None
     if fileno in loop._lent_descriptors:
         return
-    transport = loop._transport_of(fileno)
+    transport = loop._transport_of(fileno) or loop._transports.get(fileno)
     if transport is not None and not transport.is_closing():
         raise RuntimeError(f"File descriptor {fd!r} is used by transport {transport!r}")
 
@@ -88,7 +88,8 @@ def refuse_second_transport(loop: Loop, sock: socket.socket) -> None:
     """Refuse a socket that another transport has, where this version of asyncio does."""
     if not _REFUSES_SECOND_TRANSPORT:
         return
-    transport = loop._transport_of(sock.fileno())
+    fileno = sock.fileno()
+    transport = loop._transport_of(fileno) or loop._transports.get(fileno)
     # Whose socket was closed by its user has lost the number to the new one.
     if transport is not None and transport._sock is not None and transport._sock.fileno() != -1:
         ensure_no_transport(loop, sock)

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
+from weakref import WeakValueDictionary
 
-from ringloop import _dns, _end, _forever, _listen, _native, _signals, _sock, _subprocess, _tls
+from ringloop import (
+    _dns,
+    _end,
+    _forever,
+    _listen,
+    _native,
+    _own_io,
+    _signals,
+    _sock,
+    _subprocess,
+    _tls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,6 +49,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._children: dict[int, Any] = {}
         # Unix sockets to remove when their server stops, with their inode numbers.
         self._unix_server_sockets: dict[Any, int] = {}
+        # Transports of sockets that do their own I/O, by descriptor; asyncio's classes write it.
+        self._transports: WeakValueDictionary[int, Any] = WeakValueDictionary()
         # Descriptors of transports that hold still for `sendfile`.
         self._lent_descriptors: set[int] = set()
         # Sockets that a user has brought for endpoints in the making.
@@ -126,6 +140,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     ) -> Any:
         del context
         _listen.refuse_second_transport(self, sock)
+        if _own_io.does_its_own_io(sock):
+            return _own_io.make_socket_transport(self, sock, protocol, waiter, extra, server)
         return _native.make_socket_transport(self, sock, protocol, waiter, extra, server)
 
     def _make_ssl_transport(
@@ -164,6 +180,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
     ) -> Any:
         _listen.refuse_second_transport(self, sock)
+        if _own_io.does_its_own_io(sock):
+            return _own_io.make_datagram_transport(self, sock, protocol, address, waiter, extra)
         own = not any(sock is lent for lent in self._lent_sockets)
         return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra, own)
 

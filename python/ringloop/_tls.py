@@ -52,7 +52,7 @@ def make_ssl_transport(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    _native.make_socket_transport(loop, rawsock, tls_protocol, None, extra, server)
+    loop._make_socket_transport(rawsock, tls_protocol, extra=extra, server=server)
     return tls_protocol._app_transport
 
 

@@ -34,12 +34,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "tests/test_config.py::test_get_loop_factory?asyncio-*",
         "the name of the loop's class is a part of the test's",
     ),
-    Difference(
-        "websockets",
-        "tests/legacy/test_client_server.py::*ClientServerTests::test_explicit_socket",
-        "expects that a transport calls recv() and send() of a subclass of socket.socket; ours makes the"
-        " system calls itself",
-    ),
 )
 
 
