@@ -175,19 +175,53 @@ def test_messages_of_other_threads_leave_nothing(loop: Loop, run: Callable[..., 
         for _ in range(ITERATIONS):
             loop.call_soon_threadsafe(token, token)
 
-    async def round_() -> None:
-        thread = threading.Thread(target=send)
-        thread.start()
-        await support.wait_until(lambda: not thread.is_alive())
+    async def drain() -> None:
         for _ in range(3):
             await asyncio.sleep(0)
 
+    async def burst() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        # In the loop's way: all messages wait at once, the most that the queues will ever hold.
+        thread.join()
+        await drain()
+
+    async def stream() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        await support.wait_until(lambda: not thread.is_alive())
+        await drain()
+
     for _ in range(2):
-        run(round_())
+        run(burst())
     references, before = sys.getrefcount(token), Usage.now()
-    run(round_())
-    Usage.now().assert_flat(before, ITERATIONS)
+    # As many rounds as make a leak larger than what a queue's capacity differs by.
+    rounds = 8
+    for _ in range(rounds):
+        run(stream())
+    Usage.now().assert_flat(before, rounds * ITERATIONS)
     assert sys.getrefcount(token) == references
+
+
+def test_burst_of_messages_gives_its_memory_back(loop: Loop, run: Callable[..., Any]) -> None:
+    messages = 300_000
+
+    def send() -> None:
+        for _ in range(messages):
+            loop.call_soon_threadsafe(int)
+
+    async def burst() -> None:
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    before = Usage.now()
+    for _ in range(2):
+        run(burst())
+    # Each queue of the handles would be more than two megabytes.
+    assert Usage.now().native - before.native < 1 << 20
 
 
 def test_watchers_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:

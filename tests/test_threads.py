@@ -27,11 +27,13 @@ from tests.tcp import (
     serving,
     socket_pair,
 )
+from tests.tls import connected_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from tests.support import LoopFactory
+    from tests.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -360,6 +362,48 @@ def test_other_transports_in_a_wrong_thread_wake_the_loop(loop: Any, kind: str) 
     loop.run_until_complete(asyncio.sleep(0.01))
     for end in ends:
         end.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "tls"])
+def test_late_writes_of_a_wrong_thread_are_counted_in_the_loops_own(
+    loop_name: str,
+    loop: Any,
+    run: Run,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio writes in the thread that calls")
+
+    def write_late(transport: Any) -> None:
+        for _ in range(limit):
+            if kind == "pipe":
+                transport.write(b"late")
+            else:
+                transport.writelines([b"late"])
+
+    async def check(transport: Any) -> None:
+        in_thread(lambda: write_late(transport))
+        assert not caplog.records
+        await support.wait_until(lambda: caplog.records)
+
+    async def over_tls() -> None:
+        async with connected_tls(Recorder(), certificates) as (transport, _peer):
+            transport.abort()
+            await check(transport)
+
+    async def over_a_pipe() -> None:
+        left, right = socket_pair()
+        transport, _ = await loop.connect_write_pipe(asyncio.Protocol, left)
+        transport.close()
+        await check(transport)
+        right.close()
+
+    # More than asyncio lets pass in silence.
+    limit = 8
+    run(over_a_pipe() if kind == "pipe" else over_tls())
+    assert {record.thread for record in caplog.records} == {threading.get_ident()}
 
 
 def test_writes_of_a_wrong_thread_keep_their_order(loop_name: str, run: Run) -> None:

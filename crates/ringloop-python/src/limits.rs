@@ -28,6 +28,9 @@ pub const WAIT_SECONDS_MAX: u64 = 24 * 3600;
 /// Entries of the ready ring whose memory is kept when a burst is over (24 bytes each).
 pub const READY_KEPT: usize = 16 * 1024;
 
+/// Messages of other threads whose memory is kept when they are taken (8 bytes each, in two queues).
+pub const MESSAGES_KEPT: usize = 16 * 1024;
+
 /// Bytes in a transport's queue above which its protocol is told to pause (asyncio's default).
 pub const WRITE_HIGH_WATER: usize = 64 * 1024;
 

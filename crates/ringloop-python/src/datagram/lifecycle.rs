@@ -18,7 +18,7 @@ use pyo3::types::PyDict;
 use super::{Armed, Datagram_, read, write};
 use crate::error;
 use crate::ffi::{self, Obj};
-use crate::transport::{leaves_the_loop, lifecycle as shared};
+use crate::transport::{leaves_the_loop, lifecycle as shared, tell};
 
 /// Where an endpoint stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +163,8 @@ pub(super) fn connection_lost(this: Datagram_<'_, '_>, error: &Obj) -> PyResult<
     }
     let told = match this.protocol.get(py) {
         Some(protocol) => {
-            ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
+            let method = intern!(py, "connection_lost");
+            tell(this, &protocol, method, Some(error)).map(drop)
         }
         None => Ok(()),
     };

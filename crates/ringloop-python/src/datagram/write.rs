@@ -34,7 +34,7 @@ use crate::error;
 use crate::event_loop::Handler;
 use crate::ffi::{self, Obj};
 use crate::limits;
-use crate::transport::{self, flow, with_protocol};
+use crate::transport::{self, flow, tell, with_protocol};
 
 /// Where a datagram goes.
 pub(super) enum Destination {
@@ -421,12 +421,12 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr, who: Who) -> PyResult<()> {
     let method = intern!(py, "error_received");
     if who == Who::Queue {
         let told = with_protocol(this, |protocol| {
-            ffi::call_method(py, method, &[protocol, &exception])
+            tell(this, protocol, method, Some(&exception))
         });
         return lifecycle::report_callback(this, told.map(drop), "_sendto_ready");
     }
     match this.protocol.get(py) {
-        Some(protocol) => ffi::call_method(py, method, &[&protocol, &exception]).map(drop),
+        Some(protocol) => tell(this, &protocol, method, Some(&exception)).map(drop),
         None => Ok(()),
     }
 }

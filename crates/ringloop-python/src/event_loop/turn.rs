@@ -177,6 +177,8 @@ impl LoopCore {
                 ready.push(Entry::Handle(handle));
             }
         })?;
+        // The memory of a burst goes back once it is over.
+        batch.shrink_to(limits::MESSAGES_KEPT);
         Ok(self.inbox_batch.with(|kept| *kept = batch)?)
     }
 

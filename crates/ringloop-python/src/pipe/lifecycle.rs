@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use super::Pipe;
 use super::poll::{self, Role};
 use crate::ffi::{self, Obj, This};
-use crate::transport::lifecycle as shared;
+use crate::transport::{lifecycle as shared, tell};
 
 /// Where a transport stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,8 @@ pub(super) fn connection_lost<T: Pipe>(this: This<'_, '_, T>, error: &Obj) -> Py
     }
     let told = match end.protocol.get(py) {
         Some(protocol) => {
-            ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
+            let method = intern!(py, "connection_lost");
+            tell(this, &protocol, method, Some(error)).map(drop)
         }
         None => Ok(()),
     };

@@ -312,11 +312,11 @@ fn write_(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if !is_bytes_like {
         return Err(PyAssertionError::new_err(data.repr()?.unbind()));
     }
-    if !data.is_truthy()? || write::dropped(this)? {
-        return Ok(());
-    }
     if this.end().is_elsewhere() {
         return thread::hand_over_bytes(this, &[take_over(data)?]);
+    }
+    if !data.is_truthy()? || write::dropped(this)? {
+        return Ok(());
     }
     match take_over(data) {
         Ok(buf) => write::write(this, buf),
@@ -374,7 +374,9 @@ fn get_write_buffer_limits<'py>(
 fn set_write_buffer_limits(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let [high, low] = flow::limits_of(args)?;
     this.flow().set_limits(high, low)?;
-    write::write_gathered(this)?;
+    if !this.end().is_elsewhere() {
+        write::write_gathered(this)?;
+    }
     flow::maybe_pause(this, this.size())
 }
 

@@ -17,7 +17,7 @@ use crate::error;
 use crate::event_loop::Behaviour;
 use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
 use crate::limits;
-use crate::transport::Endpoint;
+use crate::transport::{Endpoint, tell};
 
 /// A pipe that is read.
 pub struct ReadPipe {
@@ -194,7 +194,7 @@ fn deliver(this: ReadPipe_<'_, '_>, bytes: &Obj) -> PyResult<()> {
     let py = this.py();
     match this.end.protocol.get(py) {
         Some(protocol) => {
-            ffi::call_method(py, intern!(py, "data_received"), &[&protocol, bytes]).map(drop)
+            tell(this, &protocol, intern!(py, "data_received"), Some(bytes)).map(drop)
         }
         None => Ok(()),
     }

@@ -13,6 +13,7 @@ use super::engine::{self, Step};
 use super::state::{AppState, State};
 use super::{Tls, incoming, log_debug, lower, outgoing, shutdown};
 use crate::ffi::{self, Obj, ObjCell};
+use crate::transport::tell;
 
 /// Begin over a new lower transport.
 pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -111,7 +112,7 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
     if this.app_state.get() == AppState::Init {
         this.app_state.set(AppState::Made);
         if let (Some(app), Some(transport)) = (this.app.get(py), this.app_transport.get(py)) {
-            ffi::call_method(py, intern!(py, "connection_made"), &[&app, &transport])?;
+            tell(this, &app, intern!(py, "connection_made"), Some(&transport))?;
         }
     }
     wake_waiter(this, None)?;

@@ -17,7 +17,7 @@ use super::state::{AppState, Receiver, State};
 use super::{Tls, TlsProtocol, call_soon, handshake, lower, outgoing, shutdown, warn};
 use crate::ffi::{self, Obj, Payload};
 use crate::limits;
-use crate::transport::leaves_the_loop;
+use crate::transport::{leaves_the_loop, tell};
 
 /// Take ciphertext in. Runs no Python code, so a cell may be open; what comes back is for [`taken`].
 #[inline]
@@ -120,7 +120,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
         return Ok(());
     };
     let hint: Obj = this.engine.incoming_len(py)?.into_pyobject(py)?.into();
-    let buffer = ffi::call_method(py, intern!(py, "get_buffer"), &[&app, &hint])?;
+    let buffer = tell(this, &app, intern!(py, "get_buffer"), Some(&hint))?;
     let (last, count, full) = ffi::with_memory(buffer.bind(py).as_borrowed(), |memory| {
         let mut count = 0;
         loop {
@@ -142,9 +142,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     }
     if count > 0 {
         let argument: Obj = count.into_pyobject(py)?.into();
-        ffi::released(&this.object(), || {
-            ffi::call_method(py, intern!(py, "buffer_updated"), &[&app, &argument])
-        })?;
+        tell(this, &app, intern!(py, "buffer_updated"), Some(&argument))?;
     }
     match last {
         Step::Closed => ended(this),
@@ -168,7 +166,7 @@ pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
     let Some(app) = this.app.get(py) else {
         return Ok(());
     };
-    let told = ffi::call_method(py, intern!(py, "eof_received"), &[&app])
+    let told = tell(this, &app, intern!(py, "eof_received"), None)
         .and_then(|keep_open| keep_open.bind(py).is_truthy())
         .and_then(|keep_open| {
             if keep_open {

@@ -15,6 +15,7 @@ use super::state::State;
 use super::{Tls, TlsProtocol, Transport, lower, report, shutdown, warn};
 use crate::ffi::{self, Payload};
 use crate::limits;
+use crate::transport::tell;
 
 /// Say whether plaintext waits.
 pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {
@@ -147,7 +148,7 @@ pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
     let Some(app) = this.app.get(py) else {
         return Ok(());
     };
-    match ffi::call_method(py, method, &[&app]) {
+    match tell(this, &app, method, None) {
         Ok(_) => Ok(()),
         Err(error) => report(this, error, failure),
     }

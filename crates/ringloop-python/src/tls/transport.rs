@@ -239,16 +239,17 @@ fn write(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn writelines(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let list = one(args, "writelines", intern!(this.py(), "list_of_data"))?;
+    if this.is_elsewhere() {
+        let (bufs, refused) = take_over_all(list)?;
+        thread::hand_over_bytes(this, &bufs)?;
+        return refused.map_or(Ok(()), Err);
+    }
     with(this, |tls| {
         if tls.state.get().is_over() {
             return outgoing::dropped(tls);
         }
         let (bufs, refused) = take_over_all(list)?;
-        if this.is_elsewhere() {
-            thread::hand_over_bytes(this, &bufs)?;
-        } else {
-            outgoing::write(tls, bufs.into_iter())?;
-        }
+        outgoing::write(tls, bufs.into_iter())?;
         match refused {
             // asyncio finds out when it encrypts, which ends the connection.
             Some(error) => {

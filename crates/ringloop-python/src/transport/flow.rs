@@ -12,8 +12,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Endpoint, Writable, call_protocol, leaves_the_loop};
-use crate::ffi::{self, Args, This};
+use super::{Endpoint, Writable, call_protocol, leaves_the_loop, tell};
+use crate::ffi::{Args, This};
 use crate::limits;
 
 /// Water marks in bytes, and the protocol's state.
@@ -112,9 +112,7 @@ pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> Py
     // In the writer's own context: it is the one that is running.
     let py = this.py();
     let told = match this.protocol().get(py) {
-        Some(protocol) => {
-            ffi::call_method(py, intern!(py, "pause_writing"), &[&protocol]).map(drop)
-        }
+        Some(protocol) => tell(this, &protocol, intern!(py, "pause_writing"), None).map(drop),
         None => Ok(()),
     };
     report(this, told, "protocol.pause_writing() failed")

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
-use super::{Endpoint, Stream_, leaves_the_loop, read, sendfile, write};
+use super::{Endpoint, Stream_, leaves_the_loop, read, sendfile, tell, write};
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, Obj, Payload, This};
 
@@ -188,7 +188,8 @@ pub(super) fn connection_lost(this: Stream_<'_, '_>, error: &Obj) -> PyResult<()
     this.lifecycle.state.set(State::Lost);
     let told = match this.protocol.get(py) {
         Some(protocol) if this.lifecycle.protocol_connected.get() => {
-            ffi::call_method(py, intern!(py, "connection_lost"), &[&protocol, error]).map(drop)
+            let method = intern!(py, "connection_lost");
+            tell(this, &protocol, method, Some(error)).map(drop)
         }
         _ => Ok(()),
     };

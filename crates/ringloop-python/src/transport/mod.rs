@@ -232,9 +232,21 @@ fn call_protocol<T: Endpoint>(
     method: &Bound<'_, pyo3::types::PyString>,
     argument: Option<&Obj>,
 ) -> PyResult<Option<Obj>> {
-    with_protocol(this, |protocol| match argument {
-        Some(argument) => crate::ffi::call_method(this.py(), method, &[protocol, argument]),
-        None => crate::ffi::call_method(this.py(), method, &[protocol]),
+    with_protocol(this, |protocol| tell(this, protocol, method, argument))
+}
+
+/// Call a method of a protocol that `this` serves, in the context that is running. Other threads may
+/// come to `this` meanwhile.
+pub(crate) fn tell<T: Payload>(
+    this: This<'_, '_, T>,
+    protocol: &Obj,
+    method: &Bound<'_, pyo3::types::PyString>,
+    argument: Option<&Obj>,
+) -> PyResult<Obj> {
+    let py = this.py();
+    ffi::released(&this.object(), || match argument {
+        Some(argument) => ffi::call_method(py, method, &[protocol, argument]),
+        None => ffi::call_method(py, method, &[protocol]),
     })
 }
 
@@ -248,14 +260,14 @@ pub(crate) fn with_protocol<T: Endpoint, R>(
         return Ok(None);
     };
     let Some(context) = this.context() else {
-        return body(&protocol).map(Some);
+        return ffi::released(&this.object(), || body(&protocol)).map(Some);
     };
     let Some(context) = context.get(py) else {
         return Ok(None);
     };
-    crate::ffi::context_enter(py, &context)?;
-    let result = crate::ffi::released(&this.object(), || body(&protocol));
-    crate::ffi::context_exit(py, &context)?;
+    ffi::context_enter(py, &context)?;
+    let result = ffi::released(&this.object(), || body(&protocol));
+    ffi::context_exit(py, &context)?;
     result.map(Some)
 }
 
