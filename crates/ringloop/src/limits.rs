@@ -29,6 +29,17 @@ pub const DATAGRAMS_PER_RECEIVE: usize = 16;
 /// Connections that listeners may accept in one turn before other descriptors get theirs.
 pub const ACCEPTS_PER_TURN: u32 = 64;
 
+/// Connections that may wait for one stream of them (`net::Incoming`) before it stops accepting; the
+/// others wait in the listener's backlog.
+pub const UNTAKEN_CONNECTIONS_MAX: usize = 64;
+
+/// Pool buffers that may wait for one stream of receives before it stops receiving: a quarter of the
+/// pool, so that one reader that does not come leaves the others theirs.
+pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 4;
+
+/// The same for a stream of datagrams.
+pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
+
 /// Tasks polled in one turn before the driver is asked for completions.
 pub const TASKS_PER_TURN: usize = 256;
 

@@ -7,6 +7,7 @@
 //! 1. A buffer ring is freed only by [`Lent::free`]; dropping the pools leaks what the kernel may
 //!    still write to.
 
+use super::lease::{Lease, Memory};
 use super::{BufferId, Key, PoolKind};
 use crate::sys::uring::abi::Cqe;
 use crate::sys::uring::{BufferRing, Ring};
@@ -78,6 +79,23 @@ impl Lent {
     pub fn recycle(&mut self, id: BufferId) {
         if let Some(pool) = &mut self.pools[id.pool as usize] {
             pool.ring.recycle(id.index);
+            pool.claimed_count -= 1;
+        }
+    }
+
+    /// Make a claimed buffer a value of its own.
+    pub fn lease(&mut self, id: BufferId) -> Option<Lease> {
+        let pool = self.pools[id.pool as usize].as_mut()?;
+        let buffer = pool.ring.detach(id.index)?;
+        Some(Lease(Memory::Ring(id.pool, buffer)))
+    }
+
+    /// Offer such a buffer to the kernel again.
+    pub fn give_back(&mut self, lease: Lease) {
+        if let Memory::Ring(kind, buffer) = lease.0
+            && let Some(pool) = &mut self.pools[kind as usize]
+            && pool.ring.take_back(buffer)
+        {
             pool.claimed_count -= 1;
         }
     }

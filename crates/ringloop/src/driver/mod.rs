@@ -15,6 +15,7 @@
 //! * after `forget` none comes; what the kernel still holds is kept, and what it yields is closed.
 
 mod choice;
+mod lease;
 mod lent;
 mod pool;
 mod readiness;
@@ -32,6 +33,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 pub use choice::{Choice, Kind};
+pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
 pub use uring::UringDriver;
 
@@ -235,7 +237,21 @@ impl Driver {
 
     /// The next completion of a future's operation; `None` where the key is stale.
     pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
-        each!(self, driver => driver.table_mut().poll(key, waker))
+        let polled = each!(self, driver => driver.table_mut().poll(key, waker));
+        if polled.is_pending() {
+            each!(self, driver => driver.resume(key));
+        }
+        polled
+    }
+
+    /// Make a pool buffer with received bytes a value of its own; `None` where it is not the driver's.
+    pub(crate) fn lease(&mut self, id: BufferId) -> Option<Lease> {
+        each!(self, driver => driver.lease(id))
+    }
+
+    /// Give such a buffer back; another driver's is dropped.
+    pub(crate) fn give_back(&mut self, lease: Lease) {
+        each!(self, driver => driver.give_back(lease));
     }
 
     /// The `len` bytes that a completion left in a pool buffer.

@@ -4,6 +4,25 @@
 
 use super::{BufferId, Key, PoolKind};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// A taken buffer as a value of its own. Dropping it loses the buffer to the pool.
+#[derive(Debug)]
+pub(super) struct Detached {
+    id: BufferId,
+    memory: Box<[u8]>,
+    pool: Arc<()>,
+}
+
+impl Detached {
+    pub fn kind(&self) -> PoolKind {
+        self.id.pool
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory
+    }
+}
 
 /// A fixed number of equal buffers, handed out by number.
 #[derive(Debug)]
@@ -11,6 +30,8 @@ pub(super) struct Pool {
     kind: PoolKind,
     memory: Vec<Box<[u8]>>,
     free: Vec<u16>,
+    /// Tells this pool's buffers from another's, where they come back by value.
+    identity: Arc<()>,
     /// Receives that found no free buffer.
     pub starved: Vec<Key>,
 }
@@ -23,6 +44,7 @@ impl Pool {
             kind,
             memory: (0..count).map(|_| Box::default()).collect(),
             free: (0..count).rev().collect(),
+            identity: Arc::new(()),
             starved: Vec::new(),
         }
     }
@@ -55,6 +77,24 @@ impl Pool {
     /// Take the memory of a lent buffer back; the buffer is still taken.
     pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
         self.memory[usize::from(id.index)] = memory;
+    }
+
+    /// Hand out a taken buffer as a value of its own.
+    pub fn detach(&mut self, id: BufferId) -> Detached {
+        Detached {
+            memory: std::mem::take(&mut self.memory[usize::from(id.index)]),
+            pool: Arc::clone(&self.identity),
+            id,
+        }
+    }
+
+    /// Take a detached buffer back as a taken one; `None` where it is another pool's.
+    pub fn reattach(&mut self, buffer: Detached) -> Option<BufferId> {
+        if !Arc::ptr_eq(&self.identity, &buffer.pool) {
+            return None;
+        }
+        self.restore(&buffer.id, buffer.memory);
+        Some(buffer.id)
     }
 
     /// The memory of a buffer that was taken, to be written.

@@ -13,6 +13,7 @@
 //!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
 //! 3. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
+use super::lease::{Lease, Memory};
 use super::pool::Pool;
 use super::table::{Delivery, Phase, Table};
 use super::{BufferId, Event, Key, PoolKind, Sink};
@@ -129,6 +130,21 @@ impl ReadinessDriver {
         }
     }
 
+    // The ring's buffers may be another's; one signature serves both.
+    #[allow(clippy::unnecessary_wraps)]
+    pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
+        let pool = &mut self.pools[id.pool as usize];
+        Some(Lease(Memory::Pool(pool.detach(id))))
+    }
+
+    pub(super) fn give_back(&mut self, lease: Lease) {
+        if let Memory::Pool(buffer) = lease.0
+            && let Some(id) = self.pools[buffer.kind() as usize].reattach(buffer)
+        {
+            self.recycle(id);
+        }
+    }
+
     fn is_armed(&mut self, key: Key) -> bool {
         let slot = self.table.slot(key);
         slot.is_some_and(|slot| slot.phase == Phase::Armed)
@@ -166,8 +182,8 @@ impl ReadinessDriver {
             Need::Ready(fd, interest) if shape != Shape::Once => {
                 self.park(key, fd, interest);
                 // Not tried here, where more than one result has no place; but tried: what is wrong
-                // with the descriptor may not show as readiness. A poll is level-triggered anyway.
-                if shape != Shape::Level {
+                // with the descriptor may not show as readiness. Epoll tells what a poll asks.
+                if !matches!(shape, Shape::Level | Shape::Edge) {
                     self.runnable.push_back((key, interest));
                 }
             }
@@ -183,7 +199,7 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if slot.phase != Phase::Armed {
+        if !matches!(slot.phase, Phase::Armed | Phase::Resting) {
             return;
         }
         if let Some(Need::Clock(_)) = slot.request().map(Operation::need) {
@@ -272,7 +288,9 @@ impl ReadinessDriver {
         }
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
         match shape {
-            Shape::Level => self.deliver(key, interest.poll_mask() as i32, true, None),
+            Shape::Level | Shape::Edge => {
+                self.deliver(key, interest.poll_mask() as i32, true, None)
+            }
             Shape::MultiBuffer(PoolKind::Streams) => self.receive(key),
             Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
             Shape::Once => {
@@ -374,6 +392,41 @@ impl ReadinessDriver {
                     self.recycle(id);
                 }
                 None
+            }
+            Delivery::Full => {
+                self.pause(key);
+                None
+            }
+        }
+    }
+
+    /// Stop watching for an operation whose completions nobody takes.
+    fn pause(&mut self, key: Key) {
+        if !self.is_armed(key) {
+            return;
+        }
+        self.unpark(key);
+        if let Some(slot) = self.table.slot(key) {
+            slot.paused = true;
+            slot.phase = Phase::Resting;
+        }
+    }
+
+    /// Its completions have been taken: let it go on, where it was paused.
+    pub(super) fn resume(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        if !slot.paused || slot.phase != Phase::Resting {
+            return;
+        }
+        slot.paused = false;
+        slot.phase = Phase::Armed;
+        let shape = slot.request().map(Operation::shape);
+        if let Some(Need::Ready(fd, interest)) = self.need(key) {
+            self.park(key, fd, interest);
+            if shape != Some(Shape::Edge) && self.is_armed(key) {
+                self.runnable.push_back((key, interest));
             }
         }
     }

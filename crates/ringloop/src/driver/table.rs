@@ -10,7 +10,7 @@
 //!                    │        │ ▲ │                                      ▲ ▲
 //!                    │        ▼ │ └───────────────▶ Done ────────────────┘ │
 //!                    │      Resting       future    ▲     taken            │
-//!                    │        │                     │                      │
+//!                    │        │  (also: paused)     │                      │
 //!                    └────────┴─────▶ Settled ──────┴──────────────────────┘
 //!            cancelled, or known without the kernel       delivered
 //! ```
@@ -22,7 +22,7 @@
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
 use super::{BufferId, Completion, Event, Key, Sink, Token};
-use crate::op::{Operation, Request};
+use crate::op::{Operation, Request, Shape};
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
@@ -40,7 +40,8 @@ pub(super) enum Phase {
     Queued,
     /// With the kernel (ring), or waiting for its descriptor (readiness).
     Armed,
-    /// Between two completions of a multishot operation: it is not armed, and will be.
+    /// Between two completions of a multishot operation: it is not armed, and will be; for a paused one, once
+    /// its completions are taken.
     Resting,
     /// Its last result is known to the driver, and waits for its turn to be delivered: there is
     /// nothing left to cancel.
@@ -65,6 +66,11 @@ pub(super) struct Slot {
     pub phase: Phase,
     /// The operation has been asked to stop; it is not armed again.
     pub cancelled: bool,
+    /// As many completions wait for the future as its shape allows: it is not armed again until they
+    /// are taken.
+    pub paused: bool,
+    /// It has been stopped for a pause at least once: a result of `ECANCELED` may be of that.
+    pub was_stopped: bool,
     receiver: Receiver,
     request: Option<Request>,
     results: VecDeque<Completion>,
@@ -77,6 +83,8 @@ impl Slot {
             generation: 0,
             phase: Phase::Free,
             cancelled: false,
+            paused: false,
+            was_stopped: false,
             receiver: Receiver::Nobody,
             request: None,
             results: VecDeque::new(),
@@ -92,6 +100,33 @@ impl Slot {
     pub fn request(&self) -> Option<&Request> {
         self.request.as_ref()
     }
+
+    /// Keep a completion for the future; returns whether no more may wait.
+    fn keep(&mut self, result: i32, more: bool, buffer: Option<BufferId>) -> bool {
+        if !more {
+            self.phase = Phase::Done;
+            let request = self.request.take();
+            self.results.push_back(Completion {
+                result,
+                more,
+                buffer,
+                request,
+            });
+            return false;
+        }
+        let shape = self.request.as_ref().map_or(Shape::Once, Operation::shape);
+        match self.results.back_mut() {
+            // Masks of readiness: what either said.
+            Some(last) if shape == Shape::Edge => last.result |= result,
+            _ => self.results.push_back(Completion {
+                result,
+                more,
+                buffer,
+                request: None,
+            }),
+        }
+        self.results.len() >= shape.untaken_max()
+    }
 }
 
 /// What became of a completion.
@@ -101,6 +136,8 @@ pub(super) enum Delivery {
     Event(Event),
     /// A future took it, or it reached nobody; `Some` is a buffer to give back to the pool.
     Consumed(Option<BufferId>),
+    /// A future has it, and as many more as may wait: the operation is to be paused.
+    Full,
 }
 
 /// All operations in flight.
@@ -134,6 +171,8 @@ impl Table {
         let next_free = slot.next_free;
         slot.phase = Phase::Queued;
         slot.cancelled = false;
+        slot.paused = false;
+        slot.was_stopped = false;
         slot.request = Some(request);
         slot.receiver = match sink {
             Sink::Waker(waker) => Receiver::Waker(waker),
@@ -193,18 +232,13 @@ impl Table {
             }
             Receiver::Waker(waker) => {
                 let waker = waker.clone();
-                let request = if more { None } else { slot.request.take() };
-                slot.results.push_back(Completion {
-                    result,
-                    more,
-                    buffer,
-                    request,
-                });
-                if !more {
-                    slot.phase = Phase::Done;
-                }
+                let is_full = slot.keep(result, more, buffer);
                 waker.wake();
-                Delivery::Consumed(None)
+                if is_full {
+                    Delivery::Full
+                } else {
+                    Delivery::Consumed(None)
+                }
             }
             Receiver::Nobody => {
                 if let Some(request) = &mut slot.request {

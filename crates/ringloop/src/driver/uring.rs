@@ -14,6 +14,7 @@
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
+use super::lease::Lease;
 use super::lent::Lent;
 use super::table::{Delivery, Phase, Slot, Table};
 use super::{BufferId, Event, Key, PoolKind, Sink};
@@ -133,6 +134,14 @@ impl UringDriver {
 
     pub(super) fn recycle(&mut self, id: BufferId) {
         self.pools.recycle(id);
+    }
+
+    pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
+        self.pools.lease(id)
+    }
+
+    pub(super) fn give_back(&mut self, lease: Lease) {
+        self.pools.give_back(lease);
     }
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
@@ -289,10 +298,15 @@ impl UringDriver {
         }
         let slot = self.table.slot(key)?;
         let rearms = slot.request().is_some_and(Operation::rearms);
+        if slot.was_stopped && !slot.cancelled && cqe.res == -libc::ECANCELED {
+            slot.phase = Phase::Resting;
+            self.rearm(key);
+            return None;
+        }
         let goes_on = !slot.cancelled
             && match shape {
                 Shape::Once => false,
-                Shape::Multi | Shape::Level => cqe.res >= 0,
+                Shape::Multi | Shape::Level | Shape::Edge => cqe.res >= 0,
                 // 0 is the end of the stream.
                 Shape::MultiBuffer(_) => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
             };
@@ -312,7 +326,7 @@ impl UringDriver {
                 return None;
             }
             Shape::Level => self.resting.push(key),
-            Shape::Once | Shape::Multi | Shape::MultiBuffer(_) => self.rearm(key),
+            Shape::Once | Shape::Multi | Shape::MultiBuffer(_) | Shape::Edge => self.rearm(key),
         }
         self.deliver(key, cqe.res, true, buffer)
     }
@@ -332,6 +346,38 @@ impl UringDriver {
                 }
                 None
             }
+            Delivery::Full => {
+                self.pause(key);
+                None
+            }
+        }
+    }
+
+    /// Stop an operation whose completions nobody takes; what the kernel has done by then still comes.
+    fn pause(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        // Changes are counted as one: they need no pause.
+        if slot.paused || slot.request().map(Operation::shape) == Some(Shape::Edge) {
+            return;
+        }
+        slot.paused = true;
+        if slot.phase == Phase::Armed && !slot.cancelled {
+            slot.was_stopped = true;
+            if !self.backlog.is_empty() || !self.push_cancel(key) {
+                self.backlog.push_back(Entry::Cancel(key));
+            }
+        }
+    }
+
+    /// Its completions have been taken: let it go on, where it was paused.
+    pub(super) fn resume(&mut self, key: Key) {
+        if let Some(slot) = self.table.slot(key)
+            && slot.paused
+        {
+            slot.paused = false;
+            self.rearm(key);
         }
     }
 
@@ -373,7 +419,7 @@ impl UringDriver {
 
     fn rearm(&mut self, key: Key) {
         match self.table.slot(key) {
-            Some(slot) if slot.phase == Phase::Resting => {}
+            Some(slot) if slot.phase == Phase::Resting && !slot.paused => {}
             _ => return,
         }
         if !self.backlog.is_empty() || !self.arm(key) {

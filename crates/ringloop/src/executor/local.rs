@@ -8,7 +8,7 @@ use super::inbox::Inbox;
 use super::join::{Join, JoinError, JoinHandle};
 use super::task::{Header, State, TaskId};
 use super::{Engine, Options, TimerKey};
-use crate::driver::Key;
+use crate::driver::{Key, Lease};
 use crate::error::Error;
 use crate::limits;
 use std::cell::{Cell, RefCell, RefMut};
@@ -42,6 +42,8 @@ struct Shared {
     inbox: Arc<Inbox<Arc<Header>>>,
     /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
     dropped: RefCell<Vec<Key>>,
+    /// Pool buffers that were dropped meanwhile.
+    returned: RefCell<Vec<Lease>>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     next_id: Cell<u64>,
@@ -80,6 +82,7 @@ impl Local {
             arrivals: RefCell::new(VecDeque::new()),
             inbox,
             dropped: RefCell::new(Vec::new()),
+            returned: RefCell::new(Vec::new()),
             closing: RefCell::new(Vec::new()),
             next_id: Cell::new(0),
         };
@@ -153,6 +156,9 @@ impl Local {
         self.take_arrivals();
         for key in self.shared.dropped.take() {
             self.engine().driver_mut().forget(key);
+        }
+        for lease in self.shared.returned.take() {
+            self.engine().driver_mut().give_back(lease);
         }
         for fd in self.shared.closing.take() {
             self.engine().driver_mut().release(fd.as_raw_fd());
@@ -251,6 +257,18 @@ impl Home {
             && let Ok(mut engine) = shared.engine.try_borrow_mut()
         {
             engine.driver_mut().release(fd);
+        }
+    }
+
+    /// Give a pool buffer back to the driver it is of; a driver that is gone needs none.
+    pub(crate) fn give_back(&self, lease: Lease) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        match shared.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().give_back(lease),
+            // By a waker's own drop; the next turn does it.
+            Err(_) => shared.returned.borrow_mut().push(lease),
         }
     }
 

@@ -14,6 +14,7 @@
 mod inbox;
 mod join;
 mod local;
+mod multi;
 mod operation;
 mod park;
 mod runtime;
@@ -30,6 +31,8 @@ pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use local::Home;
 pub use local::{Entered, Local};
+pub use multi::Received;
+pub(crate) use multi::{Arrival, Multi};
 pub use operation::Op;
 pub use park::Unpark;
 pub use runtime::{Runtime, spawn};

@@ -1,7 +1,33 @@
 //! Layer 4: sockets as `async fn`s over operations.
 //!
+//! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`], [`UnixStream`],
+//! [`UnixDatagram`]), what comes again and again ([`Incoming`], [`Receive`], [`Datagrams`], [`Readiness`]).
 //! Called by: Rust programs. Never does: a system call that could block.
+//!
+//! | file | the one thing it is about |
+//! |---|---|
+//! | `socket` | a descriptor whose driver is told before it is closed; what all sockets share |
+//! | `tcp`, `udp`, `unix` | the names and options of each kind |
+//! | `split` | the two directions of a stream as two values |
+//! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
+//! | `options` | options of sockets, by their meaning |
 
+mod incoming;
+mod options;
+mod readiness;
+mod receive;
+mod socket;
+mod split;
 mod tcp;
+mod udp;
+mod unix;
 
-pub use tcp::{TcpListener, TcpStream};
+pub use crate::sys::address::{SockAddr, UnixName};
+pub use incoming::Incoming;
+pub use options::Keepalive;
+pub use readiness::Readiness;
+pub use receive::{Datagram, Datagrams, Receive};
+pub use split::{ReadHalf, Whole, WriteHalf};
+pub use tcp::{ListenOptions, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixListener, UnixStream};

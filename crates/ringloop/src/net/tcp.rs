@@ -6,67 +6,40 @@
 //! A socket belongs to the thread that used it first: the driver there knows its descriptor, and is
 //! told before it is closed. `OwnedFd::from(stream)` takes it to another one.
 
-use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Home, Local, Op};
-use crate::op::{Accept, Connect, Recv, Send};
+use super::incoming::Incoming;
+use super::options::{self, Keepalive};
+use super::receive::Receive;
+use super::socket::Socket;
+use super::split::{ReadHalf, WriteHalf};
+use crate::executor::Op;
+use crate::op::{Accept, Connect};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
-use std::cell::RefCell;
+use crate::time;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
 
-/// A socket that tells the driver before it is closed.
-#[derive(Debug)]
-struct Socket {
-    fd: Option<OwnedFd>,
-    /// Where it was used last.
-    home: RefCell<Option<Home>>,
+/// How a listener is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Let several listeners, on other threads, share the address; the kernel spreads connections over
+    /// them (`SO_REUSEPORT`). Off by default.
+    pub reuse_port: bool,
+    /// Bind the address while old connections of it linger (`SO_REUSEADDR`). On by default.
+    pub reuse_address: bool,
+    /// Connections that wait to be accepted; the system's largest by default.
+    pub backlog: i32,
 }
 
-impl Socket {
-    fn open(addr: SocketAddr) -> io::Result<Self> {
-        let domain = if addr.is_ipv4() {
-            libc::AF_INET
-        } else {
-            libc::AF_INET6
-        };
-        Ok(socket::socket(domain, libc::SOCK_STREAM, 0)?.into())
-    }
-
-    /// The descriptor, to be used on the loop that runs.
-    fn on_loop(&self) -> RawFd {
-        let local = Local::current();
-        let mut home = self.home.borrow_mut();
-        match &*home {
-            Some(home) if home.is(&local) => return self.as_raw_fd(),
-            Some(other) => other.release(self.as_raw_fd()),
-            None => {}
-        }
-        *home = Some(local.home());
-        self.as_raw_fd()
-    }
-}
-
-impl From<OwnedFd> for Socket {
-    fn from(fd: OwnedFd) -> Self {
+impl Default for ListenOptions {
+    fn default() -> Self {
         Self {
-            fd: Some(fd),
-            home: RefCell::new(None),
-        }
-    }
-}
-
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let (Some(fd), Some(home)) = (self.fd.take(), self.home.get_mut()) {
-            home.close(fd);
+            reuse_port: false,
+            reuse_address: true,
+            backlog: libc::SOMAXCONN,
         }
     }
 }
@@ -80,10 +53,21 @@ pub struct TcpListener {
 impl TcpListener {
     /// Listen on `addr` with `SO_REUSEADDR` and the system's largest backlog.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::open(addr)?;
-        socket::set_reuse_address(socket.as_raw_fd(), true)?;
-        socket::bind(socket.as_raw_fd(), &SockAddr::from(addr))?;
-        socket::listen(socket.as_raw_fd(), libc::SOMAXCONN)?;
+        Self::bind_with(addr, ListenOptions::default())
+    }
+
+    /// Listen on `addr` as `options` say.
+    ///
+    /// Errors: `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`, and those of socket(2).
+    pub fn bind_with(addr: SocketAddr, options: ListenOptions) -> io::Result<Self> {
+        let socket = open(addr)?;
+        let fd = socket.as_raw_fd();
+        socket::set_reuse_address(fd, options.reuse_address)?;
+        if options.reuse_port {
+            socket::set_reuse_port(fd, true)?;
+        }
+        socket::bind(fd, &SockAddr::from(addr))?;
+        socket::listen(fd, options.backlog)?;
         Ok(Self { socket })
     }
 
@@ -103,59 +87,85 @@ impl TcpListener {
             socket: Op::new(accept).await?.into(),
         })
     }
+
+    /// Take connections as they come, by one multishot accept.
+    pub fn incoming(&self) -> Incoming<'_, TcpStream> {
+        Incoming::new(&self.socket)
+    }
 }
 
 /// A TCP connection.
 #[derive(Debug)]
 pub struct TcpStream {
-    socket: Socket,
+    pub(super) socket: Socket,
 }
 
 impl TcpStream {
     /// Connect to `addr`.
+    ///
+    /// Errors: those of connect(2). Cancel safety: the attempt is given up and the socket closed.
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::open(addr)?;
+        let socket = open(addr)?;
         Op::new(Connect::new(socket.on_loop(), addr.into())).await?;
         Ok(Self { socket })
+    }
+
+    /// Connect to `addr`, within `limit`.
+    ///
+    /// Errors: `TimedOut`, and those of connect(2).
+    pub async fn connect_timeout(addr: SocketAddr, limit: Duration) -> io::Result<Self> {
+        time::timeout(limit, Self::connect(addr)).await?
+    }
+
+    /// Connect to the first of `addrs` that answers, tried in order.
+    ///
+    /// Errors: the last one's; `InvalidInput` where there is none.
+    pub async fn connect_any(addrs: &[SocketAddr]) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
+        for addr in addrs {
+            match Self::connect(*addr).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     /// Receive up to the capacity of `buf`, from its start; 0 is the end of the stream.
     /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let recv = Recv {
-            fd: self.socket.on_loop(),
-            buf: RecvBuf::from(buf),
-        };
-        let (result, buf) = Op::new(recv).await;
-        (result, buf.into_vec())
+        self.socket.recv(buf).await
+    }
+
+    /// Receive as [`TcpStream::read`], and leave the bytes where they are.
+    pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.peek(buf).await
+    }
+
+    /// Receive bytes as they come, by one multishot receive, without a buffer of one's own.
+    pub fn receive(&self) -> Receive<'_> {
+        Receive::new(&self.socket)
     }
 
     /// Send some of `bytes`; returns how many.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let send = Send {
-            fd: self.socket.on_loop(),
-            buf: SendBuf::from(bytes),
-        };
-        let (result, buf) = Op::new(send).await;
-        (result, buf.into_vec().unwrap_or_default())
+        self.socket.send(bytes).await
     }
 
     /// Send all of `bytes`.
     pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let mut buf = SendBuf::from(bytes);
-        while !buf.is_empty() {
-            let (result, back) = Op::new(Send {
-                fd: self.socket.on_loop(),
-                buf,
-            })
-            .await;
-            buf = back;
-            match result {
-                Ok(count) => buf.advance(count),
-                Err(error) => return (Err(error), buf.into_vec().unwrap_or_default()),
-            }
-        }
-        (Ok(()), buf.into_vec().unwrap_or_default())
+        self.socket.send_all(bytes).await
+    }
+
+    /// Send some of `bufs`, in order, in one call; returns how many bytes. At most 1,024 buffers are
+    /// looked at.
+    pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
+        self.socket.send_vectored(bufs).await
+    }
+
+    /// Send all of `bufs`, in order.
+    pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
+        self.socket.send_all_vectored(bufs).await
     }
 
     /// Shut down one or both directions.
@@ -163,9 +173,16 @@ impl TcpStream {
         socket::shutdown(self.socket.as_raw_fd(), how)
     }
 
-    /// Switch Nagle's algorithm off (`true`) or on.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        socket::set_nodelay(self.socket.as_raw_fd(), nodelay)
+    /// A reader and a writer that borrow the stream, for two futures of one task.
+    pub fn split(&self) -> (ReadHalf<&Self>, WriteHalf<&Self>) {
+        (ReadHalf::new(self), WriteHalf::new(self))
+    }
+
+    /// A reader and a writer that own the stream together, for two tasks. Dropping the writer ends the
+    /// stream for the peer.
+    pub fn into_split(self) -> (ReadHalf<Rc<Self>>, WriteHalf<Rc<Self>>) {
+        let stream = Rc::new(self);
+        (ReadHalf::new(Rc::clone(&stream)), WriteHalf::new(stream))
     }
 
     /// This end's address.
@@ -177,38 +194,121 @@ impl TcpStream {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         inet(socket::peer_addr(self.socket.as_raw_fd())?)
     }
-}
 
-impl AsRawFd for TcpStream {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// Switch Nagle's algorithm off (`true`) or on.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        socket::set_nodelay(self.socket.as_raw_fd(), nodelay)
+    }
+
+    /// Whether Nagle's algorithm is off.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        options::nodelay(self.socket.as_raw_fd())
+    }
+
+    /// Have the kernel probe an idle connection, and reset one whose peer is gone; `None` stops it.
+    pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
+        options::set_keepalive(self.socket.as_raw_fd(), keepalive)
+    }
+
+    /// Whether the kernel probes an idle connection.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        options::keepalive(self.socket.as_raw_fd())
+    }
+
+    /// What becomes of unsent bytes at the close: `Some(0)` drops them and resets the connection. In whole
+    /// seconds, rounded up.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        socket::set_linger(self.socket.as_raw_fd(), linger)
+    }
+
+    /// Hops that a packet may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        options::set_ttl(self.socket.as_raw_fd(), ttl)
+    }
+
+    /// Hops that a packet may take.
+    pub fn ttl(&self) -> io::Result<u32> {
+        options::ttl(self.socket.as_raw_fd())
+    }
+
+    /// Size of the kernel's buffer for what is to be sent, in bytes; it doubles what it is told.
+    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
+        options::set_send_buffer(self.socket.as_raw_fd(), bytes)
+    }
+
+    /// Size of the kernel's buffer for what was received, in bytes; it doubles what it is told.
+    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
+        options::set_receive_buffer(self.socket.as_raw_fd(), bytes)
     }
 }
 
-impl From<TcpStream> for OwnedFd {
-    /// Takes the descriptor off its loop; the stream's operations are over or given up.
-    fn from(stream: TcpStream) -> Self {
-        let mut socket = stream.socket;
-        if let Some(home) = socket.home.get_mut().take() {
-            home.release(socket.as_raw_fd());
+macro_rules! descriptor {
+    ($type:ident, $std:ty) => {
+        impl AsRawFd for $type {
+            fn as_raw_fd(&self) -> RawFd {
+                self.socket.as_raw_fd()
+            }
         }
-        socket
-            .fd
-            .take()
-            .expect("a socket holds its descriptor until it is dropped")
-    }
-}
 
-impl From<std::net::TcpStream> for TcpStream {
-    /// Takes the descriptor over.
-    fn from(stream: std::net::TcpStream) -> Self {
-        Self {
-            socket: OwnedFd::from(stream).into(),
+        impl AsFd for $type {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.socket.as_fd()
+            }
         }
+
+        impl From<$type> for OwnedFd {
+            /// Takes the descriptor off its loop; its operations are over or given up.
+            fn from(socket: $type) -> Self {
+                socket.socket.into_fd()
+            }
+        }
+
+        impl From<OwnedFd> for $type {
+            /// Takes over a descriptor of this kind; another kind gives errors, no more.
+            fn from(fd: OwnedFd) -> Self {
+                Socket::from(fd).into()
+            }
+        }
+
+        impl From<$std> for $type {
+            /// Takes the descriptor over.
+            fn from(socket: $std) -> Self {
+                OwnedFd::from(socket).into()
+            }
+        }
+    };
+}
+pub(super) use descriptor;
+
+macro_rules! from_socket {
+    ($($type:ident),*) => {$(
+        impl From<Socket> for $type {
+            fn from(socket: Socket) -> Self {
+                Self { socket }
+            }
+        }
+    )*};
+}
+pub(super) use from_socket;
+
+from_socket!(TcpListener, TcpStream);
+
+descriptor!(TcpListener, std::net::TcpListener);
+descriptor!(TcpStream, std::net::TcpStream);
+
+fn open(addr: SocketAddr) -> io::Result<Socket> {
+    Socket::open(domain(addr), libc::SOCK_STREAM)
+}
+
+pub(super) fn domain(addr: SocketAddr) -> i32 {
+    if addr.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
     }
 }
 
-fn inet(addr: SockAddr) -> io::Result<SocketAddr> {
+pub(super) fn inet(addr: SockAddr) -> io::Result<SocketAddr> {
     addr.to_std()
         .ok_or_else(|| io::ErrorKind::Unsupported.into())
 }

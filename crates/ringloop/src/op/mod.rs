@@ -16,7 +16,9 @@ mod close;
 mod connect;
 mod kind;
 mod nop;
+mod peek;
 mod poll;
+mod poll_multi;
 mod read;
 mod recv;
 mod recvmsg;
@@ -27,6 +29,7 @@ mod timeout;
 mod write;
 
 use crate::driver::{Key, PoolKind};
+use crate::limits;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::Sqe;
 use std::io;
@@ -38,7 +41,9 @@ pub use close::Close;
 pub use connect::Connect;
 pub use kind::{Kind, Outcome};
 pub use nop::Nop;
+pub use peek::{Peek, Peeking};
 pub use poll::Poll;
+pub use poll_multi::PollMulti;
 pub use read::Read;
 pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
@@ -72,6 +77,21 @@ pub(crate) enum Shape {
     MultiBuffer(PoolKind),
     /// Level-triggered: armed again after each completion was handled.
     Level,
+    /// Edge-triggered: completes at changes; completions that nobody took yet are one.
+    Edge,
+}
+
+impl Shape {
+    /// Completions that may wait for a future before the operation is paused until they are taken.
+    pub const fn untaken_max(self) -> usize {
+        match self {
+            Self::Once | Self::Level => usize::MAX,
+            Self::Multi => limits::UNTAKEN_CONNECTIONS_MAX,
+            Self::MultiBuffer(PoolKind::Streams) => limits::UNTAKEN_RECEIVES_MAX,
+            Self::MultiBuffer(PoolKind::Datagrams) => limits::UNTAKEN_DATAGRAMS_MAX,
+            Self::Edge => 1,
+        }
+    }
 }
 
 /// One operation in both forms.
@@ -120,12 +140,16 @@ pub enum Request {
     Nop(Nop),
     /// Wait until a descriptor is ready.
     Poll(Poll),
+    /// Hear of each change of a descriptor's readiness.
+    PollMulti(PollMulti),
     /// Take a connection off a listener.
     Accept(Accept),
     /// Connect a socket.
     Connect(Connect),
     /// Receive into the request's own buffer.
     Recv(Recv),
+    /// Look at what a socket holds.
+    Peek(Peeking),
     /// Receive again and again into buffers of the pool.
     RecvMulti(RecvMulti),
     /// Send one buffer.
@@ -154,9 +178,11 @@ macro_rules! each {
         match $request {
             Request::Nop($op) => $body,
             Request::Poll($op) => $body,
+            Request::PollMulti($op) => $body,
             Request::Accept($op) => $body,
             Request::Connect($op) => $body,
             Request::Recv($op) => $body,
+            Request::Peek($op) => $body,
             Request::RecvMulti($op) => $body,
             Request::Send($op) => $body,
             Request::SendMsg($op) => $body,

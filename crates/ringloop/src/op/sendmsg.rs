@@ -4,6 +4,7 @@ use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
 use crate::limits::SEND_VECTOR_MAX;
 use crate::op::{Kind, Outcome};
+use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -21,6 +22,7 @@ pub struct SendMsg {
 #[derive(Debug)]
 struct Parts {
     bufs: Vec<SendBuf>,
+    to: Option<SockAddr>,
     iovecs: Vec<libc::iovec>,
     header: libc::msghdr,
 }
@@ -28,12 +30,22 @@ struct Parts {
 impl SendMsg {
     /// Send `bufs` in order; buffers past the kernel's vector bound stay unsent.
     pub fn new(fd: RawFd, bufs: Vec<SendBuf>) -> Self {
+        Self::with(fd, bufs, None)
+    }
+
+    /// Send `bufs` as one datagram to `to`.
+    pub fn to(fd: RawFd, bufs: Vec<SendBuf>, to: SockAddr) -> Self {
+        Self::with(fd, bufs, Some(to))
+    }
+
+    fn with(fd: RawFd, bufs: Vec<SendBuf>, to: Option<SockAddr>) -> Self {
         // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
         let header = unsafe { std::mem::zeroed() };
         Self {
             fd,
             parts: Box::new(Parts {
                 bufs,
+                to,
                 iovecs: Vec::new(),
                 header,
             }),
@@ -57,6 +69,10 @@ impl SendMsg {
                     iov_len: bytes.len(),
                 }
             }));
+        if let Some(to) = &parts.to {
+            parts.header.msg_name = to.as_ptr().cast_mut().cast();
+            parts.header.msg_namelen = to.len();
+        }
         parts.header.msg_iov = parts.iovecs.as_mut_ptr();
         parts.header.msg_iovlen = parts.iovecs.len() as _;
         &raw const parts.header

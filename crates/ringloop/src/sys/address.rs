@@ -24,7 +24,7 @@ use std::io;
 use std::mem::offset_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,24 @@ pub enum UnixName<'a> {
     Abstract(&'a [u8]),
     /// No name: what a client that did not bind has.
     Unnamed,
+}
+
+impl<'a> From<&'a Path> for UnixName<'a> {
+    fn from(path: &'a Path) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl<'a> From<&'a PathBuf> for UnixName<'a> {
+    fn from(path: &'a PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl<'a> From<&'a str> for UnixName<'a> {
+    fn from(path: &'a str) -> Self {
+        Self::Path(Path::new(path))
+    }
 }
 
 /// Hold any socket address as the kernel reads and writes it.
@@ -251,7 +269,6 @@ impl fmt::Debug for SockAddr {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::PathBuf;
 
     proptest! {
         #[test]

@@ -29,6 +29,8 @@ pub struct Mapping {
 // SAFETY: M1: an address range is not tied to a thread; who may touch its bytes is the holder's
 // matter.
 unsafe impl Send for Mapping {}
+// SAFETY: M1: a shared value gives out an address and a length, and touches no byte.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Map zeroed memory of our own, page-aligned.

@@ -11,8 +11,8 @@
 //!   raw twin passes this duty to its caller.
 //! - **S2** A receive that returns *n* has initialised at most the first *n* bytes it was given
 //!   (fewer under `MSG_TRUNC`), and touched no others.
-//! - **S3** A non-negative return of `socket` or `accept4` is a fresh descriptor that nothing else
-//!   owns.
+//! - **S3** A non-negative return of `socket` or `accept4`, and each end of a `socketpair`, is a fresh
+//!   descriptor that nothing else owns.
 
 use super::address::SockAddr;
 use super::check;
@@ -20,6 +20,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Create a socket, non-blocking and closed on exec.
 ///
@@ -208,6 +209,41 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     // SAFETY: S1.
     check(unsafe { libc::getsockopt(fd, level, name, at, &raw mut len) })?;
     Ok(value)
+}
+
+/// Say what becomes of unsent bytes at the close (`SO_LINGER`): `None` sends them in the background, zero
+/// drops them and resets the connection. A close that would wait for them blocks.
+///
+/// Units: whole seconds, rounded up.
+/// Source: socket(7).
+pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
+    let seconds = linger.unwrap_or_default().as_millis().div_ceil(1000);
+    let value = libc::linger {
+        l_onoff: linger.is_some().into(),
+        l_linger: libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX),
+    };
+    let (at, len) = ((&raw const value).cast(), size_of::<libc::linger>());
+    let len = len as libc::socklen_t;
+    // SAFETY: S1.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, at, len) })?;
+    Ok(())
+}
+
+/// Create two connected Unix sockets, non-blocking and closed on exec.
+///
+/// Shape: `kind` is `SOCK_STREAM`, `SOCK_DGRAM` or `SOCK_SEQPACKET`.
+/// Errors: `EMFILE`, `ENFILE`.
+/// Source: socketpair(2).
+pub fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: S1: room for two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: S3.
+    let one = unsafe { OwnedFd::from_raw_fd(ends[0]) };
+    // SAFETY: S3.
+    let other = unsafe { OwnedFd::from_raw_fd(ends[1]) };
+    Ok((one, other))
 }
 
 /// Send small segments at once (`TCP_NODELAY`).

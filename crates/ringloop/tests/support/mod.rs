@@ -7,7 +7,7 @@ use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Choice, Completion, Event, Key, Kind, Sink, Token};
 use ringloop::executor::Engine;
 use ringloop::op::{Recv, Request};
-use ringloop::{Error, Options};
+use ringloop::{Error, Options, Runtime};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -45,6 +45,22 @@ pub fn on_both(test: impl Fn(&mut Bed)) {
     for choice in drivers() {
         let mut bed = Bed::new(choice);
         test(&mut bed);
+    }
+}
+
+/// Run a test on every driver, in a runtime of its own, and alone; nothing may be left open.
+pub fn in_runtimes(test: impl Fn(&Runtime)) {
+    let _alone = alone();
+    for driver in drivers() {
+        let before = open_descriptors();
+        let runtime = Runtime::with_options(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
+        test(&runtime);
+        drop(runtime);
+        assert_eq!(open_descriptors(), before, "{driver:?}: descriptors");
     }
 }
 

@@ -54,6 +54,18 @@ pub struct Message<'a> {
     flags: u32,
 }
 
+impl Default for Message<'_> {
+    /// A message of nobody's, and empty.
+    fn default() -> Self {
+        Self {
+            source: SockAddr::from_bytes(&[]),
+            payload: &[],
+            control: &[],
+            flags: 0,
+        }
+    }
+}
+
 impl<'a> Message<'a> {
     /// Read what a receive left in `buffer`.
     pub fn parse(buffer: &'a [u8]) -> Option<Self> {

@@ -17,6 +17,9 @@
 //!
 //!   a buffer:   offered ──completion: claim──▸ claimed ──recycle──▸ offered
 //!              (kernel writes)                (we read)
+//!                                             │   ▲
+//!                                      detach ▼   │ take_back
+//!                                            detached: a value of its own reads it
 //! ```
 //! The ring is first in, first out, so all of its memory passes through the cache: keep it small (1
 //! MiB for a loop). An empty ring makes a receive complete at once with `ENOBUFS`, even where no
@@ -26,7 +29,8 @@
 //! - **B1** The entries and the buffers lie inside their mappings, aligned, as long as the
 //!   `BufferRing` lives.
 //! - **B2** A buffer is either offered (the kernel may write it) or claimed (we may read it, the
-//!   kernel does not know it).
+//!   kernel does not know it). One that is detached has exactly one [`Detached`], and is offered again
+//!   only by giving that one back.
 //! - **B3** No request that names the group is in flight when the `BufferRing` is dropped: the
 //!   promise of [`Ring::push`]'s caller.
 //! - **B4** An entry is written before the tail that offers it; only the low fields of entry 0 are
@@ -40,6 +44,7 @@ use crate::sys::memory::Mapping;
 use std::io;
 use std::mem::offset_of;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Receive addresses at an odd offset cost four times the copy on Zen 3 and 4.
@@ -60,10 +65,42 @@ pub struct BufferRing {
     buf_len: u32,
     /// Bytes from one buffer to the next.
     stride: usize,
-    /// Which buffers are ours to read (B2).
-    claimed: Box<[bool]>,
+    /// Whose each buffer is (B2).
+    holders: Box<[Holder]>,
     _entry_memory: Mapping,
-    buffers: Mapping,
+    buffers: Arc<Mapping>,
+}
+
+/// Whose a buffer is (B2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// Offered: the kernel's.
+    Kernel,
+    /// Claimed: ours, by its number.
+    Ring,
+    /// Claimed, and read by its [`Detached`].
+    Detached,
+}
+
+/// A claimed buffer as a value of its own, which may outlive the ring: it keeps the memory of all
+/// buffers mapped. Dropping it loses the buffer to its group; [`BufferRing::take_back`] does not.
+#[derive(Debug)]
+pub struct Detached {
+    memory: Arc<Mapping>,
+    at: NonNull<u8>,
+    len: usize,
+    id: u16,
+}
+
+// SAFETY: B2: nobody writes what it reads, on any thread.
+unsafe impl Send for Detached {}
+
+impl Detached {
+    /// Read the buffer, all of it.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: B1, B2: `memory` keeps it mapped, and the kernel writes no detached buffer.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+    }
 }
 
 // SAFETY: B2: the value may change threads; what the kernel writes does not depend on which one
@@ -109,9 +146,9 @@ impl BufferRing {
             count,
             buf_len,
             stride,
-            claimed: vec![true; slots].into_boxed_slice(),
+            holders: vec![Holder::Ring; slots].into_boxed_slice(),
             _entry_memory: entry_memory,
-            buffers,
+            buffers: Arc::new(buffers),
         };
         for id in 0..count {
             this.recycle(id);
@@ -130,8 +167,33 @@ impl BufferRing {
     /// this group, and is claimed once.
     pub unsafe fn claim(&mut self, cqe: &Cqe) -> Option<u16> {
         let id = cqe.buffer()?;
-        *self.claimed.get_mut(usize::from(id))? = true;
+        *self.holders.get_mut(usize::from(id))? = Holder::Ring;
         Some(id)
+    }
+
+    /// Make a claimed buffer a value of its own; `None` where it is not claimed, or detached already.
+    pub fn detach(&mut self, id: u16) -> Option<Detached> {
+        if !self.is_claimed(id) {
+            return None;
+        }
+        let at = NonNull::new(self.address(id).cast_mut())?;
+        self.holders[usize::from(id)] = Holder::Detached;
+        Some(Detached {
+            memory: Arc::clone(&self.buffers),
+            at,
+            len: self.buf_len as usize,
+            id,
+        })
+    }
+
+    /// Offer a detached buffer to the kernel again; one of another group is dropped.
+    pub fn take_back(&mut self, buffer: Detached) -> bool {
+        let own = Arc::ptr_eq(&buffer.memory, &self.buffers);
+        if own {
+            self.holders[usize::from(buffer.id)] = Holder::Ring;
+            self.recycle(buffer.id);
+        }
+        own
     }
 
     /// Read a claimed buffer.
@@ -155,7 +217,7 @@ impl BufferRing {
         if !self.is_claimed(id) {
             return;
         }
-        self.claimed[usize::from(id)] = false;
+        self.holders[usize::from(id)] = Holder::Kernel;
         let address = self.address(id) as u64;
         let slot = usize::from(self.next & (self.count - 1));
         // SAFETY: B1: the masked index is below the number of entries.
@@ -171,9 +233,7 @@ impl BufferRing {
     }
 
     fn is_claimed(&self, id: u16) -> bool {
-        self.claimed
-            .get(usize::from(id))
-            .is_some_and(|&claimed| claimed)
+        self.holders.get(usize::from(id)) == Some(&Holder::Ring)
     }
 
     fn address(&self, id: u16) -> *const u8 {
@@ -354,6 +414,43 @@ mod tests {
         };
         assert_eq!(fixture.claim(&forged), None);
         assert!(!fixture.buffers.is_claimed(9));
+    }
+
+    #[test]
+    fn b2_a_detached_buffer_is_its_owners_until_it_is_given_back() {
+        let mut fixture = fixture(2, 64);
+        fixture.arm(RECV_MULTISHOT);
+        let cqe = fixture.send(b"kept");
+        let id = fixture.claim(&cqe).unwrap();
+        let kept = fixture.buffers.detach(id).unwrap();
+        assert!(fixture.buffers.detach(id).is_none(), "detached twice");
+        for fill in 0..6_u8 {
+            // The other buffer goes round; this one is not offered meanwhile.
+            let cqe = fixture.send(&[fill; 64]);
+            let other = fixture.claim(&cqe).unwrap();
+            assert_ne!(other, id);
+            assert_eq!(&kept.bytes()[..4], b"kept");
+            fixture.buffers.recycle(other);
+        }
+        let stranger = self::fixture(2, 64).buffers.take_back(kept);
+        assert!(!stranger, "another group's");
+        let cqe = fixture.send(b"again");
+        let again = fixture.claim(&cqe).unwrap();
+        let again = fixture.buffers.detach(again).unwrap();
+        assert!(fixture.buffers.take_back(again));
+        let cqe = fixture.send(b"round");
+        assert!(fixture.claim(&cqe).is_some());
+    }
+
+    #[test]
+    fn b1_a_detached_buffer_outlives_its_ring() {
+        let mut fixture = fixture(2, 64);
+        fixture.arm(RECV_MULTISHOT);
+        let cqe = fixture.send(b"later");
+        let id = fixture.claim(&cqe).unwrap();
+        let kept = fixture.buffers.detach(id).unwrap();
+        drop(fixture);
+        assert_eq!(&kept.bytes()[..5], b"later");
     }
 
     #[test]

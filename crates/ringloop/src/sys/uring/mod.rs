@@ -21,7 +21,7 @@ pub mod refusal;
 pub mod ring;
 mod setup;
 
-pub use buffer_ring::BufferRing;
+pub use buffer_ring::{BufferRing, Detached};
 pub use features::{Feature, Features};
 pub use refusal::{Cause, Refusal};
 pub use ring::{Config, Ring};

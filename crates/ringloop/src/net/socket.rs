@@ -1,0 +1,169 @@
+//! A socket on a loop: what TCP, UDP and Unix sockets share.
+//!
+//! Owns: [`Socket`] (a descriptor whose driver is told before it is closed). Called by: the socket types of
+//! this folder, which put their own names and options around it. Never does: a call that could block.
+
+use crate::buf::{RecvBuf, SendBuf};
+use crate::executor::{Home, Local, Op};
+use crate::op::{self, Recv, Send, SendMsg};
+use crate::sys::socket;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// A socket that tells the driver before it is closed.
+#[derive(Debug)]
+pub struct Socket {
+    fd: Option<OwnedFd>,
+    /// Where it was used last.
+    home: RefCell<Option<Home>>,
+}
+
+impl Socket {
+    /// A new socket, by the numbers of socket(2).
+    pub fn open(domain: i32, kind: i32) -> io::Result<Self> {
+        Ok(socket::socket(domain, kind, 0)?.into())
+    }
+
+    /// The descriptor, to be used on the loop that runs.
+    pub fn on_loop(&self) -> RawFd {
+        let local = Local::current();
+        let mut home = self.home.borrow_mut();
+        match &*home {
+            Some(home) if home.is(&local) => return self.as_raw_fd(),
+            Some(other) => other.release(self.as_raw_fd()),
+            None => {}
+        }
+        *home = Some(local.home());
+        self.as_raw_fd()
+    }
+
+    /// Take the descriptor off its loop; its operations are over or given up.
+    pub fn into_fd(mut self) -> OwnedFd {
+        if let Some(home) = self.home.get_mut().take() {
+            home.release(self.as_raw_fd());
+        }
+        self.fd
+            .take()
+            .expect("a socket holds its descriptor until it is dropped")
+    }
+
+    /// Receive up to the capacity of `buf`.
+    pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let recv = Recv {
+            fd: self.on_loop(),
+            buf: RecvBuf::from(buf),
+        };
+        let (result, buf) = Op::new(recv).await;
+        (result, buf.into_vec())
+    }
+
+    /// Send some of `bytes`.
+    pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let send = Send {
+            fd: self.on_loop(),
+            buf: SendBuf::from(bytes),
+        };
+        let (result, buf) = Op::new(send).await;
+        (result, buf.into_vec().unwrap_or_default())
+    }
+
+    /// Send all of `bytes`.
+    pub async fn send_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let mut buf = SendBuf::from(bytes);
+        let mut sent = Ok(());
+        while !buf.is_empty() && sent.is_ok() {
+            let fd = self.on_loop();
+            let (result, back) = Op::new(Send { fd, buf }).await;
+            buf = back;
+            sent = result.map(|count| buf.advance(count));
+        }
+        (sent, buf.into_vec().unwrap_or_default())
+    }
+
+    /// Send some of `bufs`, in order.
+    pub async fn send_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
+        let bufs = bufs.into_iter().map(SendBuf::from).collect();
+        let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
+        (result, into_vecs(bufs))
+    }
+
+    /// Send all of `bufs`, in order.
+    pub async fn send_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
+        let mut bufs: Vec<SendBuf> = bufs.into_iter().map(SendBuf::from).collect();
+        // What has gone out whole waits here for the caller.
+        let mut sent_bufs = Vec::with_capacity(bufs.len());
+        loop {
+            let done = bufs.iter().take_while(|buf| buf.is_empty()).count();
+            sent_bufs.extend(bufs.drain(..done));
+            if bufs.is_empty() {
+                return (Ok(()), into_vecs(sent_bufs));
+            }
+            let (result, back) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
+            bufs = back;
+            match result {
+                Ok(count) => advance(&mut bufs, count),
+                Err(error) => {
+                    sent_bufs.append(&mut bufs);
+                    return (Err(error), into_vecs(sent_bufs));
+                }
+            }
+        }
+    }
+
+    /// Receive without taking the bytes off the socket.
+    pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let peek = op::Peek {
+            fd: self.on_loop(),
+            buf: RecvBuf::from(buf),
+        };
+        let (result, buf) = Op::new(peek).await;
+        (result, buf.into_vec())
+    }
+}
+
+/// Drop the first `count` bytes of several buffers.
+fn advance(bufs: &mut [SendBuf], mut count: usize) {
+    for buf in bufs {
+        let own = count.min(buf.len());
+        buf.advance(own);
+        count -= own;
+    }
+}
+
+fn into_vecs(bufs: Vec<SendBuf>) -> Vec<Vec<u8>> {
+    let vecs = bufs.into_iter().map(SendBuf::into_vec);
+    vecs.map(Option::unwrap_or_default).collect()
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self {
+            fd: Some(fd),
+            home: RefCell::new(None),
+        }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+            .as_ref()
+            .expect("a socket holds its descriptor until it is dropped")
+            .as_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let (Some(fd), Some(home)) = (self.fd.take(), self.home.get_mut()) {
+            home.close(fd);
+        }
+    }
+}

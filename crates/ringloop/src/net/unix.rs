@@ -1,0 +1,242 @@
+//! Unix sockets: listener, stream and datagrams, by path or abstract name; pairs.
+//!
+//! A listener that is dropped leaves its file behind, as std's does; abstract names leave nothing.
+
+use super::incoming::Incoming;
+use super::receive::{Datagrams, Receive};
+use super::socket::Socket;
+use super::split::{ReadHalf, WriteHalf};
+use super::tcp::{descriptor, from_socket};
+use crate::buf::{RecvBuf, SendBuf};
+use crate::executor::Op;
+use crate::op::{Accept, Connect, RecvMsg, SendMsg};
+use crate::sys::address::{SockAddr, UnixName};
+use crate::sys::datagram::Control;
+use crate::sys::socket;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+/// Listens for Unix connections.
+#[derive(Debug)]
+pub struct UnixListener {
+    socket: Socket,
+}
+
+impl UnixListener {
+    /// Listen at `name`, with the system's largest backlog.
+    ///
+    /// Errors: `EADDRINUSE` also for a file that an earlier listener left behind; `ENAMETOOLONG` over 107
+    /// bytes.
+    pub fn bind<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
+        let socket = bound(libc::SOCK_STREAM, name.into())?;
+        socket::listen(socket.as_raw_fd(), libc::SOMAXCONN)?;
+        Ok(Self { socket })
+    }
+
+    /// Take one connection.
+    ///
+    /// Cancel safety: a connection that was taken while the future was being dropped is closed.
+    pub async fn accept(&self) -> io::Result<UnixStream> {
+        let accept = Accept {
+            fd: self.socket.on_loop(),
+            multi: false,
+        };
+        Ok(Op::new(accept).await?.into())
+    }
+
+    /// Take connections as they come, by one multishot accept.
+    pub fn incoming(&self) -> Incoming<'_, UnixStream> {
+        Incoming::new(&self.socket)
+    }
+
+    /// The name it listens at; see [`SockAddr::to_unix`].
+    pub fn local_addr(&self) -> io::Result<SockAddr> {
+        socket::local_addr(self.socket.as_raw_fd())
+    }
+}
+
+/// A Unix connection.
+#[derive(Debug)]
+pub struct UnixStream {
+    pub(super) socket: Socket,
+}
+
+impl UnixStream {
+    /// Connect to the listener at `name`.
+    ///
+    /// Errors: `ENOENT`, and those of connect(2); a full backlog waits on the ring, and is `ECONNREFUSED` on
+    /// epoll, which has no event for it.
+    pub async fn connect<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
+        let address = SockAddr::unix(name.into())?;
+        let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM)?;
+        Op::new(Connect::new(socket.on_loop(), address)).await?;
+        Ok(Self { socket })
+    }
+
+    /// Two connected streams.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = socket::pair(libc::SOCK_STREAM)?;
+        Ok((one.into(), other.into()))
+    }
+
+    /// Receive up to the capacity of `buf`, from its start; 0 is the end of the stream.
+    ///
+    /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
+    pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.recv(buf).await
+    }
+
+    /// Receive as [`UnixStream::read`], and leave the bytes where they are.
+    pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.peek(buf).await
+    }
+
+    /// Receive bytes as they come, by one multishot receive.
+    pub fn receive(&self) -> Receive<'_> {
+        Receive::new(&self.socket)
+    }
+
+    /// Send some of `bytes`; returns how many.
+    pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.send(bytes).await
+    }
+
+    /// Send all of `bytes`.
+    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        self.socket.send_all(bytes).await
+    }
+
+    /// Send some of `bufs`, in order, in one call; returns how many bytes.
+    pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
+        self.socket.send_vectored(bufs).await
+    }
+
+    /// Send all of `bufs`, in order.
+    pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
+        self.socket.send_all_vectored(bufs).await
+    }
+
+    /// Shut down one or both directions.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        socket::shutdown(self.socket.as_raw_fd(), how)
+    }
+
+    /// A reader and a writer that borrow the stream, for two futures of one task.
+    pub fn split(&self) -> (ReadHalf<&Self>, WriteHalf<&Self>) {
+        (ReadHalf::new(self), WriteHalf::new(self))
+    }
+
+    /// A reader and a writer that own the stream together, for two tasks. Dropping the writer ends the
+    /// stream for the peer.
+    pub fn into_split(self) -> (ReadHalf<Rc<Self>>, WriteHalf<Rc<Self>>) {
+        let stream = Rc::new(self);
+        (ReadHalf::new(Rc::clone(&stream)), WriteHalf::new(stream))
+    }
+
+    /// This end's name.
+    pub fn local_addr(&self) -> io::Result<SockAddr> {
+        socket::local_addr(self.socket.as_raw_fd())
+    }
+
+    /// The other end's name.
+    pub fn peer_addr(&self) -> io::Result<SockAddr> {
+        socket::peer_addr(self.socket.as_raw_fd())
+    }
+}
+
+/// A Unix socket for datagrams, which arrive in order and are not lost.
+#[derive(Debug)]
+pub struct UnixDatagram {
+    socket: Socket,
+}
+
+impl UnixDatagram {
+    /// A socket at `name`.
+    pub fn bind<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
+        let socket = bound(libc::SOCK_DGRAM, name.into())?;
+        Ok(Self { socket })
+    }
+
+    /// A socket without a name, which nobody can send to.
+    pub fn unbound() -> io::Result<Self> {
+        let socket = Socket::open(libc::AF_UNIX, libc::SOCK_DGRAM)?;
+        Ok(Self { socket })
+    }
+
+    /// Two connected sockets.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = socket::pair(libc::SOCK_DGRAM)?;
+        Ok((one.into(), other.into()))
+    }
+
+    /// Set the peer: `send` goes there, and only its datagrams come in.
+    pub async fn connect<'a>(&self, name: impl Into<UnixName<'a>>) -> io::Result<()> {
+        let address = SockAddr::unix(name.into())?;
+        Op::new(Connect::new(self.socket.on_loop(), address)).await
+    }
+
+    /// Send one datagram to the socket at `to`; waits while that one's queue is full.
+    pub async fn send_to<'a>(
+        &self,
+        bytes: Vec<u8>,
+        to: impl Into<UnixName<'a>>,
+    ) -> (io::Result<usize>, Vec<u8>) {
+        let to = match SockAddr::unix(to.into()) {
+            Ok(to) => to,
+            Err(error) => return (Err(error), bytes),
+        };
+        let bufs = vec![SendBuf::from(bytes)];
+        let (result, mut bufs) = Op::new(SendMsg::to(self.socket.on_loop(), bufs, to)).await;
+        let bytes = bufs.pop().and_then(SendBuf::into_vec);
+        (result, bytes.unwrap_or_default())
+    }
+
+    /// Send one datagram to the peer.
+    pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.send(bytes).await
+    }
+
+    /// Receive one datagram, with the name of its sender. One that is longer than the capacity of `buf` is
+    /// cut.
+    ///
+    /// Cancel safety: a datagram taken while the future was being dropped is lost.
+    pub async fn recv_from(&self, buf: Vec<u8>) -> (io::Result<(usize, SockAddr)>, Vec<u8>) {
+        let recv = RecvMsg::new(self.socket.on_loop(), RecvBuf::from(buf));
+        match Op::new(recv).await {
+            Ok((buf, source)) => {
+                let bytes = buf.into_vec();
+                (Ok((bytes.len(), source)), bytes)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        }
+    }
+
+    /// Receive one datagram.
+    pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        self.socket.recv(buf).await
+    }
+
+    /// Receive datagrams as they come, by one multishot receive.
+    pub fn datagrams(&self) -> Datagrams<'_> {
+        // Descriptors would come with control data.
+        Datagrams::new(&self.socket, Control::Unwanted)
+    }
+
+    /// This end's name.
+    pub fn local_addr(&self) -> io::Result<SockAddr> {
+        socket::local_addr(self.socket.as_raw_fd())
+    }
+}
+
+fn bound(kind: i32, name: UnixName<'_>) -> io::Result<Socket> {
+    let socket = Socket::open(libc::AF_UNIX, kind)?;
+    socket::bind(socket.as_raw_fd(), &SockAddr::unix(name)?)?;
+    Ok(socket)
+}
+
+from_socket!(UnixListener, UnixStream, UnixDatagram);
+descriptor!(UnixListener, std::os::unix::net::UnixListener);
+descriptor!(UnixStream, std::os::unix::net::UnixStream);
+descriptor!(UnixDatagram, std::os::unix::net::UnixDatagram);

@@ -1,0 +1,57 @@
+//! Hear of each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or epoll's level
+//! trigger, switched off while a completion waits to be taken.
+
+use super::{Need, Operation, Shape};
+use crate::sys::file;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Completes when the descriptor is or becomes ready, until it fails or is cancelled; each result is a
+/// poll(2) mask of the directions asked for, in which an error or a hang-up counts as both.
+///
+/// Edge-triggered: a completion may be the only one for all that is there to be read, so whoever takes
+/// it reads until `EAGAIN`. It may also come for what was read meanwhile (readiness driver), and an
+/// embedder that gets it as an event gets it again while the descriptor stays ready (readiness driver).
+#[derive(Debug)]
+pub struct PollMulti {
+    /// The descriptor; it stays open until the operation's last completion.
+    pub fd: RawFd,
+    /// What to wait for.
+    pub interest: Interest,
+}
+
+impl Operation for PollMulti {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.fd = self.fd;
+        sqe.len = abi::POLL_ADD_MULTI;
+        sqe.op_flags = self.interest.poll_mask();
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, self.interest)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let ready = file::poll_now(self.fd, self.interest)?;
+        if ready == Interest::NONE {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(ready.poll_mask())
+        }
+    }
+
+    /// The ring answers with every bit of poll(2); what was asked for is what is answered.
+    fn finish(&mut self, result: i32) -> i32 {
+        match u32::try_from(result) {
+            Ok(mask) => (Interest::from_poll_mask(mask) & self.interest).poll_mask() as i32,
+            Err(_) => result,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Edge
+    }
+}
