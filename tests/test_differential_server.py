@@ -1,8 +1,7 @@
 """Random sequences on a server and its clients: asyncio and ours call the protocols alike.
 
 Connections are made and cancelled, clients come by plain sockets, the server is closed, waited
-for, and its clients are closed or aborted. As in test_differential_tcp, each step is followed by the
-loop running until nothing more happens, the oracle plays first, and a failure prints the seed.
+for, and its clients are closed or aborted.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import support
+from tests import differential, support
 from tests.tcp import Echo, Peer, Recorder, exceptions_of, pattern
-from tests.test_differential_tcp import SEEDS, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.differential import Step
+    from tests.support import LoopFactory
 
 STEPS = 16
 WEIGHTS = {
@@ -46,7 +45,7 @@ WEIGHTS = {
 }
 
 
-class Play:
+class Play(differential.Play):
     """One sequence on one server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -186,15 +185,7 @@ class Play:
         error = task.exception()
         return "done" if error is None else type(error).__name__
 
-    async def settle(self) -> None:
-        """Run until nothing has happened for a while."""
-        quiet = 0
-        while quiet < 4:
-            before = self.progress()
-            await asyncio.sleep(0.0005)
-            quiet = quiet + 1 if before == self.progress() else 0
-
-    def progress(self) -> tuple[int, ...]:
+    def progress(self) -> tuple[object, ...]:
         protocols = [*self.served, *(protocol for _, protocol in self.connections)]
         done = sum(task.done() for task in self.waiting)
         return (len(self.notes), done, sum(len(protocol.data) for protocol in protocols))
@@ -217,35 +208,23 @@ class Play:
 
 def sequence(seed: int) -> list[Step]:
     chance = random.Random(seed)
-    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS)
-    return [(name, int(2 ** chance.uniform(0, 12))) for name in names]
+    return differential.sized(chance, differential.draw(chance, WEIGHTS, STEPS), 12)
 
 
-def play(factory: Callable[[], asyncio.AbstractEventLoop], steps: list[Step]) -> list[Any]:
-    loop = factory()
-
-    async def main() -> list[Any]:
+def play(factory: LoopFactory, seed: int) -> list[Any]:
+    async def main(loop: asyncio.AbstractEventLoop) -> list[Any]:
         played = Play(loop)
         with exceptions_of(loop) as contexts:
             try:
-                trace = await played.play(steps)
+                trace = await played.play(sequence(seed))
             finally:
                 await played.end()
         return [*trace, [c["message"] for c in contexts]]
 
-    try:
-        return loop.run_until_complete(main())
-    finally:
-        support.close_loop(loop)
+    return differential.run(factory, main)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("driver", support.DRIVERS)
 def test_callbacks_of_a_server_are_those_of_asyncio(driver: str, leak_check: None) -> None:
-    name = support.usable_loop(f"ringloop-{driver}")
-    for seed in SEEDS:
-        steps = sequence(seed)
-        expected = play(support.loop_factory(support.ORACLE), steps)
-        got = play(support.loop_factory(name), steps)
-        for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
-            assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps}"
+    differential.compare(driver, play, sequence)

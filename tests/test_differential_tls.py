@@ -1,8 +1,6 @@
 """Random sequences with an upgrade to TLS in the middle: asyncio and ours call the protocol alike.
 
-The other end is a plain socket with an `ssl.SSLObject`, moved by the test between the steps. As in
-test_differential_tcp, each step is followed by the loop running until nothing more happens, the
-oracle plays first, and a failure prints the seed; `RINGLOOP_TEST_SEED` plays one again.
+The other end is a plain socket with an `ssl.SSLObject`, moved by the test between the steps.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import support
+from tests import differential, support
+from tests.differential import Reacting, Step
 from tests.tcp import closed, exceptions_of, pattern, socket_pair
-from tests.test_differential_tcp import SEEDS, Reacting, Step
 from tests.tls import Certificates, TlsPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.support import LoopFactory
 
     Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
@@ -126,8 +124,10 @@ class PumpedPeer(TlsPeer):
             self.flush()
 
 
-class Play:
+class Play(differential.TransportPlay):
     """One sequence on one connection."""
+
+    reactions = REACTIONS
 
     def __init__(self, transport: Any, peer: PumpedPeer, contexts: Contexts, upgrade: Any) -> None:
         self.transport = transport
@@ -226,40 +226,8 @@ class Play:
             case "peer resets":
                 self.peer.reset()
 
-    def act_on_transport(self, name: str, number: int) -> None:
-        transport = self.transport
-        match name:
-            case "write":
-                transport.write(pattern(number, number))
-            case "writelines" if transport.is_closing():
-                pass  # since 3.12, asyncio fails inside
-            case "writelines":
-                transport.writelines([b"<", pattern(number // 2), bytearray(b">")])
-            case "react":
-                self.protocol.reaction = REACTIONS[number % len(REACTIONS)]
-            case "pause" | "resume" if "eof_received" in self.protocol.events:
-                pass  # as in test_differential_tcp
-            case "pause" | "resume":
-                getattr(transport, f"{name}_reading")()
-            case "swap":
-                after = Reacting()
-                after.__dict__.update(self.protocol.__dict__)
-                self.protocol = after
-                transport.set_protocol(after)
-            case "write and close":
-                transport.write(pattern(number, number))
-                transport.close()
-            case _:
-                getattr(transport, name)()
-
-    async def settle(self) -> None:
-        """Run until nothing has happened for a while."""
-        quiet = 0
-        while quiet < 4:
-            before = self.progress()
-            await asyncio.sleep(0.0005)
-            self.peer.pump()
-            quiet = quiet + 1 if before == self.progress() else 0
+    def take(self) -> None:
+        self.peer.pump()
 
     def progress(self) -> tuple[object, ...]:
         waits = self.upgrading is not None and not self.upgrading.done()
@@ -270,33 +238,26 @@ class Play:
 def sequence(seed: int) -> tuple[bool, list[Step]]:
     """Draw which side of TLS is the loop's, and the steps."""
     chance = random.Random(seed)
-
-    def draw(weights: dict[str, int], count: int) -> list[str]:
-        return chance.choices(list(weights), list(weights.values()), k=count)
-
     server_side = chance.random() < 0.5
-    names = draw(BEFORE, STEPS_BEFORE) + draw(UPGRADES, 1) + draw(AFTER, STEPS_AFTER)
-    return server_side, [(name, int(2 ** chance.uniform(0, 15))) for name in names]
+    stages = ((BEFORE, STEPS_BEFORE), (UPGRADES, 1), (AFTER, STEPS_AFTER))
+    names = [name for stage in stages for name in differential.draw(chance, *stage)]
+    return server_side, differential.sized(chance, names, 15)
 
 
-def play(
-    factory: Callable[[], asyncio.AbstractEventLoop],
-    certificates: Certificates,
-    server_side: bool,
-    steps: list[Step],
-) -> list[Any]:
-    loop = factory()
+def play(factory: LoopFactory, seed: int, certificates: Certificates) -> list[Any]:
+    server_side, steps = sequence(seed)
     server, client = certificates.server(), certificates.client()
     suspicious = ssl.create_default_context()
 
     async def upgrade(transport: Any, protocol: Any, name: str) -> Any:
+        loop = asyncio.get_running_loop()
         refused = name == "upgrade, not trusted"
         if server_side:
             return await loop.start_tls(transport, protocol, server, server_side=True)
         context = suspicious if refused else client
         return await loop.start_tls(transport, protocol, context, server_hostname="localhost")
 
-    async def main() -> list[Any]:
+    async def main(loop: asyncio.AbstractEventLoop) -> list[Any]:
         ours, theirs = socket_pair()
         if server_side:
             peer = PumpedPeer(theirs, client, server_hostname="localhost")
@@ -314,10 +275,7 @@ def play(
                 await asyncio.gather(played.upgrading, return_exceptions=True)
         return [*trace, [(c["message"], type(c.get("exception")).__name__) for c in contexts]]
 
-    try:
-        return loop.run_until_complete(main())
-    finally:
-        support.close_loop(loop)
+    return differential.run(factory, main)
 
 
 @pytest.fixture(scope="module")
@@ -330,10 +288,4 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def test_callbacks_of_an_upgrade_are_those_of_asyncio(
     driver: str, certificates: Certificates, leak_check: None
 ) -> None:
-    name = support.usable_loop(f"ringloop-{driver}")
-    for seed in SEEDS:
-        server_side, steps = sequence(seed)
-        expected = play(support.loop_factory(support.ORACLE), certificates, server_side, steps)
-        got = play(support.loop_factory(name), certificates, server_side, steps)
-        for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
-            assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps}"
+    differential.compare(driver, lambda factory, seed: play(factory, seed, certificates), sequence)

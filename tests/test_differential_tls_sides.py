@@ -1,10 +1,9 @@
 """Random sequences on a TLS connection of either side: asyncio and ours call the protocol alike.
 
-As `test_differential_tcp`, one layer up; `test_differential_tls` is about the upgrade itself. The peer
-is `ssl.SSLObject` over a plain socket, so that what is compared includes what it got, and how it was
-told of the end. Half of the connections are upgraded by `start_tls` after plain words, half of them are
-the server's side, and each way to libssl is played.
-A failure prints the seed and the sequence; `RINGLOOP_TEST_SEED` plays one again.
+`test_differential_tls` is about the upgrade itself. The peer is `ssl.SSLObject` over a plain socket, so
+that what is compared includes what it got, and how it was told of the end. Half of the connections are
+upgraded by `start_tls` after plain words, half of them are the server's side, and each way to libssl is
+played.
 """
 
 from __future__ import annotations
@@ -18,21 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import support
+from tests import differential, support
+from tests.differential import Reacting
 from tests.tcp import Recorder, exceptions_of, pattern, socket_pair
-from tests.test_differential_tcp import SEEDS, Reacting
 from tests.tls import TlsPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from tests.differential import Step
+    from tests.support import LoopFactory
     from tests.tls import Certificates
 
 pytestmark = pytest.mark.usefixtures("tls_engine")
 
 STEPS = 14
-
-Step = tuple[str, int]
 
 # How often each step is drawn. What the peer sends at once stays below one receive of any kind.
 STEP_WEIGHTS = {
@@ -73,8 +70,10 @@ class Buffering(Recorder, asyncio.BufferedProtocol):
         self.note(f"buffer_updated {nbytes}")
 
 
-class Play:
+class Play(differential.TransportPlay):
     """One sequence on one connection."""
+
+    reactions = ("nothing", "echo", "close", "abort", "pause", "raise", "write and close")
 
     def __init__(self, transport: Any, protocol: Recorder, peer: TlsPeer) -> None:
         self.transport = transport
@@ -128,32 +127,23 @@ class Play:
             return
         transport = self.transport
         match name:
-            case "write":
-                transport.write(pattern(number, number))
+            # A transport that is closed, or at its end, takes these too.
             case "writelines":
                 transport.writelines([b"<", pattern(number // 2), b"", bytearray(b">")])
-            case "react":
-                self.protocol.reaction = (  # type: ignore[attr-defined]
-                    *("nothing", "echo", "close", "abort", "pause", "raise", "write and close"),
-                )[number % 7]
             case "pause" | "resume":
                 getattr(transport, f"{name}_reading")()
             case "swap":
-                after = Buffering() if number % 3 == 0 else Reacting()
-                buffer = getattr(after, "buffer", None)
-                after.__dict__.update(self.protocol.__dict__)
-                if buffer is not None:
-                    after.buffer = buffer  # type: ignore[union-attr]
-                self.protocol = after
-                transport.set_protocol(after)
+                self.swap_to(Buffering() if number % 3 == 0 else Reacting())
             case "limits":
                 transport.set_write_buffer_limits(high=number)
-            case "write and close":
-                transport.write(pattern(number, number))
-                transport.close()
-                transport.write(b"never")
             case _:
-                getattr(transport, name)()
+                self.act_on_transport(name, number)
+
+    def swap_to(self, after: Recorder) -> None:
+        buffer = getattr(after, "buffer", None)
+        self.swap(after)
+        if buffer is not None:
+            after.buffer = buffer  # type: ignore[attr-defined]
 
     def act_as_peer(self, name: str, number: int) -> None:
         peer = self.peer
@@ -176,15 +166,8 @@ class Play:
             case "peer resets":
                 peer.reset()
 
-    async def settle(self) -> None:
-        """Run until nothing has happened for a while; the kernel's loopback is immediate."""
-        quiet = 0
-        while quiet < 4:
-            before = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
-            await asyncio.sleep(0.0005)
-            self.take()
-            after = len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
-            quiet = quiet + 1 if before == after else 0
+    def progress(self) -> tuple[object, ...]:
+        return len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
 
     def take(self) -> None:
         """Decrypt what the peer has received, and note how its stream ends."""
@@ -211,8 +194,7 @@ class Play:
 
 def sequence(seed: int) -> list[Step]:
     chance = random.Random(seed)
-    names = chance.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()), k=STEPS)
-    return [(name, int(2 ** chance.uniform(0, 13))) for name in names]
+    return differential.sized(chance, differential.draw(chance, STEP_WEIGHTS, STEPS), 13)
 
 
 async def connect(seed: int, certificates: Certificates) -> tuple[Any, Any, Any, TlsPeer]:
@@ -251,27 +233,20 @@ def heading(message: str) -> str:
     return message.partition(" in callback ")[0]
 
 
-def play(
-    factory: Callable[[], asyncio.AbstractEventLoop], seed: int, certificates: Certificates
-) -> list[Any]:
-    loop = factory()
-
-    async def main() -> list[Any]:
+def play(factory: LoopFactory, seed: int, certificates: Certificates) -> list[Any]:
+    async def main(_: asyncio.AbstractEventLoop) -> list[Any]:
         ours, transport, protocol, peer = await connect(seed, certificates)
         played = Play(transport, protocol, peer)
         # A transport that was closed twice has forgotten it.
         lower = transport._ssl_protocol._transport
-        with exceptions_of(loop) as contexts:
+        with exceptions_of(asyncio.get_running_loop()) as contexts:
             trace = await played.play(sequence(seed))
             peer.close()
             lower.abort()
             await support.wait_until(lambda: ours.fileno() == -1, "the socket to be closed")
         return [*trace, [(heading(c["message"]), type(c["exception"]).__name__) for c in contexts]]
 
-    try:
-        return loop.run_until_complete(main())
-    finally:
-        support.close_loop(loop)
+    return differential.run(factory, main)
 
 
 @functools.cache
@@ -284,10 +259,9 @@ def oracle(seed: int, certificates: Certificates) -> list[Any]:
 def test_callbacks_are_those_of_asyncio(
     driver: str, certificates: Certificates, leak_check: None
 ) -> None:
-    name = support.usable_loop(f"ringloop-{driver}")
-    for seed in SEEDS:
-        expected = oracle(seed, certificates)
-        got = play(support.loop_factory(name), seed, certificates)
-        for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
-            steps = sequence(seed)
-            assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps}"
+    differential.compare(
+        driver,
+        lambda factory, seed: play(factory, seed, certificates),
+        sequence,
+        lambda seed: oracle(seed, certificates),
+    )

@@ -1,0 +1,159 @@
+"""Random sequences of operations: asyncio plays them first, and ours has to call the protocols alike.
+
+Each sequence is played step by step, and after each step the loop runs until nothing more happens, so
+that what is compared is what was called and in which order, not how fast. A failure prints the seed and
+the sequence; `RINGLOOP_TEST_SEED` plays one again.
+
+Owns: the seeds, how a sequence is drawn and compared, and what every play can do to a transport.
+Called by: the `test_differential_*` modules, which say what a sequence is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+from tests import support
+from tests.tcp import Recorder, pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from tests.support import LoopFactory
+
+SEED = os.environ.get("RINGLOOP_TEST_SEED")
+# The same sequences in every run, so that a failure is the change's and not the day's;
+# `RINGLOOP_TEST_SEED=random` plays others.
+SEEDS = (
+    [random.SystemRandom().randrange(1 << 32) for _ in range(60)]
+    if SEED == "random"
+    else [int(SEED)]
+    if SEED
+    else list(range(60))
+)
+
+Step = tuple[str, int]
+
+
+class Reacting(Recorder):
+    """Note callbacks, and do something in the next `data_received`."""
+
+    reaction = "nothing"
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        reaction, self.reaction = self.reaction, "nothing"
+        match reaction:
+            case "echo":
+                self.transport.write(data[:100])
+            case "close" | "abort" | "write_eof":
+                getattr(self.transport, reaction)()
+            case "pause":
+                self.transport.pause_reading()
+            case "raise":
+                raise ZeroDivisionError
+            case "write and close":
+                self.transport.write(b"bye")
+                self.transport.close()
+                self.transport.write(b"never")
+
+
+def draw(chance: random.Random, weights: dict[str, int], count: int) -> list[str]:
+    """Draw names, each as often as its weight says."""
+    return chance.choices(list(weights), list(weights.values()), k=count)
+
+
+def sized(chance: random.Random, names: list[str], exponent: int) -> list[Step]:
+    """Give each name a number below two to the power of `exponent`, small ones as often as large."""
+    return [(name, int(2 ** chance.uniform(0, exponent))) for name in names]
+
+
+class Play:
+    """What a sequence is played on, one step after another."""
+
+    async def settle(self) -> None:
+        """Run until nothing has happened for a while; the kernel's loopback is immediate."""
+        quiet = 0
+        while quiet < 4:
+            before = self.progress()
+            await asyncio.sleep(0.0005)
+            self.take()
+            quiet = quiet + 1 if before == self.progress() else 0
+
+    def progress(self) -> tuple[object, ...]:
+        """Return what changes while something happens."""
+        raise NotImplementedError
+
+    def take(self) -> None:
+        """Take what has come to the other ends."""
+
+
+class TransportPlay(Play):
+    """A sequence on one transport, whose protocol may be swapped."""
+
+    transport: Any
+    protocol: Any
+    reactions: tuple[str, ...]
+
+    def act_on_transport(self, name: str, number: int) -> None:
+        """Do one step on the transport; the names of its methods are steps too."""
+        transport = self.transport
+        match name:
+            case "write":
+                transport.write(pattern(number, number))
+            case "writelines" if transport.is_closing():
+                pass  # since 3.12, asyncio fails inside
+            case "writelines":
+                transport.writelines([b"<", pattern(number // 2), bytearray(b">")])
+            case "react":
+                self.protocol.reaction = self.reactions[number % len(self.reactions)]
+            case "pause" | "resume" if "eof_received" in self.protocol.events:
+                pass  # asyncio's resume_reading() finds the end of the stream once more
+            case "pause" | "resume":
+                getattr(transport, f"{name}_reading")()
+            case "swap":
+                self.swap(Reacting())
+            case "write and close":
+                transport.write(pattern(number, number))
+                transport.close()
+                transport.write(b"never")
+            case _:
+                getattr(transport, name)()
+
+    def swap(self, after: Recorder) -> None:
+        """Go on with another protocol, which takes over what was noted."""
+        after.__dict__.update(self.protocol.__dict__)
+        self.protocol = after
+        self.transport.set_protocol(after)
+
+
+def run(
+    factory: LoopFactory,
+    main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, list[Any]]],
+) -> list[Any]:
+    """Run `main(loop)` on a loop of its own."""
+    loop = factory()
+    try:
+        return loop.run_until_complete(main(loop))
+    finally:
+        support.close_loop(loop)
+
+
+def compare(
+    driver: str,
+    play: Callable[[LoopFactory, int], list[Any]],
+    steps: Callable[[int], object],
+    oracle: Callable[[int], list[Any]] | None = None,
+) -> None:
+    """Play every seed on asyncio and on ours; the traces have to be equal.
+
+    `steps` shows the sequence of a seed; `oracle` is what asyncio does, where that is known already.
+    """
+    factory = support.loop_factory(support.usable_loop(f"ringloop-{driver}"))
+    for seed in SEEDS:
+        expected = oracle(seed) if oracle else play(support.loop_factory(support.ORACLE), seed)
+        got = play(factory, seed)
+        for number, (theirs, ours) in enumerate(zip(expected, got, strict=True)):
+            assert ours == theirs, f"step {number} of RINGLOOP_TEST_SEED={seed}: {steps(seed)}"
