@@ -14,6 +14,8 @@ pub fn from_engine(error: Error) -> PyErr {
         Error::UnknownDriver(_) => PyValueError::new_err(error.to_string()),
         Error::InboxFull { .. } => PyRuntimeError::new_err(error.to_string()),
         Error::Closed => closed(),
+        // Of runtimes with several workers, which a loop is not.
+        other => PyRuntimeError::new_err(other.to_string()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 
 /// Why the engine could not do what it was asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// The driver that was demanded cannot run here; the text names the cause and the remedy.
     DriverRefused(String),
@@ -17,6 +18,20 @@ pub enum Error {
     },
     /// The loop has been closed.
     Closed,
+    /// A task was sent to a worker that the runtime does not have.
+    NoSuchWorker {
+        /// The number asked for.
+        worker: usize,
+        /// How many workers there are, counted from 0.
+        count: usize,
+    },
+    /// A worker's loop has ended before its time; its tasks were dropped.
+    WorkerFailed {
+        /// Its number.
+        worker: usize,
+        /// The error, or what the panic said.
+        reason: String,
+    },
     /// A system call failed.
     Io(io::Error),
 }
@@ -35,6 +50,15 @@ impl fmt::Display for Error {
                  sender is too fast: wait for an acknowledgement before sending more"
             ),
             Self::Closed => f.write_str("the event loop is closed"),
+            Self::NoSuchWorker { worker, count } => write!(
+                f,
+                "there is no worker {worker}; this runtime has {count}, numbered from 0 \
+                 (Runtime::builder().workers(n))"
+            ),
+            Self::WorkerFailed { worker, reason } => write!(
+                f,
+                "worker {worker} has stopped, and its tasks were dropped: {reason}"
+            ),
             Self::Io(error) => error.fmt(f),
         }
     }

@@ -51,4 +51,7 @@ pub mod sys;
 pub mod time;
 
 pub use error::Error;
-pub use executor::{JoinHandle, Options, Runtime, spawn};
+pub use executor::{
+    Builder, JoinError, JoinHandle, Options, RemoteJoinHandle, Runtime, Workers, spawn, spawn_on,
+    worker,
+};

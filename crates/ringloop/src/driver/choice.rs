@@ -2,14 +2,13 @@
 //!
 //! Called by: `Driver::new`. Never does: change its mind later; a driver is for the loop's life.
 
-use super::{Driver, ReadinessDriver, UringDriver};
+use super::{Driver, ReadinessDriver, Setup, UringDriver};
 use crate::error::Error;
 use crate::sys::event::EventFd;
 use crate::sys::uring::Cause;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,11 +68,8 @@ impl Choice {
 
 /// Open the driver, and say in one sentence why it is this one. Submission polling that is refused costs
 /// the ring only where the ring was demanded.
-pub(super) fn open(
-    choice: Choice,
-    polling: Option<Duration>,
-    wake: Arc<EventFd>,
-) -> Result<(Driver, String), Error> {
+pub(super) fn open(setup: &Setup, wake: Arc<EventFd>) -> Result<(Driver, String), Error> {
+    let choice = setup.choice;
     let readiness = |wake, reason: String| {
         let driver = ReadinessDriver::new(wake)?;
         Ok((Driver::Readiness(Box::new(driver)), reason))
@@ -81,7 +77,7 @@ pub(super) fn open(
     if choice == Choice::Epoll {
         return readiness(wake, "epoll, as asked for".to_owned());
     }
-    match UringDriver::new(Arc::clone(&wake), polling) {
+    match UringDriver::new(Arc::clone(&wake), setup) {
         Ok(driver) => {
             let reason = match choice {
                 Choice::Uring => "io_uring, as asked for",
@@ -90,7 +86,11 @@ pub(super) fn open(
             Ok((Driver::Uring(Box::new(driver)), reason.to_owned()))
         }
         Err(refusal) if choice == Choice::Auto && matches!(refusal.cause, Cause::Polling(_)) => {
-            let (driver, reason) = open(choice, None, wake)?;
+            let without = Setup {
+                polling: None,
+                ..*setup
+            };
+            let (driver, reason) = open(&without, wake)?;
             Ok((driver, format!("{reason}; {refusal}")))
         }
         Err(refusal) if choice == Choice::Auto => {

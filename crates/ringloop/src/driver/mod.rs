@@ -143,6 +143,16 @@ pub struct Event {
     pub completion: Completion,
 }
 
+/// What a driver is asked for; the sizes and the polling are the ring's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub choice: Choice,
+    /// A thread of the kernel takes the entries, and sleeps after so long without one.
+    pub polling: Option<Duration>,
+    pub entries: u32,
+    pub completion_entries: u32,
+}
+
 /// The driver in use, chosen at run time.
 #[derive(Debug)]
 pub enum Driver {
@@ -163,14 +173,10 @@ macro_rules! each {
 }
 
 impl Driver {
-    /// Set up the driver that `choice` asks for; `wake` interrupts a wait from another thread.
+    /// Set up the driver that `setup` asks for; `wake` interrupts a wait from another thread.
     /// Returns it with one sentence that says why it is the one.
-    pub(crate) fn new(
-        choice: Choice,
-        polling: Option<Duration>,
-        wake: Arc<EventFd>,
-    ) -> Result<(Self, String), Error> {
-        choice::open(choice, polling, wake)
+    pub(crate) fn new(setup: &Setup, wake: Arc<EventFd>) -> Result<(Self, String), Error> {
+        choice::open(setup, wake)
     }
 
     /// Which driver this is.

@@ -17,7 +17,7 @@
 use super::lease::Lease;
 use super::lent::Lent;
 use super::table::{Delivery, Phase, Slot, Table};
-use super::{BufferId, Event, Key, PoolKind, Sink};
+use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::clock;
@@ -74,12 +74,11 @@ enum Entry {
 
 impl UringDriver {
     /// Set up a ring, disabled until [`UringDriver::bind`]; the refusal names cause and remedy.
-    /// With `polling` a thread of the kernel takes the entries, and sleeps after so long without one.
-    pub fn new(wake: Arc<EventFd>, polling: Option<Duration>) -> Result<Self, Refusal> {
+    pub(super) fn new(wake: Arc<EventFd>, setup: &Setup) -> Result<Self, Refusal> {
         let config = Config {
-            entries: limits::RING_ENTRIES,
-            cq_entries: limits::COMPLETION_ENTRIES,
-            polling,
+            entries: setup.entries,
+            cq_entries: setup.completion_entries,
+            polling: setup.polling,
         };
         let ring = Ring::new(&config)?;
         let mut pools = Lent::default();

@@ -46,12 +46,21 @@ impl<T> Inbox<T> {
 
     /// Add a message and wake the loop. A full or closed queue gives the message back.
     pub fn send(&self, message: T) -> Result<(), (T, Error)> {
+        self.add(message, self.capacity)
+    }
+
+    /// Like [`Inbox::send`], past the bound: for messages that are few by what they are.
+    pub(super) fn push(&self, message: T) -> Result<(), (T, Error)> {
+        self.add(message, usize::MAX)
+    }
+
+    fn add(&self, message: T, capacity: usize) -> Result<(), (T, Error)> {
         {
             let mut queue = self.lock();
             if queue.closed {
                 return Err((message, Error::Closed));
             }
-            if queue.messages.len() >= self.capacity {
+            if queue.messages.len() >= capacity {
                 let waiting = queue.messages.len();
                 return Err((message, Error::InboxFull { waiting }));
             }

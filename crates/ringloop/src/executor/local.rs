@@ -4,29 +4,24 @@
 //! Called by: [`super::Runtime`], and embedders that run the turn themselves.
 //! Never does: block, or hold a borrow while a future is polled.
 
-use super::inbox::Inbox;
-use super::join::{Join, JoinError, JoinHandle};
-use super::task::{Header, State, TaskId};
+use super::hub::{Arrival, Hub};
+use super::join::JoinHandle;
+use super::task;
+use super::workers::Team;
 use super::{Engine, Options, TimerKey};
 use crate::driver::{Key, Lease};
 use crate::error::Error;
 use crate::limits;
-use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{HashMap, VecDeque};
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
-
-/// A task's future, which settles its own `Join` when it is over.
-type Body = Pin<Box<dyn Future<Output = ()>>>;
 
 /// An engine and its tasks; a cheap handle, for one thread.
 #[derive(Clone)]
@@ -36,23 +31,36 @@ pub struct Local {
 
 struct Shared {
     engine: RefCell<Engine>,
-    tasks: RefCell<HashMap<TaskId, Body>>,
-    ready: RefCell<VecDeque<Arc<Header>>>,
-    arrivals: RefCell<VecDeque<Arc<Header>>>,
-    inbox: Arc<Inbox<Arc<Header>>>,
+    hub: Arc<Hub>,
+    arrivals: RefCell<VecDeque<Arrival>>,
     /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
     dropped: RefCell<Vec<Key>>,
     /// Pool buffers that were dropped meanwhile.
     returned: RefCell<Vec<Lease>>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
-    next_id: Cell<u64>,
+    /// Set once, when the loop becomes one of several.
+    seat: OnceCell<Seat>,
+}
+
+/// Which of a runtime's workers a loop is.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub team: Arc<Team>,
+    pub worker: usize,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        cancel_tasks(&self.hub);
+        task::close_hub(&self.hub);
+    }
 }
 
 impl std::fmt::Debug for Local {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Local")
-            .field("tasks", &self.shared.tasks.borrow().len())
+            .field("tasks", &self.shared.hub.task_count())
             .finish()
     }
 }
@@ -74,17 +82,16 @@ impl Local {
     /// Set up an engine without tasks.
     pub fn new(options: Options) -> Result<Self, Error> {
         let engine = Engine::new(options)?;
-        let inbox = Arc::new(Inbox::new(engine.unpark(), limits::INBOX_MESSAGES));
+        let hub = Arc::new(Hub::new(engine.unpark(), options.inbox_messages));
+        task::open_hub(&hub);
         let shared = Shared {
             engine: RefCell::new(engine),
-            tasks: RefCell::new(HashMap::new()),
-            ready: RefCell::new(VecDeque::new()),
+            hub,
             arrivals: RefCell::new(VecDeque::new()),
-            inbox,
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
             closing: RefCell::new(Vec::new()),
-            next_id: Cell::new(0),
+            seat: OnceCell::new(),
         };
         Ok(Self {
             shared: Rc::new(shared),
@@ -135,25 +142,35 @@ impl Local {
 
     /// Start a task on this loop.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-        let id = TaskId(self.shared.next_id.replace(self.shared.next_id.get() + 1));
-        let join = Join::new();
-        let header = Arc::new(Header {
-            id,
-            state: State::queued(),
-            inbox: Arc::clone(&self.shared.inbox),
-        });
-        let body = Box::pin(run_to_join(future, Rc::clone(&join)));
-        self.shared.tasks.borrow_mut().insert(id, body);
-        self.shared
-            .ready
-            .borrow_mut()
-            .push_back(Arc::clone(&header));
-        JoinHandle { join, header }
+        JoinHandle {
+            task: task::start(&self.shared.hub, future),
+        }
     }
 
     /// Poll the tasks that were ready when the call began, up to a bound. Returns whether more wait.
     pub fn run_tasks(&self) -> bool {
-        self.take_arrivals();
+        self.tidy();
+        let count = self.shared.hub.ready_count().min(limits::TASKS_PER_TURN);
+        for _ in 0..count {
+            if !self.run_one() {
+                break;
+            }
+        }
+        self.shared.hub.ready_count() > 0
+    }
+
+    /// Take what other threads have sent, and what was given up while the engine was borrowed.
+    pub(super) fn tidy(&self) {
+        let mut arrivals = self.shared.arrivals.take();
+        self.shared.hub.take_arrivals(&mut arrivals);
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Wake(wake) => wake.arrive(),
+                Arrival::Start(start) => start(self),
+            }
+        }
+        // Its memory serves the next batch.
+        self.shared.arrivals.replace(arrivals);
         for key in self.shared.dropped.take() {
             self.engine().driver_mut().forget(key);
         }
@@ -163,74 +180,60 @@ impl Local {
         for fd in self.shared.closing.take() {
             self.engine().driver_mut().release(fd.as_raw_fd());
         }
-        let count = self.shared.ready.borrow().len().min(limits::TASKS_PER_TURN);
-        for _ in 0..count {
-            let Some(header) = self.shared.ready.borrow_mut().pop_front() else {
-                break;
-            };
-            self.run(&header);
-        }
-        !self.shared.ready.borrow().is_empty()
     }
 
-    /// Enqueue a task on its own loop, if that is the one running on this thread.
-    pub(super) fn enqueue_here(header: Arc<Header>) -> Result<(), Arc<Header>> {
-        let mut header = Some(header);
-        // A thread that is being torn down has no current loop.
-        let _ = CURRENT.try_with(|current| {
-            // The slot is borrowed only while it is being swapped, where no waker runs.
-            let Ok(current) = current.try_borrow() else {
-                return;
-            };
-            let Some(local) = current.as_ref() else {
-                return;
-            };
-            let own = header
-                .as_ref()
-                .is_some_and(|h| Arc::ptr_eq(&h.inbox, &local.shared.inbox));
-            if own && let Some(header) = header.take() {
-                local.shared.ready.borrow_mut().push_back(header);
-            }
-        });
-        header.map_or(Ok(()), Err)
+    /// Poll the task that has been ready for the longest time; `false` where none is.
+    pub(super) fn run_one(&self) -> bool {
+        // The queue is free again before the task runs.
+        let task = self.shared.hub.pop_ready();
+        task.inspect(|task| task.run()).is_some()
     }
 
-    fn take_arrivals(&self) {
-        let mut arrivals = self.shared.arrivals.borrow_mut();
-        self.shared.inbox.take(&mut arrivals);
-        self.shared.ready.borrow_mut().extend(arrivals.drain(..));
+    /// Whether tasks are ready.
+    pub(super) fn has_ready(&self) -> bool {
+        self.shared.hub.ready_count() > 0
     }
 
-    fn run(&self, header: &Arc<Header>) {
-        if !header.state.begin_run() {
-            return;
-        }
-        let Some(mut body) = self.shared.tasks.borrow_mut().remove(&header.id) else {
-            return;
+    /// Where other threads reach this loop.
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.shared.hub
+    }
+
+    /// Make this loop one of a runtime's workers.
+    pub(super) fn sit(&self, team: Arc<Team>, worker: usize) {
+        // A loop is seated once, by whoever made it.
+        drop(self.shared.seat.set(Seat { team, worker }));
+    }
+
+    /// Which worker this is; a loop that is nobody's is a team of its own.
+    pub(super) fn seat(&self) -> Seat {
+        let alone = || Seat {
+            team: Team::of_one(self),
+            worker: 0,
         };
-        let waker = Waker::from(Arc::clone(header));
-        match body.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(()) => header.state.finish(),
-            Poll::Pending => {
-                self.shared.tasks.borrow_mut().insert(header.id, body);
-                if header.state.end_run() {
-                    self.shared.ready.borrow_mut().push_back(Arc::clone(header));
-                }
-            }
-        }
+        self.shared.seat.get_or_init(alone).clone()
     }
 
     /// Drop every task: their operations are cancelled, and their handles told.
     pub(super) fn shut_down(&self) {
-        loop {
-            let Some(id) = self.shared.tasks.borrow().keys().next().copied() else {
-                break;
-            };
-            let body = self.shared.tasks.borrow_mut().remove(&id);
-            drop(body);
+        cancel_tasks(&self.shared.hub);
+        drop(self.shared.hub.close_inbox());
+    }
+}
+
+/// Drop the futures of all tasks, and of those that start meanwhile.
+fn cancel_tasks(hub: &Hub) {
+    let mut found = true;
+    while std::mem::take(&mut found) {
+        let mut next = 0;
+        while let Some((task, after)) = hub.task_from(next) {
+            found |= task.cancel();
+            next = after;
         }
-        self.shared.ready.borrow_mut().clear();
-        drop(self.shared.inbox.close());
+    }
+    // All of them are over; the queue held their memory.
+    while let Some(task) = hub.pop_ready() {
+        task.run();
     }
 }
 
@@ -285,44 +288,10 @@ impl Home {
     }
 }
 
-/// Settles the join as aborted when the future is dropped before it is over.
-struct Settle<T> {
-    join: Rc<RefCell<Join<T>>>,
-    settled: bool,
-}
-
-impl<T> Drop for Settle<T> {
-    fn drop(&mut self) {
-        if !self.settled {
-            Join::settle(&self.join, Err(JoinError::Aborted));
-        }
-    }
-}
-
-/// Drive a future to its result, its panic or its abort, whichever comes first.
-async fn run_to_join<T>(future: impl Future<Output = T>, join: Rc<RefCell<Join<T>>>) {
-    let mut settle = Settle {
-        join,
-        settled: false,
-    };
-    let mut future = Box::pin(future);
-    let result = std::future::poll_fn(|cx| {
-        if settle.join.borrow().abort {
-            return Poll::Ready(Err(JoinError::Aborted));
-        }
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-            Err(payload) => Poll::Ready(Err(JoinError::Panicked(payload))),
-        }
-    })
-    .await;
-    // The future goes first: its operations are cancelled before anybody hears of the result.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
-    let result = match dropped {
-        Ok(()) => result,
-        Err(payload) => Err(JoinError::Panicked(payload)),
-    };
-    settle.settled = true;
-    Join::settle(&settle.join, result);
+/// Start a task on the loop that the calling code runs in.
+///
+/// # Panics
+/// Outside of a runtime.
+pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+    Local::current().spawn(future)
 }

@@ -11,36 +11,44 @@
 //!
 //! Byte path: from [`Engine::next_event`] to the embedder's handler, or to the task that is woken.
 
+mod count;
+mod hub;
 mod inbox;
 mod join;
 mod local;
 mod multi;
 mod operation;
+mod owned;
 mod park;
+mod remote;
 mod runtime;
 mod sync;
 mod task;
 mod timer;
+mod workers;
 
-use crate::driver::{Choice, Driver, Event, Kind};
+use crate::driver::{Choice, Driver, Event, Kind, Setup};
 use crate::error::Error;
+use crate::limits;
 use std::io;
 use std::time::Duration;
 
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use local::Home;
-pub use local::{Entered, Local};
+pub use local::{Entered, Local, spawn};
 pub use multi::Received;
 pub(crate) use multi::{Arrival, Multi};
 pub use operation::Op;
 pub use park::Unpark;
-pub use runtime::{Runtime, spawn};
+pub use remote::RemoteJoinHandle;
+pub use runtime::{Builder, Runtime};
 pub(crate) use timer::TimerKey;
 pub use timer::Timers;
+pub use workers::{Workers, spawn_on, worker};
 
 /// How an engine is set up.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Which driver to use.
     pub driver: Choice,
@@ -51,6 +59,24 @@ pub struct Options {
     /// [`Choice::Uring`], a ring without it with [`Choice::Auto`] ([`Engine::reason`] says so).
     /// Without effect on epoll.
     pub submission_polling: Option<Duration>,
+    /// Entries of the ring's submission queue; a fuller turn submits twice.
+    pub ring_entries: u32,
+    /// Entries of the ring's completion queue.
+    pub completion_entries: u32,
+    /// Messages that other threads may have waiting for a [`Local`].
+    pub inbox_messages: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            driver: Choice::Auto,
+            submission_polling: None,
+            ring_entries: limits::RING_ENTRIES,
+            completion_entries: limits::COMPLETION_ENTRIES,
+            inbox_messages: limits::INBOX_MESSAGES,
+        }
+    }
 }
 
 impl Options {
@@ -60,6 +86,15 @@ impl Options {
             driver: Choice::from_env()?,
             ..Self::default()
         })
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            choice: self.driver,
+            polling: self.submission_polling,
+            entries: self.ring_entries,
+            completion_entries: self.completion_entries,
+        }
     }
 }
 
@@ -76,7 +111,7 @@ impl Engine {
     /// Set up the driver; it belongs to no thread until [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
-        let (driver, reason) = Driver::new(options.driver, options.submission_polling, event)?;
+        let (driver, reason) = Driver::new(&options.setup(), event)?;
         Ok(Self {
             driver,
             reason,

@@ -1,56 +1,148 @@
-//! A thread's own loop: `block_on` and `spawn`.
+//! A runtime: `block_on` and `spawn`, on one thread or several.
 //!
-//! Called by: Rust programs. Never does: start threads.
+//! Called by: Rust programs. Never does: start a thread that was not asked for.
 
+use super::Options;
 use super::join::JoinHandle;
 use super::local::Local;
-use super::{Options, Unpark};
-use crate::driver::Kind;
+use super::workers::{self, Plan, Threads, Workers};
+use crate::driver::{Choice, Kind};
 use crate::error::Error;
+use crate::limits;
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A runtime for one thread.
+/// A runtime; it belongs to the thread that made it, which is worker 0.
+///
+/// ```compile_fail,E0277
+/// fn may_leave_the_thread<T: Send>() {}
+/// may_leave_the_thread::<ringloop::Runtime>();
+/// ```
 #[derive(Debug)]
 pub struct Runtime {
+    // Fields are dropped in this order: the other workers end first.
+    threads: Threads,
     local: Local,
 }
 
-/// Wakes the future given to `block_on`.
-#[derive(Debug)]
-struct RootWaker {
-    woken: AtomicBool,
-    unpark: Unpark,
+/// How a runtime is set up; [`Runtime::builder`] makes one with every choice at its default.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder {
+    plan: Plan,
+    driver: Option<Choice>,
 }
 
-impl Wake for RootWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            self.unpark.notify();
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            plan: Plan {
+                options: Options::default(),
+                workers: 1,
+                thread_name: "ringloop".to_owned(),
+                pinned: false,
+            },
+            driver: None,
         }
     }
 }
 
-impl Runtime {
-    /// A runtime as the environment says (`RINGLOOP_DRIVER`).
-    pub fn new() -> Result<Self, Error> {
-        Self::with_options(Options::from_env()?)
+impl Builder {
+    /// Which driver to use; else the one in `RINGLOOP_DRIVER`, or the best that the kernel has.
+    pub fn driver(mut self, driver: Choice) -> Self {
+        self.driver = Some(driver);
+        self
     }
 
-    /// A runtime with these options.
+    /// How many threads, each with a loop and a ring of its own. The calling thread is one of them, so 1
+    /// (the default, and the least) starts none.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.plan.workers = count.max(1);
+        self
+    }
+
+    /// What the threads are named before their number: `ringloop-1` and so on. The kernel shows 15 bytes.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.plan.thread_name = name.into();
+        self
+    }
+
+    /// Tie each worker to a processor of its own (the calling thread too), in the order of those that the
+    /// process may use. Pays off where nothing else runs on them.
+    pub fn pin_to_processors(mut self, pinned: bool) -> Self {
+        self.plan.pinned = pinned;
+        self
+    }
+
+    /// Entries of each ring's submission queue (default [`limits::RING_ENTRIES`]).
+    pub fn ring_entries(mut self, count: u32) -> Self {
+        self.plan.options.ring_entries = count;
+        self
+    }
+
+    /// Entries of each ring's completion queue (default [`limits::COMPLETION_ENTRIES`]).
+    pub fn completion_entries(mut self, count: u32) -> Self {
+        self.plan.options.completion_entries = count;
+        self
+    }
+
+    /// How many tasks may wait for one worker to start them (default [`limits::INBOX_MESSAGES`]).
+    pub fn inbox_messages(mut self, count: usize) -> Self {
+        self.plan.options.inbox_messages = count;
+        self
+    }
+
+    /// Submissions taken by a thread of the kernel; see [`Options::submission_polling`].
+    pub fn submission_polling(mut self, idle: Option<Duration>) -> Self {
+        self.plan.options.submission_polling = idle;
+        self
+    }
+
+    /// Make the runtime and start its other workers.
+    ///
+    /// Errors: an unknown word in `RINGLOOP_DRIVER`; a driver that cannot run here; threads or rings that
+    /// cannot be made. Workers that had started by then are ended.
+    pub fn build(mut self) -> Result<Runtime, Error> {
+        self.plan.options.driver = match self.driver {
+            Some(driver) => driver,
+            None => Choice::from_env()?,
+        };
+        let local = Local::new(self.plan.options)?;
+        let threads = workers::start(&self.plan, &local)?;
+        Ok(Runtime { threads, local })
+    }
+}
+
+impl Runtime {
+    /// A runtime of one thread, as the environment says (`RINGLOOP_DRIVER`).
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A runtime with more to say about it.
+    ///
+    /// ```
+    /// let runtime = ringloop::Runtime::builder()
+    ///     .workers(2)
+    ///     .thread_name("service")
+    ///     .build()?;
+    /// assert_eq!(runtime.workers().count(), 2);
+    /// # Ok::<(), ringloop::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A runtime of one thread with these options.
     pub fn with_options(options: Options) -> Result<Self, Error> {
-        Ok(Self {
-            local: Local::new(options)?,
-        })
+        let mut builder = Self::builder().driver(options.driver);
+        builder.plan.options = options;
+        builder.build()
     }
 
     /// Which driver runs it.
@@ -63,7 +155,12 @@ impl Runtime {
         self.local.engine().reason().to_owned()
     }
 
-    /// Start a task; it runs while `block_on` does.
+    /// All workers, this thread being number 0.
+    pub fn workers(&self) -> Workers {
+        Workers::of(self.local.seat().team)
+    }
+
+    /// Start a task on this thread; it runs while `block_on` does.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         self.local.spawn(future)
     }
@@ -74,51 +171,113 @@ impl Runtime {
     /// # Errors
     /// Where the driver fails; a task's own errors are its own.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
-        let _entered = self.local.enter();
         self.local.engine().bind()?;
-        let ended = self.run(future);
-        // What the future's end cancelled and closed must not wait for the next call.
-        ended.and_then(|value| {
-            self.local.engine().park(Some(Duration::ZERO))?;
-            Ok(value)
-        })
+        run(&self.local, future)
     }
 
-    fn run<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
-        let unpark = self.local.engine().unpark();
-        let root = Arc::new(RootWaker {
-            woken: AtomicBool::new(true),
-            unpark,
-        });
-        let waker = Waker::from(Arc::clone(&root));
-        let mut future = pin!(future);
-        loop {
-            if root.woken.swap(false, Ordering::AcqRel)
-                && let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker))
-            {
-                return Ok(value);
-            }
-            let more = self.local.run_tasks() || root.woken.load(Ordering::Acquire);
-            let mut engine = self.local.engine();
-            engine.park(if more { Some(Duration::ZERO) } else { None })?;
-            engine.fire_timers();
-            // Only futures submit here, so a completion never comes out as an event.
-            while engine.next_event().is_some() {}
-        }
+    /// End every worker and drop all tasks, as dropping the runtime does, and say whether all went well.
+    ///
+    /// # Errors
+    /// [`Error::WorkerFailed`]: the first worker whose loop had ended before its time.
+    pub fn shut_down(mut self) -> Result<(), Error> {
+        self.threads.end()
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let _entered = self.local.enter();
-        self.local.shut_down();
+        // Said already, on standard error.
+        drop(self.threads.end());
+        shut_down(&self.local);
     }
 }
 
-/// Start a task on the runtime that the calling code runs in.
-///
-/// # Panics
-/// Outside of a runtime.
-pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-    Local::current().spawn(future)
+/// Drop every task, with their loop still the current one.
+pub(super) fn shut_down(local: &Local) {
+    let _entered = local.enter();
+    local.shut_down();
+}
+
+/// A task that stands in the queue for a future which is no task: it may borrow from the caller's stack.
+struct Root {
+    called: Rc<RefCell<Called>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Called {
+    woken: bool,
+    waker: Option<Waker>,
+}
+
+impl Root {
+    fn new(local: &Local) -> Self {
+        let called = Rc::new(RefCell::new(Called::default()));
+        let shared = Rc::clone(&called);
+        let task = local.spawn(std::future::poll_fn(move |cx| {
+            let mut called = shared.borrow_mut();
+            called.woken = true;
+            called.waker.get_or_insert_with(|| cx.waker().clone());
+            Poll::Pending
+        }));
+        Self { called, task }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.called.borrow().woken
+    }
+
+    /// The waker to poll with, when it was woken since the last time.
+    fn take(&self) -> Option<Waker> {
+        let mut called = self.called.borrow_mut();
+        if std::mem::take(&mut called.woken) {
+            called.waker.clone()
+        } else {
+            None
+        }
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.called.borrow_mut().waker = None;
+        self.task.abort();
+    }
+}
+
+/// Turn after turn, until `future` is ready.
+pub(super) fn run<T>(local: &Local, future: impl Future<Output = T>) -> io::Result<T> {
+    let _entered = local.enter();
+    let root = Root::new(local);
+    let ended = turns(local, &root, future);
+    drop(root);
+    // What the future's end cancelled and closed must not wait for the next call.
+    ended.and_then(|value| {
+        local.engine().park(Some(Duration::ZERO))?;
+        Ok(value)
+    })
+}
+
+fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::Result<T> {
+    let mut future = pin!(future);
+    loop {
+        local.tidy();
+        for _ in 0..limits::TASKS_PER_TURN {
+            let ran = local.run_one();
+            if let Some(waker) = root.take() {
+                let mut cx = Context::from_waker(&waker);
+                if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+                    return Ok(value);
+                }
+            } else if !ran {
+                break;
+            }
+        }
+        let more = local.has_ready() || root.is_woken();
+        let mut engine = local.engine();
+        engine.park(if more { Some(Duration::ZERO) } else { None })?;
+        engine.fire_timers();
+        // Only futures submit here, so a completion never comes out as an event.
+        while engine.next_event().is_some() {}
+    }
 }

@@ -16,6 +16,7 @@
 //! | [`datagram`] | many datagrams in one system call |
 //! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
 //! | [`memory`] | mappings that a forked child does not inherit |
+//! | [`mod@thread`] | the processors that a thread may run on |
 //! | [`limits`] | resource limits of the process |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
 //!
@@ -37,6 +38,7 @@ pub mod interest;
 pub mod limits;
 pub mod memory;
 pub mod socket;
+pub mod thread;
 pub mod uring;
 
 #[cfg(test)]

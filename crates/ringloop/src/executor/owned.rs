@@ -1,0 +1,101 @@
+//! A value that one thread may touch, inside of something that every thread may hold.
+//!
+//! Owns: the number by which a thread is told from every other one.
+//! Called by: what a loop shares with other threads (`hub`, `count`, `task`).
+//! Never does: wait; another thread is told `None`.
+//!
+//! # Invariants
+//! 1. A reference to the value exists on the thread that made it only: `get` compares numbers, and a number
+//!    is given once in the life of the process.
+//! 2. The value may be dropped on another thread, so it is `Send`.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+// A cell without a destructor: it can be read while the thread ends, too.
+#[cfg(not(loom))]
+thread_local! {
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static NUMBER: Cell<u64> = Cell::new(0);
+}
+
+/// The number of the calling thread.
+fn here() -> u64 {
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+/// A value for the thread that made it.
+#[derive(Debug)]
+pub(super) struct Owned<T> {
+    owner: u64,
+    value: T,
+}
+
+// SAFETY: invariant 1: no two threads have a reference to the value; invariant 2: it may be dropped anywhere.
+unsafe impl<T: Send> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// Tie `value` to the calling thread.
+    pub fn new(value: T) -> Self {
+        Self {
+            owner: here(),
+            value,
+        }
+    }
+
+    /// The value, on its own thread.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        (self.owner == here()).then_some(&self.value)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn invariant_1_only_the_thread_that_made_it_gets_a_reference() {
+        let owned = Arc::new(Owned::new(Cell::new(1)));
+        let other = Arc::clone(&owned);
+        std::thread::spawn(move || assert!(other.get().is_none()))
+            .join()
+            .expect("no panic");
+        owned.get().expect("its own thread").set(2);
+        assert_eq!(owned.get().map(Cell::get), Some(2));
+    }
+
+    #[test]
+    fn invariant_1_no_two_threads_have_one_number() {
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(here)).collect();
+        let mut numbers: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect();
+        numbers.push(here());
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 5);
+    }
+
+    #[test]
+    fn invariant_2_value_is_dropped_where_the_last_holder_is() {
+        let value = Arc::new(());
+        let owned = Owned::new(Arc::clone(&value));
+        std::thread::spawn(move || drop(owned))
+            .join()
+            .expect("no panic");
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}

@@ -1,0 +1,319 @@
+//! Several threads with a loop each, and how a task gets from one to another.
+//!
+//! Owns: the threads of a runtime, and the table of its loops' inboxes.
+//! Called by: `runtime`. Never does: move a task that has started: it stays where it was made, so it
+//! need not be `Send`.
+//!
+//! Worker 0 is the thread that calls `block_on`; the others run from `build` until the runtime is dropped.
+//!
+//! The end, in this order: each worker is told, drops its tasks (their operations are cancelled, their
+//! handles told), refuses what comes later, and gives its ring up, all on its own thread; the threads are
+//! joined; worker 0's tasks go last, on the thread that drops the runtime.
+
+use super::hub::Hub;
+use super::join::{JoinError, panic_message};
+use super::local::Local;
+use super::remote::{self, RemoteJoinHandle, Settle};
+use super::{Options, runtime};
+use crate::error::Error;
+use crate::sys::thread as sys_thread;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+/// The loops of a runtime, by number.
+#[derive(Debug)]
+pub(super) struct Team {
+    hubs: Vec<Arc<Hub>>,
+}
+
+impl Team {
+    /// A loop by itself.
+    pub fn of_one(local: &Local) -> Arc<Self> {
+        Arc::new(Self {
+            hubs: vec![Arc::clone(local.hub())],
+        })
+    }
+}
+
+/// The workers of a runtime: start tasks on any of them, from any thread.
+///
+/// Tasks that were sent to a worker run while it does; worker 0 runs while [`crate::Runtime::block_on`]
+/// does.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    team: Arc<Team>,
+}
+
+impl Workers {
+    pub(super) fn of(team: Arc<Team>) -> Self {
+        Self { team }
+    }
+
+    /// The workers of the runtime that the calling code runs in.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn current() -> Self {
+        Self::of(Local::current().seat().team)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.team.hubs.len()
+    }
+
+    /// Start a task on one worker: `make` runs there, and what it returns need not be `Send`.
+    ///
+    /// Shape: the closure and the result cross threads, the future does not. The handle may be awaited
+    /// anywhere.
+    /// Errors: [`Error::NoSuchWorker`]; [`Error::InboxFull`], when the worker is stuck or the sender never
+    /// waits; [`Error::Closed`] once the worker has ended.
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// let runtime = ringloop::Runtime::builder().workers(2).build()?;
+    /// let handle = runtime.workers().spawn_on(1, || async {
+    ///     let local = Rc::new(6); // never leaves worker 1
+    ///     *local * 7
+    /// })?;
+    /// assert_eq!(runtime.block_on(handle)?.unwrap(), 42);
+    /// # Ok::<(), ringloop::Error>(())
+    /// ```
+    /// What only one thread may hold does not get into the closure:
+    /// ```compile_fail,E0277
+    /// # let runtime = ringloop::Runtime::new().unwrap();
+    /// let local = std::rc::Rc::new(1);
+    /// runtime.workers().spawn_on(0, move || async move { *local });
+    /// ```
+    /// Nor does it come back as the result:
+    /// ```compile_fail,E0277
+    /// # let runtime = ringloop::Runtime::new().unwrap();
+    /// runtime.workers().spawn_on(0, || async { std::rc::Rc::new(1) });
+    /// ```
+    pub fn spawn_on<F, Fut>(
+        &self,
+        worker: usize,
+        make: F,
+    ) -> Result<RemoteJoinHandle<Fut::Output>, Error>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let Some(hub) = self.team.hubs.get(worker) else {
+            let count = self.count();
+            return Err(Error::NoSuchWorker { worker, count });
+        };
+        let (settle, handle) = remote::pair();
+        hub.send_start(Box::new(move |local: &Local| {
+            // Made inside of the task, so that a panic of `make` is the task's.
+            drop(local.spawn(remote::drive(async move { make().await }, settle)));
+        }))?;
+        Ok(handle)
+    }
+
+    /// Start the same on every worker; `make` is given the worker's number. The handles come in its order.
+    ///
+    /// Errors: as [`Workers::spawn_on`]; what has started by then runs on.
+    pub fn spawn_on_all<F, Fut>(&self, make: F) -> Result<Vec<RemoteJoinHandle<Fut::Output>>, Error>
+    where
+        F: FnOnce(usize) -> Fut + Clone + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let start = |worker| {
+            let make = make.clone();
+            self.spawn_on(worker, move || make(worker))
+        };
+        (0..self.count()).map(start).collect()
+    }
+}
+
+/// Start a task on a worker of the runtime that the calling code runs in; see [`Workers::spawn_on`].
+///
+/// # Panics
+/// Outside of a runtime.
+pub fn spawn_on<F, Fut>(worker: usize, make: F) -> Result<RemoteJoinHandle<Fut::Output>, Error>
+where
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future + 'static,
+    Fut::Output: Send + 'static,
+{
+    Workers::current().spawn_on(worker, make)
+}
+
+/// The number of the worker that the calling code runs on; 0 in a runtime of one thread.
+///
+/// # Panics
+/// Outside of a runtime.
+pub fn worker() -> usize {
+    Local::current().seat().worker
+}
+
+/// What the threads of a runtime are started with.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub options: Options,
+    pub workers: usize,
+    pub thread_name: String,
+    pub pinned: bool,
+}
+
+/// The threads beside the caller's.
+#[derive(Debug)]
+pub(super) struct Threads {
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    worker: usize,
+    thread: thread::JoinHandle<Result<(), Error>>,
+    /// Dropping it ends the worker.
+    stop: Settle<()>,
+}
+
+/// What a new thread says of itself.
+struct Hello {
+    worker: usize,
+    hub: Arc<Hub>,
+    /// Where it waits for the table of all.
+    team: mpsc::Sender<Arc<Team>>,
+}
+
+/// Start the threads of `plan`; `local` becomes worker 0.
+pub(super) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
+    let (report, reports) = mpsc::channel();
+    let mut threads = Threads {
+        running: Vec::new(),
+    };
+    for worker in 1..plan.workers {
+        let (stop, stopped) = remote::pair();
+        let (plan, report) = (plan.clone(), report.clone());
+        let thread = thread::Builder::new()
+            .name(format!("{}-{worker}", plan.thread_name))
+            .spawn(move || run(worker, &plan, &report, stopped))?;
+        threads.running.push(Running {
+            worker,
+            thread,
+            stop,
+        });
+    }
+    drop(report);
+    let mut hellos = Vec::new();
+    for _ in 1..plan.workers {
+        match reports.recv() {
+            Ok(Ok(hello)) => hellos.push(hello),
+            // Those that have started end with `threads`.
+            Ok(Err(error)) => return Err(error),
+            Err(mpsc::RecvError) => return Err(Error::Closed),
+        }
+    }
+    hellos.sort_by_key(|hello: &Hello| hello.worker);
+    let mut hubs = vec![Arc::clone(local.hub())];
+    hubs.extend(hellos.iter().map(|hello| Arc::clone(&hello.hub)));
+    let team = Arc::new(Team { hubs });
+    for hello in hellos {
+        // A worker that has ended meanwhile is found by its closed inbox.
+        drop(hello.team.send(Arc::clone(&team)));
+    }
+    if plan.pinned {
+        pin(0)?;
+    }
+    local.sit(team, 0);
+    Ok(threads)
+}
+
+impl Threads {
+    /// End all workers and wait for them; the first failure of one is returned, each is on standard error.
+    pub fn end(&mut self) -> Result<(), Error> {
+        let running = std::mem::take(&mut self.running);
+        let mut threads = Vec::new();
+        for Running {
+            worker,
+            thread,
+            stop,
+        } in running
+        {
+            drop(stop);
+            threads.push((worker, thread));
+        }
+        let mut first = Ok(());
+        for (worker, thread) in threads {
+            let ended = thread.join().unwrap_or_else(|payload| {
+                let reason = panic_message(payload.as_ref()).to_owned();
+                Err(Error::WorkerFailed { worker, reason })
+            });
+            first = first.and(ended);
+        }
+        first
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Said already, on standard error.
+        drop(self.end());
+    }
+}
+
+/// The life of a worker's thread.
+fn run(
+    worker: usize,
+    plan: &Plan,
+    report: &mpsc::Sender<Result<Hello, Error>>,
+    stopped: RemoteJoinHandle<()>,
+) -> Result<(), Error> {
+    let opened = open(worker, plan);
+    let local = match opened {
+        Ok(local) => local,
+        Err(error) => {
+            // The builder returns it.
+            drop(report.send(Err(error)));
+            return Ok(());
+        }
+    };
+    let (team, teams) = mpsc::channel();
+    let hello = Hello {
+        worker,
+        hub: Arc::clone(local.hub()),
+        team,
+    };
+    drop(report.send(Ok(hello)));
+    let Ok(team) = teams.recv() else {
+        return Ok(());
+    };
+    local.sit(team, worker);
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime::run(&local, stopped)));
+    let closed = catch_unwind(AssertUnwindSafe(|| runtime::shut_down(&local)));
+    let reason = match (ended, closed) {
+        (Ok(Ok(Ok(()) | Err(JoinError::Aborted))), Ok(())) => return Ok(()),
+        (Ok(Err(error)), _) => error.to_string(),
+        (Err(payload) | Ok(Ok(Err(JoinError::Panicked(payload)))), _) | (_, Err(payload)) => {
+            panic_message(payload.as_ref()).to_owned()
+        }
+    };
+    let error = Error::WorkerFailed { worker, reason };
+    eprintln!("ringloop: {error}");
+    Err(error)
+}
+
+fn open(worker: usize, plan: &Plan) -> Result<Local, Error> {
+    if plan.pinned {
+        pin(worker)?;
+    }
+    let local = Local::new(plan.options)?;
+    local.engine().bind()?;
+    Ok(local)
+}
+
+/// Tie the calling thread to one of the processors that it may use.
+fn pin(worker: usize) -> Result<(), Error> {
+    let allowed = sys_thread::allowed_processors()?;
+    if let Some(processor) = allowed.get(worker % allowed.len().max(1)) {
+        sys_thread::pin_to(*processor)?;
+    }
+    Ok(())
+}

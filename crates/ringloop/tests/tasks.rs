@@ -1,0 +1,325 @@
+//! The memory of tasks: wakers and handles in every order of their ends, here and on other threads.
+//! `make asan` runs these too. The numbers are the invariants of `executor/task.rs`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::executor::{JoinError, Local};
+use ringloop::{JoinHandle, Options, Runtime, spawn, time};
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::marker::PhantomPinned;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+fn on_both(test: impl Fn(Runtime)) {
+    for driver in support::drivers() {
+        let options = Options {
+            driver,
+            ..Options::default()
+        };
+        test(Runtime::with_options(options).unwrap());
+    }
+}
+
+/// A task that gives its waker away and waits until it is told to end.
+fn waker_of_a_task(runtime: &Runtime) -> (Waker, JoinHandle<&'static str>, Rc<Cell<bool>>) {
+    let (slot, end) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(false)));
+    let (to, told) = (Rc::clone(&slot), Rc::clone(&end));
+    let handle = runtime.spawn(poll_fn(move |cx| {
+        if told.get() {
+            return Poll::Ready("over");
+        }
+        *to.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }));
+    runtime.block_on(time::yield_now()).unwrap();
+    (slot.take().unwrap(), handle, end)
+}
+
+#[test]
+fn invariant_1_waker_outlives_its_task_its_handle_and_its_runtime() {
+    on_both(|runtime| {
+        let (waker, handle, end) = waker_of_a_task(&runtime);
+        end.set(true);
+        waker.wake_by_ref();
+        assert_eq!(runtime.block_on(handle).unwrap().unwrap(), "over");
+        waker.wake_by_ref();
+        let copy = waker.clone();
+        drop(runtime);
+        copy.wake();
+        thread::spawn(move || {
+            let copy = waker.clone();
+            waker.wake();
+            copy.wake_by_ref();
+        })
+        .join()
+        .unwrap();
+    });
+}
+
+#[test]
+fn invariant_1_wakers_end_in_every_order_on_two_threads() {
+    on_both(|runtime| {
+        for round in 0..64 {
+            let (waker, handle, end) = waker_of_a_task(&runtime);
+            let copies: Vec<_> = (0..4).map(|_| waker.clone()).collect();
+            let away = thread::spawn(move || {
+                for copy in copies {
+                    copy.wake_by_ref();
+                    drop(copy.clone());
+                }
+            });
+            if round % 2 == 0 {
+                drop(waker);
+            }
+            end.set(round % 4 < 2);
+            if round % 8 < 4 {
+                drop(handle);
+            }
+            runtime.block_on(time::yield_now()).unwrap();
+            away.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn invariant_1_handle_outlives_its_runtime() {
+    on_both(|runtime| {
+        let over = runtime.spawn(async { String::from("kept") });
+        let pending = runtime.spawn(std::future::pending::<String>());
+        runtime.block_on(time::yield_now()).unwrap();
+        drop(runtime);
+        assert!(over.is_finished() && pending.is_finished());
+        let other = Runtime::new().unwrap();
+        assert_eq!(other.block_on(over).unwrap().unwrap(), "kept");
+        let ended = other.block_on(pending).unwrap();
+        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+    });
+}
+
+#[test]
+fn invariant_1_task_cancelled_in_the_queue_is_not_run() {
+    on_both(|runtime| {
+        struct TurnOnDrop;
+        impl Drop for TurnOnDrop {
+            fn drop(&mut self) {
+                // Whatever stands in the queue now is over.
+                Local::current().run_tasks();
+            }
+        }
+        let polls = Rc::new(Cell::new(0));
+        let guard = TurnOnDrop;
+        drop(runtime.spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        }));
+        runtime.block_on(time::yield_now()).unwrap();
+        for _ in 0..3 {
+            let polls = Rc::clone(&polls);
+            drop(runtime.spawn(async move { polls.set(polls.get() + 1) }));
+        }
+        drop(runtime);
+        // The first task's end ran a turn, in which the others were still whole or over, never freed.
+        assert!(polls.get() <= 3);
+        assert_eq!(Rc::strong_count(&polls), 1);
+    });
+}
+
+#[test]
+fn invariant_2_task_that_holds_its_own_handle_ends_once() {
+    on_both(|runtime| {
+        let (slot, marker) = (Rc::new(RefCell::new(None)), Rc::new(()));
+        let (own, mark) = (Rc::clone(&slot), Rc::clone(&marker));
+        let handle = runtime.spawn(async move {
+            time::yield_now().await;
+            let _own: Option<JoinHandle<Rc<()>>> = own.borrow_mut().take();
+            mark
+        });
+        *slot.borrow_mut() = Some(handle);
+        runtime
+            .block_on(time::sleep(Duration::from_millis(1)))
+            .unwrap();
+        // The handle went first, so nobody asked for the result.
+        assert_eq!(Rc::strong_count(&marker), 1);
+    });
+}
+
+#[test]
+fn invariant_2_turn_within_a_poll_does_not_poll_the_same_task() {
+    on_both(|runtime| {
+        let depth = Rc::new(Cell::new(0));
+        let inner = Rc::clone(&depth);
+        let handle = runtime.spawn(poll_fn(move |cx| {
+            inner.set(inner.get() + 1);
+            assert_eq!(inner.get(), 1, "polled within its own poll");
+            cx.waker().wake_by_ref();
+            Local::current().run_tasks();
+            inner.set(inner.get() - 1);
+            Poll::Ready(())
+        }));
+        runtime.block_on(handle).unwrap().unwrap();
+    });
+}
+
+#[test]
+fn invariant_2_panics_in_a_poll_a_drop_and_a_result_end_one_task_each() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "dropped loudly");
+        }
+    }
+    on_both(|runtime| {
+        let future = Loud;
+        let in_drop = runtime.spawn(async move {
+            let _future = future;
+            std::future::pending::<()>().await;
+        });
+        let unread = runtime.spawn(async { Loud });
+        drop(unread);
+        runtime
+            .block_on(async {
+                time::yield_now().await;
+                in_drop.abort();
+                let ended = in_drop.await;
+                assert_eq!(
+                    ended.unwrap_err().to_string(),
+                    "the task panicked: dropped loudly"
+                );
+                assert_eq!(spawn(async { 1 }).await.unwrap(), 1);
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn invariant_3_results_of_any_size_and_alignment_come_out_whole() {
+    #[derive(Debug, PartialEq)]
+    #[repr(align(64))]
+    struct Wide([u8; 192]);
+    on_both(|runtime| {
+        runtime
+            .block_on(async {
+                assert_eq!(spawn(async {}).await.unwrap(), ());
+                let wide = spawn(async {
+                    time::yield_now().await;
+                    Wide([7; 192])
+                });
+                assert_eq!(wide.await.unwrap(), Wide([7; 192]));
+                assert_eq!(spawn(async { "x".repeat(9) }).await.unwrap(), "xxxxxxxxx");
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn invariant_4_future_stays_in_place_until_it_is_dropped() {
+    struct Pinned {
+        first_at: Option<usize>,
+        polls: u32,
+        moved: Rc<Cell<bool>>,
+        _in_place: PhantomPinned,
+    }
+    impl Future for Pinned {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            // SAFETY: nothing is moved out of it.
+            let this = unsafe { self.get_unchecked_mut() };
+            let at = std::ptr::from_ref(this).addr();
+            if *this.first_at.get_or_insert(at) != at {
+                this.moved.set(true);
+            }
+            this.polls += 1;
+            cx.waker().wake_by_ref();
+            if this.polls == 5 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        }
+    }
+    impl Drop for Pinned {
+        fn drop(&mut self) {
+            if self.first_at != Some(std::ptr::from_ref(self).addr()) {
+                self.moved.set(true);
+            }
+        }
+    }
+    on_both(|runtime| {
+        let moved = Rc::new(Cell::new(false));
+        let handle = runtime.spawn(Pinned {
+            first_at: None,
+            polls: 0,
+            moved: Rc::clone(&moved),
+            _in_place: PhantomPinned,
+        });
+        for _ in 0..300 {
+            drop(runtime.spawn(async {}));
+        }
+        runtime.block_on(handle).unwrap().unwrap();
+        assert!(!moved.get());
+    });
+}
+
+#[test]
+fn invariant_5_last_waker_on_another_thread_frees_the_task_and_its_hub() {
+    on_both(|runtime| {
+        let (waker, handle, _) = waker_of_a_task(&runtime);
+        drop(handle);
+        drop(runtime);
+        thread::spawn(move || {
+            waker.wake_by_ref();
+            drop(waker);
+        })
+        .join()
+        .unwrap();
+    });
+}
+
+#[test]
+fn waiter_of_a_handle_is_the_one_that_asked_last() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    on_both(|runtime| {
+        let (early, late) = (
+            Arc::new(Flag(AtomicBool::new(false))),
+            Arc::new(Flag(AtomicBool::new(false))),
+        );
+        let mut handle = pin!(runtime.spawn(time::yield_now()));
+        for flag in [&early, &early, &late] {
+            let waker = Waker::from(Arc::clone(flag));
+            let polled = handle.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+        }
+        runtime
+            .block_on(time::sleep(Duration::from_millis(1)))
+            .unwrap();
+        assert!(late.0.load(Ordering::SeqCst) && !early.0.load(Ordering::SeqCst));
+    });
+}
+
+#[test]
+fn hundred_wakes_from_another_thread_poll_once_a_turn() {
+    on_both(|runtime| {
+        let (waker, handle, end) = waker_of_a_task(&runtime);
+        thread::spawn(move || {
+            for _ in 0..100 {
+                waker.wake_by_ref();
+            }
+        })
+        .join()
+        .unwrap();
+        end.set(true);
+        assert_eq!(runtime.block_on(handle).unwrap().unwrap(), "over");
+    });
+}
