@@ -124,6 +124,10 @@ asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly 
 bench: check-tools ## compare with other loops; ARGS="--help" shows the choices
 	@"$$(tools/pythons --default)" benches/compare.py $(ARGS)
 
+.PHONY: bench-rust
+bench-rust: check-tools ## compare the engine with other Rust runtimes; ARGS="--help" shows the choices
+	@"$$(tools/pythons --default)" benches/rust/compare.py $(ARGS)
+
 # --- lint -------------------------------------------------------------------------------------------------
 
 DENY := $(TARGET)/tools/bin/cargo-deny-$(CARGO_DENY_VERSION)

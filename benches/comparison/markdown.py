@@ -86,15 +86,16 @@ def table(group: str, rows: Sequence[RowResult], report: Report) -> list[str]:
     loops = report["loops"]
     ours = [name for name in loops if is_ours(name)]
     ratios = [(name, "to_best_peer", "best") for name in ours]
-    if C_FLOOR in floors:
-        ratios += [(name, "to_floor", "C epoll") for name in ours]
+    reference = report.get("reference", C_FLOOR)
+    if reference in floors:
+        ratios += [(name, "to_floor", reference) for name in ours]
     heads = [name.removeprefix(OURS_PREFIX) for name, _, _ in ratios]
     header = ["", *floors, *loops, "best other"]
     header += [f"{head} ÷ {to}" for head, (_, _, to) in zip(heads, ratios, strict=True)]
     lines = [f"### {group}", "", line(header), line(["---", *["---:"] * (len(header) - 1)])]
     for row in rows:
         best = best_loop(row, loops)
-        cells = [floor_cell(name, row["entries"].get(name)) for name in floors]
+        cells = [floor_cell(name, reference, row["entries"].get(name)) for name in floors]
         cells += [cell(row["entries"].get(name), is_best=name == best) for name in loops]
         compared = [share(row["entries"].get(name), key) for name, key, _ in ratios]
         lines.append(line([row["title"], *cells, row["best_peer"] or "none", *compared]))
@@ -149,9 +150,9 @@ def cell(entry: Entry | None, *, is_best: bool) -> str:
     return f"**{text}**" if is_best else text
 
 
-def floor_cell(name: str, entry: Entry | None) -> str:
-    """Write a floor's rate and, for the others, its share of the C epoll server's."""
-    compared = "" if name == C_FLOOR else share(entry, "to_floor")
+def floor_cell(name: str, reference: str, entry: Entry | None) -> str:
+    """Write a floor's rate and, for the others, its share of the one that all are compared with."""
+    compared = "" if name == reference else share(entry, "to_floor")
     return cell(entry, is_best=False) + (f" ({compared})" if compared else "")
 
 

@@ -22,6 +22,12 @@ COLOURS = {
     "zloop": "#bcbd22",
     "zuvloop": "#9467bd",
     "rsloop": "#17becf",
+    "std": "#9e9e9e",
+    "tokio": "#1f77b4",
+    "monoio": "#9467bd",
+    "compio": "#17becf",
+    "glommio": "#8c564b",
+    "ringcore": "#bcbd22",
     "ringloop-uring": "#d62728",
     "ringloop-epoll": "#ff9896",
 }
@@ -60,7 +66,8 @@ def main() -> None:
     axes.invert_yaxis()
     axes.grid(axis="y", color="#eeeeee")
     axes.set_xlabel("rate as a share of the best other loop (log scale; right is faster)")
-    axes.set_title(f"CPython {report['python']['version']}, {report['machine']['cpu']}", fontsize=9)
+    title = report.get("title") or f"CPython {report['python']['version']}"
+    axes.set_title(f"{title}, {report['machine']['cpu']}", fontsize=9)
     axes.legend(
         ncols=5, fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.9 / len(rows) - 0.02)
     )

@@ -9,7 +9,7 @@ close in time, and so in the machine's speed, while runs of different rounds nee
 
 import statistics
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from comparison.measuring import Measured, Runs
 from comparison.rows import Row
@@ -54,16 +54,21 @@ class Report(TypedDict):
     settings: dict[str, object]
     absent: dict[str, str]
     floors: list[str]
+    # Which of the floors the ratios are to, and what is compared: of interpreters where they are absent.
+    reference: NotRequired[str]
+    title: NotRequired[str]
     loops: list[str]
     rows: list[RowResult]
 
 
-def row_results(rows: Sequence[Row], measured: Measured, floors: Sequence[str]) -> list[RowResult]:
-    """Turn runs into medians and ratios."""
-    return [row_result(row, measured[row.name], floors) for row in rows]
+def row_results(
+    rows: Sequence[Row], measured: Measured, floors: Sequence[str], reference: str = C_FLOOR
+) -> list[RowResult]:
+    """Turn runs into medians and ratios; `reference` is the floor to compare with."""
+    return [row_result(row, measured[row.name], floors, reference) for row in rows]
 
 
-def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str]) -> RowResult:
+def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference: str) -> RowResult:
     """Turn one row's runs into medians and ratios."""
     medians = {name: median(one) for name, one in runs.items()}
     peers = {
@@ -78,7 +83,7 @@ def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str]) -> RowRes
             "rates": one.rates,
             "failure": one.failure,
             "to_best_peer": ratio(one, runs[best_peer]) if best_peer else None,
-            "to_floor": ratio(one, runs[C_FLOOR]) if C_FLOOR in runs else None,
+            "to_floor": ratio(one, runs[reference]) if reference in runs else None,
             "details": one.details,
             "client_bound": is_client_bound(one),
         }

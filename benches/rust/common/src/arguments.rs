@@ -1,0 +1,99 @@
+//! The command line.
+
+use std::str::FromStr;
+
+/// What a contestant is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// Serve a TCP echo.
+    Echo,
+    /// Serve one short answer over HTTP/1.1.
+    Http,
+    /// Read a file and write it to standard output.
+    Cat,
+    /// Start tasks and wait for each.
+    Spawn,
+    /// Round trips between a task and a thread outside of the runtime.
+    Wake,
+    /// Arm timers, cancel one half of them, wait for the other.
+    Timers,
+    /// Round trips between two tasks of one thread, through channels.
+    PingPong,
+}
+
+impl FromStr for Workload {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Ok(match name {
+            "echo" => Self::Echo,
+            "http" => Self::Http,
+            "cat" => Self::Cat,
+            "spawn" => Self::Spawn,
+            "wake" => Self::Wake,
+            "timers" => Self::Timers,
+            "pingpong" => Self::PingPong,
+            _ => return Err(()),
+        })
+    }
+}
+
+/// The command line of a run.
+#[derive(Debug, Clone)]
+pub struct Arguments {
+    /// What to do.
+    pub workload: Workload,
+    /// echo: bytes of a message, for servers whose buffers are sized by it.
+    pub size: usize,
+    /// How many operations to time.
+    pub ops: usize,
+    /// Servers: threads that serve.
+    pub workers: usize,
+    /// cat: the file.
+    pub path: String,
+}
+
+impl Arguments {
+    /// Read the command line; end with a sentence where it is wrong.
+    pub fn read() -> Self {
+        Self::parse(std::env::args().skip(1)).unwrap_or_else(|sentence| {
+            eprintln!("{sentence}");
+            std::process::exit(2)
+        })
+    }
+
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let name = words.next().ok_or("which workload?")?;
+        let workload = name
+            .parse()
+            .map_err(|()| format!("{name} is not a workload"))?;
+        let mut arguments = Self {
+            workload,
+            size: 1024,
+            ops: 1_000_000,
+            workers: 1,
+            path: String::new(),
+        };
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(format!("{option} needs a value"))?;
+            let number = || {
+                value
+                    .parse()
+                    .map_err(|_| format!("{option}: {value} is not a number"))
+            };
+            match option.as_str() {
+                "--size" => arguments.size = number()?,
+                "--ops" => arguments.ops = number()?,
+                "--workers" => arguments.workers = number()?,
+                "--path" => arguments.path = value,
+                _ => return Err(format!("{option} is not an option")),
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// Bytes of a server's receive buffer: a message fits, and not less than is usual.
+    pub fn buffer_len(&self) -> usize {
+        self.size.max(4096)
+    }
+}

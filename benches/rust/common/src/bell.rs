@@ -1,0 +1,80 @@
+//! Round trips between a task and a thread of its own, by nothing but the runtime's waker.
+//!
+//! The thread is woken through `std::sync::mpsc` (a futex), alike for all; what differs is how a
+//! waker reaches a loop that sleeps.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+/// A thread that answers every call by waking the task that called.
+pub struct Bell {
+    calls: Sender<Arc<Mutex<Call>>>,
+}
+
+#[derive(Default)]
+struct Call {
+    is_answered: bool,
+    waker: Option<Waker>,
+}
+
+/// Ready once the thread has answered.
+pub struct Ring<'a> {
+    bell: &'a Bell,
+    call: Option<Arc<Mutex<Call>>>,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        let (calls, received) = channel::<Arc<Mutex<Call>>>();
+        thread::spawn(move || {
+            for call in received {
+                let waker = {
+                    let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
+                    call.is_answered = true;
+                    call.waker.take()
+                };
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        });
+        Self { calls }
+    }
+}
+
+impl Bell {
+    /// Call the thread and wait for its answer.
+    pub fn ring(&self) -> Ring<'_> {
+        Ring {
+            bell: self,
+            call: None,
+        }
+    }
+}
+
+impl Future for Ring<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(call) = &self.call {
+            let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
+            if call.is_answered {
+                return Poll::Ready(());
+            }
+            call.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let call = Arc::new(Mutex::new(Call {
+            is_answered: false,
+            waker: Some(cx.waker().clone()),
+        }));
+        self.call = Some(Arc::clone(&call));
+        // The thread lives as long as the bell.
+        let _ = self.bell.calls.send(call);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,218 @@
+"""Compare Rust runtimes: the same work on each, in turns, one process a run.
+
+    python3 benches/rust/compare.py --quick            a first look, some minutes
+    python3 benches/rust/compare.py                    everything
+    python3 benches/rust/compare.py --only 'echo/*/64' --rounds 9
+    python3 benches/rust/compare.py --peers tokio,ringloop-uring --only spawn
+
+Each run builds the contestants and the floor servers first (cargo, cc). The tables go to standard
+output, progress to standard error. Needs a Rust toolchain, a C compiler and CPython 3.11 or later,
+and matplotlib where a picture is wanted.
+"""
+
+import argparse
+import datetime as dt
+import json
+import math
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from contestants import CONTESTANTS, build, versions
+from running import REFERENCE, Settings, measure
+from tables import EXECUTOR, all_rows
+
+from comparison import machine, markdown, paths
+from comparison.environment import SetupError, build_native, commit
+from comparison.results import Report, row_results
+from comparison.rows import selected
+
+RESULTS = paths.BENCHES / "RESULTS-rust.md"
+QUICK = {"rounds": 3, "seconds": 0.4}
+FULL = {"rounds": 5, "seconds": 1.0}
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    options = parse_arguments()
+    rows = selected(all_rows(), options.only)
+    if options.list:
+        print("\n".join(row.name for row in rows))
+        return
+    try:
+        report = compare(options, rows)
+    except SetupError as error:
+        sys.exit(f"compare.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\ncompare.py: interrupted, nothing written")
+    write(report, options)
+
+
+def compare(options: argparse.Namespace, rows: Sequence) -> Report:
+    """Build, run everything and return the report."""
+    if not rows:
+        raise SetupError("--only matches no row; --list shows their names")
+    floors = {} if options.no_floor else build_native(say)
+    build(say)
+    server_cpu, load_cpu = machine.choose_cpus(None, None)
+    settings = Settings(options.rounds, options.seconds, server_cpu, load_cpu)
+    before = machine.describe()
+    measured = measure(rows, options.peers, floors, settings, say)
+    return {
+        "command": shlex.join(["python3", *sys.argv]),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "machine": before,
+        "python": {},
+        "title": "Rust runtimes",
+        "reference": REFERENCE,
+        "versions": versions(),
+        "settings": {
+            "rounds": settings.rounds,
+            "seconds": settings.seconds,
+            "server_cpu": server_cpu,
+            "load_cpu": load_cpu,
+        },
+        "absent": {},
+        "floors": list(floors),
+        "loops": options.peers,
+        "rows": row_results(rows, measured, list(floors), REFERENCE),
+    }
+
+
+def write(report: Report, options: argparse.Namespace) -> None:
+    """Write the report to wherever it was wanted."""
+    text = render(report)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if options.write_results:
+        picture = RESULTS.with_suffix(".svg")
+        image = ""
+        if plot(report, picture):
+            image = f"![each runtime as a share of the best other one]({picture.name})\n\n"
+        RESULTS.write_text(
+            "# Results: Rust runtimes\n\nHow to read and reproduce: "
+            f"[README.md](README.md#rust-runtimes).\n\n{image}{text}"
+        )
+        RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def render(report: Report) -> str:
+    """Write the whole report as Markdown."""
+    lines = [
+        *circumstances(report),
+        *(line for table in markdown.tables(report) for line in table),
+        *means(report),
+        *markdown.verdict(report),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def circumstances(report: Report) -> Iterator[str]:
+    """Say what was measured, where and how."""
+    settings = report["settings"]
+    yield f"- date: {report['date']}, ringloop at commit {report['commit']}"
+    yield f"- command: `{report['command']}`"
+    yield "- versions: " + ", ".join(f"{name} {one}" for name, one in report["versions"].items())
+    yield "- machine: " + ", ".join(f"{name} {one}" for name, one in report["machine"].items())
+    yield (
+        f"- runs: {settings['rounds']} rounds a contestant and row, one process a run, taking turns; "
+        f"servers {settings['seconds']} s on CPU {settings['server_cpu']}, load generator on "
+        f"CPU {settings['load_cpu']}; the executor's rows on CPU {settings['server_cpu']}, the "
+        "cross-thread wake and the files on both"
+    )
+    yield ""
+    yield (
+        "Cells are operations a second (cat: bytes), median of the rounds; the best of a row is bold. "
+        "`÷` columns are medians of the ratios within a round: to the best peer, and to our own "
+        f"server on raw io_uring ({REFERENCE}). † = the load generator was busier than the server, "
+        "so that the figure is a lower bound."
+    )
+    yield ""
+
+
+def means(report: Report) -> Iterator[str]:
+    """Write the geometric mean of the executor's rows."""
+    rows = [row for row in report["rows"] if row["name"] in EXECUTOR]
+    ours = [name for name in report["loops"] if name.startswith("ringloop-")]
+    shares = {
+        name: [row["entries"][name]["to_best_peer"] for row in rows if name in row["entries"]]
+        for name in ours
+    }
+    for name, values in shares.items():
+        known = [value for value in values if value]
+        if len(known) > 1 and len(known) == len(values):
+            mean = math.exp(statistics.fmean(math.log(value) for value in known))
+            yield f"{name}, geometric mean of the executor's rows: {mean:.2f} of the best peer of each."
+            yield ""
+
+
+def plot(report: Report, target: Path) -> bool:
+    """Draw the picture where matplotlib is installed; say so where not."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(report, file)
+        file.flush()
+        script = paths.BENCHES / "comparison" / "plot.py"
+        command = [sys.executable, str(script), file.name, str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
+    return done.returncode == 0
+
+
+def say(text: str) -> None:
+    """Show progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def peer_names(text: str) -> list[str]:
+    """Read a list of contestants."""
+    names = text.split(",")
+    unknown = set(names) - set(CONTESTANTS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"not a contestant: {', '.join(sorted(unknown))}")
+    return [name for name in CONTESTANTS if name in names]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows or workloads by name, shell wildcards; may be repeated",
+    )
+    parser.add_argument(
+        "--peers",
+        type=peer_names,
+        default=list(CONTESTANTS),
+        metavar="A,B",
+        help=f"contestants [all: {', '.join(CONTESTANTS)}]",
+    )
+    parser.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
+    parser.add_argument("--list", action="store_true", help="print the names of the rows and stop")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--rounds", type=int, help="runs of each contestant in each row")
+    parser.add_argument("--seconds", type=float, help="measured time of a server's run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
+    parser.add_argument("--write-results", action="store_true", help=f"rewrite {RESULTS.name}")
+    options = parser.parse_args()
+    for name, value in (QUICK if options.quick else FULL).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+if __name__ == "__main__":
+    main()

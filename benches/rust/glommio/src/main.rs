@@ -1,0 +1,152 @@
+//! glommio: one executor, unbound; the runner pins the process.
+
+use bench_common::{
+    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
+    timer_delay, unsupported,
+};
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
+use glommio::channels::local_channel;
+use glommio::io::BufferedFile;
+use glommio::net::{TcpListener, TcpStream};
+use glommio::{LocalExecutorBuilder, Placement};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+const RING_DEPTH: usize = 1024;
+
+fn main() -> io::Result<()> {
+    let arguments = Arguments::read();
+    if arguments.workers > 1 {
+        unsupported("one executor is what this program runs");
+    }
+    let executor = LocalExecutorBuilder::new(Placement::Unbound)
+        .ring_depth(RING_DEPTH)
+        .make()
+        .map_err(io::Error::from)?;
+    executor.run(run(arguments))
+}
+
+async fn run(arguments: Arguments) -> io::Result<()> {
+    match arguments.workload {
+        Workload::Echo => serve(arguments.buffer_len(), true).await,
+        Workload::Http => serve(4096, false).await,
+        Workload::Cat => cat(&arguments.path).await,
+        Workload::Spawn => spawn(arguments.ops).await,
+        Workload::Wake => wake(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops).await,
+        Workload::PingPong => ping_pong(arguments.ops).await,
+    }
+}
+
+async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    announce(listener.local_addr()?.port());
+    loop {
+        let stream = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A connection that fails concerns nobody else.
+        if is_echo {
+            glommio::spawn_local(echo(stream, buffer_len)).detach();
+        } else {
+            glommio::spawn_local(http(stream, buffer_len)).detach();
+        }
+    }
+}
+
+async fn echo(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = vec![0; buffer_len];
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..count]).await?;
+    }
+}
+
+async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = vec![0; buffer_len];
+    let mut filled = 0;
+    loop {
+        let count = stream.read(&mut buffer[filled..]).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        filled += count;
+        if is_request(&buffer[..filled]) {
+            stream.write_all(RESPONSE).await?;
+            filled = 0;
+        }
+    }
+}
+
+/// Writes are blocking: it has no standard output of its own.
+async fn cat(path: &str) -> io::Result<()> {
+    let start = Instant::now();
+    let file = BufferedFile::open(path).await?;
+    let mut out = io::stdout().lock();
+    let mut bytes = 0;
+    loop {
+        let read = file.read_at(bytes, CAT_BYTES).await?;
+        if read.is_empty() {
+            break;
+        }
+        out.write_all(&read)?;
+        bytes += read.len() as u64;
+    }
+    report(bytes, start);
+    Ok(())
+}
+
+async fn spawn(ops: usize) -> io::Result<()> {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..ops)
+        .map(|number| glommio::spawn_local(async move { number }))
+        .collect();
+    for (number, task) in tasks.into_iter().enumerate() {
+        assert_eq!(task.await, number);
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn wake(ops: usize) -> io::Result<()> {
+    let bell = Bell::default();
+    let start = Instant::now();
+    for _ in 0..ops {
+        bell.ring().await;
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn timers(ops: usize) -> io::Result<()> {
+    let sleep = |index| {
+        let delay: Duration = timer_delay(index, ops);
+        Box::pin(glommio::timer::Timer::new(delay))
+    };
+    let start = Instant::now();
+    fire_half((0..ops).map(sleep)).await;
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn ping_pong(ops: usize) -> io::Result<()> {
+    let (ping, pinged) = local_channel::new_bounded::<u64>(1);
+    let (pong, ponged) = local_channel::new_bounded::<u64>(1);
+    glommio::spawn_local(async move {
+        while let Some(number) = pinged.recv().await {
+            if pong.send(number).await.is_err() {
+                break;
+            }
+        }
+    })
+    .detach();
+    let start = Instant::now();
+    for number in 0..ops as u64 {
+        assert!(ping.send(number).await.is_ok());
+        assert_eq!(ponged.recv().await, Some(number));
+    }
+    report(ops as u64, start);
+    Ok(())
+}

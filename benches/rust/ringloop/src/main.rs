@@ -1,0 +1,159 @@
+//! ringloop, on the driver that `RINGLOOP_DRIVER` names.
+
+use bench_common::{
+    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
+    timer_delay,
+};
+use ringloop::Runtime;
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::executor::Op;
+use ringloop::net::{TcpListener, TcpStream};
+use ringloop::op::{Read, Write};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+fn main() -> io::Result<()> {
+    let arguments = Arguments::read();
+    let runtime = Runtime::new().map_err(io::Error::other)?;
+    runtime.block_on(run(arguments))?
+}
+
+async fn run(arguments: Arguments) -> io::Result<()> {
+    match arguments.workload {
+        Workload::Echo => serve(arguments.buffer_len(), true).await,
+        Workload::Http => serve(4096, false).await,
+        Workload::Cat => cat(&arguments.path).await,
+        Workload::Spawn => spawn(arguments.ops).await,
+        Workload::Wake => wake(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops).await,
+        Workload::PingPong => ping_pong(arguments.ops).await,
+    }
+}
+
+async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    announce(listener.local_addr()?.port());
+    loop {
+        let stream = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A connection that fails concerns nobody else.
+        if is_echo {
+            ringloop::spawn(echo(stream, buffer_len));
+        } else {
+            ringloop::spawn(http(stream, buffer_len));
+        }
+    }
+}
+
+async fn echo(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(buffer_len);
+    loop {
+        let (count, filled) = stream.read(buffer).await;
+        if count? == 0 {
+            return Ok(());
+        }
+        let (sent, back) = stream.write_all(filled).await;
+        sent?;
+        buffer = back;
+    }
+}
+
+async fn http(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(buffer_len);
+    let mut response = RESPONSE.to_vec();
+    loop {
+        // The client sends a request at once; one in pieces would end the connection.
+        let (count, filled) = stream.read(buffer).await;
+        if count? == 0 || !is_request(&filled) {
+            return Ok(());
+        }
+        let (sent, back) = stream.write_all(response).await;
+        sent?;
+        response = back;
+        buffer = filled;
+    }
+}
+
+async fn cat(path: &str) -> io::Result<()> {
+    let start = Instant::now();
+    let file = File::open(path)?;
+    let mut buffer = RecvBuf::with_capacity(CAT_BYTES);
+    let mut bytes = 0;
+    loop {
+        let (count, filled) = Op::new(Read {
+            fd: file.as_raw_fd(),
+            buf: buffer,
+            offset: None,
+        })
+        .await;
+        let count = count?;
+        if count == 0 {
+            break;
+        }
+        bytes += count as u64;
+        let mut left = SendBuf::from(filled.into_vec());
+        while !left.is_empty() {
+            let (written, back) = Op::new(Write {
+                fd: 1,
+                buf: left,
+                offset: None,
+            })
+            .await;
+            left = back;
+            left.advance(written?);
+        }
+        buffer = left.into_vec().unwrap_or_default().into();
+    }
+    report(bytes, start);
+    Ok(())
+}
+
+async fn spawn(ops: usize) -> io::Result<()> {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..ops)
+        .map(|number| ringloop::spawn(async move { number }))
+        .collect();
+    for (number, task) in tasks.into_iter().enumerate() {
+        assert!(task.await.is_ok_and(|result| result == number));
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn wake(ops: usize) -> io::Result<()> {
+    let bell = Bell::default();
+    let start = Instant::now();
+    for _ in 0..ops {
+        bell.ring().await;
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn timers(ops: usize) -> io::Result<()> {
+    let start = Instant::now();
+    fire_half((0..ops).map(|index| Box::pin(ringloop::time::sleep(timer_delay(index, ops))))).await;
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn ping_pong(ops: usize) -> io::Result<()> {
+    let (ping, pinged) = flume::bounded::<u64>(1);
+    let (pong, ponged) = flume::bounded::<u64>(1);
+    ringloop::spawn(async move {
+        while let Ok(number) = pinged.recv_async().await {
+            if pong.send_async(number).await.is_err() {
+                break;
+            }
+        }
+    });
+    let start = Instant::now();
+    for number in 0..ops as u64 {
+        assert!(ping.send_async(number).await.is_ok());
+        assert_eq!(ponged.recv_async().await, Ok(number));
+    }
+    report(ops as u64, start);
+    Ok(())
+}

@@ -1,0 +1,202 @@
+"""Who runs when, and one run.
+
+Owns: the interleaving, one process a run, time-outs. Called by: `compare`.
+Never: computes more than a rate.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contestants import program, variables
+from tables import CAT_BYTES
+
+from comparison import paths
+from comparison.environment import reason_of
+from comparison.measuring import WARMUP_SECONDS, Measured, Progress, Runs
+from comparison.measuring import Contestant as Named
+from comparison.rows import Row
+
+# What our servers are compared with, besides the peers.
+REFERENCE = "C uring"
+SERVED = {"echo", "http"}
+# What runs on every CPU: they use threads of their own.
+UNPINNED = {"wake", "cat"}
+RUN_SECONDS_MAX = 60.0
+# Every connection is a descriptor, on either side.
+DESCRIPTORS = 4096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How everything is run."""
+
+    rounds: int
+    seconds: float
+    server_cpu: int
+    load_cpu: int | None
+
+
+class RunError(Exception):
+    """A run that did not end well; the message says why."""
+
+
+def measure(
+    rows: Sequence[Row],
+    peers: Sequence[str],
+    floors: Mapping[str, Path],
+    settings: Settings,
+    say: Callable[[str], None],
+) -> Measured:
+    """Run everything, A B C, B C A …; who fails in a row is not run again in that row."""
+    field_of = {row.name: [*(floors if row.has_floor else ()), *peers] for row in rows}
+    progress = Progress(settings.rounds * sum(map(len, field_of.values())), say)
+    measured: Measured = {}
+    with input_file() as path:
+        for row in rows:
+            entered = field_of[row.name]
+            runs = measured[row.name] = {name: Runs() for name in entered}
+            for number in range(settings.rounds):
+                shift = number % len(entered)
+                for name in (*entered[shift:], *entered[:shift]):
+                    if runs[name].failure is None:
+                        run_once(row, name, floors, settings, path, runs[name])
+                    progress.step(row, Named(name), number, runs[name])
+    return measured
+
+
+def run_once(
+    row: Row, name: str, floors: Mapping[str, Path], settings: Settings, path: Path, runs: Runs
+) -> None:
+    """Run one process and keep what it counted, or why it failed."""
+    command = [str(program(name)), row.workload, *arguments_of(row), "--path", str(path)]
+    environment = clean() | variables(name)
+    if name in floors:
+        command = [str(floors[name])]
+        if name.startswith("engine "):
+            environment |= {"RINGLOOP_DRIVER": name.removeprefix("engine ")}
+    cpu = None if row.workload in UNPINNED else settings.server_cpu
+    try:
+        if row.workload in SERVED:
+            counted = served(row, command, environment, settings)
+        else:
+            counted = timed(command, environment, cpu)
+    except RunError as failure:
+        runs.failure = str(failure)
+        return
+    runs.details.append(counted)
+    runs.rates.append(counted["ops"] / counted["seconds"])
+
+
+def arguments_of(row: Row) -> list[str]:
+    """The part of a row's arguments that the contestant knows."""
+    pairs = zip(row.arguments[::2], row.arguments[1::2], strict=True)
+    return [word for pair in pairs if pair[0] != "--connections" for word in pair]
+
+
+def clean() -> dict[str, str]:
+    """Our environment without what would choose a driver."""
+    return {name: value for name, value in os.environ.items() if name != "RINGLOOP_DRIVER"}
+
+
+def timed(command: Sequence[str], environment: Mapping[str, str], cpu: int | None) -> dict:
+    """Run a workload that times itself."""
+    try:
+        done = subprocess.run(
+            [*pinned(cpu), *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"no result within {RUN_SECONDS_MAX:.0f} s") from None
+    if done.returncode != 0:
+        raise RunError(reason_of(done.stderr) or f"ended with {done.returncode}")
+    return json.loads(done.stderr.splitlines()[-1])
+
+
+def served(
+    row: Row, command: Sequence[str], environment: Mapping[str, str], settings: Settings
+) -> dict:
+    """Start a server, load it, and return what came of it."""
+    with server([*pinned(settings.server_cpu), *command], environment) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        if not port:
+            raise RunError(reason_of(process.communicate()[1]) or "the server did not start")
+        load = [
+            *limited(),
+            str(paths.LOADGEN),
+            *("--addr", f"127.0.0.1:{port}"),
+            *("--mode", row.workload),
+            *row.arguments,
+            *("--seconds", str(settings.seconds)),
+            *("--warmup", str(WARMUP_SECONDS)),
+            *("--server-pid", str(process.pid)),
+            *(() if settings.load_cpu is None else ("--cpu", str(settings.load_cpu))),
+        ]
+        timeout_seconds = settings.seconds * 3 + RUN_SECONDS_MAX / 2
+        try:
+            done = subprocess.run(
+                load, capture_output=True, text=True, timeout=timeout_seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise RunError(f"no result within {timeout_seconds:.0f} s") from None
+    if done.returncode != 0:
+        raise RunError(reason_of(done.stderr))
+    counted = json.loads(done.stdout)
+    if counted["errors"]:
+        raise RunError(f"{counted['errors']} connections lost: {counted['first_error']}")
+    if not counted["requests"]:
+        raise RunError("no request was answered in the measured time")
+    if counted["server_busy"] is not None:
+        seconds = counted["server_busy"] * counted["seconds"]
+        counted["server_cpu_us"] = seconds / counted["requests"] * 1e6
+    return {"ops": counted["requests"], **counted}
+
+
+@contextlib.contextmanager
+def server(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a server; kill it in the end."""
+    with subprocess.Popen(
+        [*limited(), *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def pinned(cpu: int | None) -> list[str]:
+    """The words that keep a program on one CPU."""
+    return [] if cpu is None else ["taskset", "--cpu-list", str(cpu)]
+
+
+def limited() -> list[str]:
+    """The words that give a program its descriptors."""
+    return ["prlimit", f"--nofile={DESCRIPTORS}:"]
+
+
+@contextlib.contextmanager
+def input_file() -> Iterator[Path]:
+    """Make the file that `cat` reads, in memory and read once."""
+    with tempfile.NamedTemporaryFile(prefix="ringloop-bench-") as file:
+        block = os.urandom(1024 * 1024)
+        for _ in range(CAT_BYTES // len(block)):
+            file.write(block)
+        file.flush()
+        yield Path(file.name)

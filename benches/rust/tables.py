@@ -1,0 +1,38 @@
+"""The rows of the comparison.
+
+Owns: their names, order and arguments. Called by: `compare`. Never: runs anything.
+"""
+
+from comparison.rows import Row, connections_text, size_text
+
+ECHO_SIZES = (64, 1024, 16 * 1024, 100 * 1024)
+ECHO_CONNECTIONS = (1, 64, 1000)
+HTTP_CONNECTIONS = (1, 1000)
+
+# Name: title and what a run counts. All on one CPU, but for the thread that wakes.
+EXECUTOR = {
+    "spawn": ("spawn and join 1M tasks", 1_000_000),
+    "wake": ("wake from another thread, round trips", 50_000),
+    "timers": ("1M timers, one half cancelled", 1_000_000),
+    "pingpong": ("channel ping-pong", 1_000_000),
+}
+CAT_BYTES = 100 * 1024 * 1024
+
+
+def all_rows() -> list[Row]:
+    """Every row, in the order of the tables."""
+    rows = [
+        Row(name, name, "Executor", title, ("--ops", str(ops)))
+        for name, (title, ops) in EXECUTOR.items()
+    ]
+    rows.append(Row("cat", "cat", "Files", "cat of 100 MiB"))
+    for count in HTTP_CONNECTIONS:
+        title = f"HTTP, {connections_text(count)}"
+        rows.append(Row(f"http/{count}", "http", "HTTP", title, ("--connections", str(count))))
+    for size in ECHO_SIZES:
+        for count in ECHO_CONNECTIONS:
+            held = ("--connections", str(count), "--size", str(size))
+            title = f"{size_text(size)}, {connections_text(count)}"
+            name = f"echo/{size}/{count}"
+            rows.append(Row(name, "echo", "TCP echo", title, held, has_floor=True))
+    return rows

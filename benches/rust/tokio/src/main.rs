@@ -1,0 +1,150 @@
+//! tokio: one thread (`new_current_thread`), or `--workers` threads with work stealing.
+
+use bench_common::{
+    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, timer_delay,
+};
+use std::io;
+use std::time::Instant;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+
+fn main() -> io::Result<()> {
+    let arguments = Arguments::read();
+    let mut builder = if arguments.workers > 1 {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(arguments.workers);
+        builder
+    } else {
+        Builder::new_current_thread()
+    };
+    let runtime = builder.enable_all().build()?;
+    // The root of a runtime with several threads runs outside of them: everything is a task of it.
+    let ran = runtime.block_on(async { tokio::spawn(run(arguments)).await });
+    ran.unwrap_or_else(|error| Err(error.into()))
+}
+
+async fn run(arguments: Arguments) -> io::Result<()> {
+    match arguments.workload {
+        Workload::Echo => serve(arguments.buffer_len(), true).await,
+        Workload::Http => serve(4096, false).await,
+        Workload::Cat => cat(&arguments.path).await,
+        Workload::Spawn => spawn(arguments.ops).await,
+        Workload::Wake => wake(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops).await,
+        Workload::PingPong => ping_pong(arguments.ops).await,
+    }
+}
+
+async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    announce(listener.local_addr()?.port());
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // A connection that fails concerns nobody else.
+        if is_echo {
+            tokio::spawn(echo(stream, buffer_len));
+        } else {
+            tokio::spawn(http(stream, buffer_len));
+        }
+    }
+}
+
+async fn echo(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = vec![0; buffer_len];
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..count]).await?;
+    }
+}
+
+async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
+    let mut buffer = vec![0; buffer_len];
+    let mut filled = 0;
+    loop {
+        let count = stream.read(&mut buffer[filled..]).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        filled += count;
+        if is_request(&buffer[..filled]) {
+            stream.write_all(RESPONSE).await?;
+            filled = 0;
+        }
+    }
+}
+
+async fn cat(path: &str) -> io::Result<()> {
+    let start = Instant::now();
+    let mut out = tokio::io::stdout();
+    let mut file = File::open(path).await?;
+    file.set_max_buf_size(CAT_BYTES);
+    let mut buffer = vec![0; CAT_BYTES];
+    let mut bytes = 0;
+    loop {
+        let count = file.read(&mut buffer).await?;
+        if count == 0 {
+            break;
+        }
+        out.write_all(&buffer[..count]).await?;
+        bytes += count as u64;
+    }
+    out.flush().await?;
+    report(bytes, start);
+    Ok(())
+}
+
+async fn spawn(ops: usize) -> io::Result<()> {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..ops)
+        .map(|number| tokio::spawn(async move { number }))
+        .collect();
+    for (number, task) in tasks.into_iter().enumerate() {
+        assert_eq!(task.await?, number);
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn wake(ops: usize) -> io::Result<()> {
+    let bell = Bell::default();
+    let start = Instant::now();
+    for _ in 0..ops {
+        bell.ring().await;
+    }
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn timers(ops: usize) -> io::Result<()> {
+    let start = Instant::now();
+    let armed = (0..ops).map(|index| Box::pin(tokio::time::sleep(timer_delay(index, ops))));
+    bench_common::fire_half(armed).await;
+    report(ops as u64, start);
+    Ok(())
+}
+
+async fn ping_pong(ops: usize) -> io::Result<()> {
+    let (ping, mut pinged) = mpsc::channel::<u64>(1);
+    let (pong, mut ponged) = mpsc::channel::<u64>(1);
+    tokio::spawn(async move {
+        while let Some(number) = pinged.recv().await {
+            if pong.send(number).await.is_err() {
+                break;
+            }
+        }
+    });
+    let start = Instant::now();
+    for number in 0..ops as u64 {
+        assert!(ping.send(number).await.is_ok());
+        assert_eq!(ponged.recv().await, Some(number));
+    }
+    report(ops as u64, start);
+    Ok(())
+}
