@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::limits;
 use crate::op::Request;
 use crate::sys::event::EventFd;
+use crate::sys::uring::Features;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -187,6 +188,14 @@ impl Driver {
         }
     }
 
+    /// What the kernel's ring has beyond the required; nothing on the readiness driver.
+    pub fn features(&self) -> Features {
+        match self {
+            Self::Uring(driver) => driver.features(),
+            Self::Readiness(_) => Features::default(),
+        }
+    }
+
     /// Make the calling thread the only one that may use the driver from now on. A ring stays with
     /// the first thread that bound it: binding it on another one is an error.
     pub fn bind(&mut self) -> io::Result<()> {
@@ -210,6 +219,17 @@ impl Driver {
     /// Ask an operation to stop; its last completion still comes. Stale keys are ignored.
     pub fn cancel(&mut self, key: Key) {
         each!(self, driver => driver.cancel(key));
+    }
+
+    /// Ask every operation that waits for `fd` to stop; returns how many were asked. Their last completions
+    /// still come. Walks the table of operations.
+    pub fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
+        each!(self, driver => driver.cancel_descriptor(fd))
+    }
+
+    /// Ask every operation to stop; returns how many were asked. Their last completions still come.
+    pub fn cancel_all(&mut self) -> usize {
+        each!(self, driver => driver.cancel_all())
     }
 
     /// Stop an operation and hear nothing of it again; late results are given back.

@@ -210,6 +210,24 @@ impl ReadinessDriver {
         self.clear_dead_deadlines();
     }
 
+    /// See [`super::Driver::cancel_descriptor`].
+    pub(super) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
+        let keys = self.table.cancellable_on(fd);
+        for key in &keys {
+            self.cancel(*key);
+        }
+        keys.len()
+    }
+
+    /// See [`super::Driver::cancel_all`].
+    pub(super) fn cancel_all(&mut self) -> usize {
+        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
+        for key in &keys {
+            self.cancel(*key);
+        }
+        keys.len()
+    }
+
     pub(super) fn forget(&mut self, key: Key) {
         self.cancel(key);
         for id in self.table.orphan(key) {

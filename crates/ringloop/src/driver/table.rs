@@ -22,8 +22,9 @@
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
 use super::{BufferId, Completion, Event, Key, Sink, Token};
-use crate::op::{Operation, Request, Shape};
+use crate::op::{Need, Operation, Request, Shape};
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::task::{Poll, Waker};
 
 const CHUNK: usize = 256;
@@ -304,6 +305,36 @@ impl Table {
                 index: index as u32,
                 generation: slot.generation,
             })
+            .collect()
+    }
+
+    /// The operations that can be cancelled, and have not been.
+    pub fn cancellable(&self) -> impl Iterator<Item = (Key, &Slot)> {
+        let slots = self.chunks.iter().flatten().enumerate();
+        slots
+            .filter(|(_, slot)| {
+                let phase = slot.phase;
+                let is_under_way = matches!(phase, Phase::Queued | Phase::Armed | Phase::Resting);
+                is_under_way && !slot.cancelled
+            })
+            .map(|(index, slot)| {
+                let key = Key {
+                    index: index as u32,
+                    generation: slot.generation,
+                };
+                (key, slot)
+            })
+    }
+
+    /// Those of them that wait for a descriptor.
+    pub fn cancellable_on(&self, fd: RawFd) -> Vec<Key> {
+        let waits = |slot: &Slot| {
+            let need = slot.request().map(Operation::need);
+            matches!(need, Some(Need::Ready(known, _)) if known == fd)
+        };
+        let cancellable = self.cancellable();
+        cancellable
+            .filter_map(|(key, slot)| waits(slot).then_some(key))
             .collect()
     }
 

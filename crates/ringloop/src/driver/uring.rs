@@ -24,7 +24,7 @@ use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Cqe, Sqe};
-use crate::sys::uring::{Cause, Config, Refusal, Ring};
+use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -70,6 +70,8 @@ pub struct UringDriver {
 enum Entry {
     Operation(Key),
     Cancel(Key),
+    /// Cancel everything on a descriptor.
+    CancelDescriptor(RawFd),
 }
 
 impl UringDriver {
@@ -117,6 +119,10 @@ impl UringDriver {
                 Ok(())
             }
         }
+    }
+
+    pub(super) fn features(&self) -> Features {
+        self.ring.features()
     }
 
     pub(super) fn table_mut(&mut self) -> &mut Table {
@@ -171,6 +177,34 @@ impl UringDriver {
         if !self.backlog.is_empty() || !self.push_cancel(key) {
             self.backlog.push_back(Entry::Cancel(key));
         }
+    }
+
+    /// See [`super::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
+    pub(super) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
+        let keys = self.table.cancellable_on(fd);
+        let mut is_armed = false;
+        for key in &keys {
+            if self.cancel_unarmed(*key) {
+                continue;
+            }
+            if let Some(slot) = self.table.slot(*key) {
+                slot.cancelled = true;
+                is_armed = true;
+            }
+        }
+        if is_armed && (!self.backlog.is_empty() || !self.push_cancel_descriptor(fd)) {
+            self.backlog.push_back(Entry::CancelDescriptor(fd));
+        }
+        keys.len()
+    }
+
+    /// See [`super::Driver::cancel_all`].
+    pub(super) fn cancel_all(&mut self) -> usize {
+        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
+        for key in &keys {
+            self.cancel(*key);
+        }
+        keys.len()
     }
 
     /// Cancel an operation that the kernel does not know: it is over here and now.
@@ -396,6 +430,7 @@ impl UringDriver {
             let done = match *entry {
                 Entry::Operation(key) => self.arm(key),
                 Entry::Cancel(key) => self.push_cancel(key),
+                Entry::CancelDescriptor(fd) => self.push_cancel_descriptor(fd),
             };
             if !done {
                 break;
@@ -500,6 +535,22 @@ impl UringDriver {
             ..Sqe::default()
         };
         self.push(sqe)
+    }
+
+    fn push_cancel_descriptor(&mut self, fd: RawFd) -> bool {
+        let sqe = Sqe {
+            opcode: abi::OP_ASYNC_CANCEL,
+            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            fd,
+            op_flags: abi::ASYNC_CANCEL_FD | abi::ASYNC_CANCEL_ALL,
+            user_data: KIND_CANCEL << 56,
+            ..Sqe::default()
+        };
+        let pushed = self.push(sqe);
+        if pushed {
+            self.unsubmitted.push(fd);
+        }
+        pushed
     }
 
     fn arm_wake(&mut self) {

@@ -98,6 +98,12 @@ impl Local {
         })
     }
 
+    /// Ask every operation in flight on this loop to stop; returns how many were asked. Each ends with
+    /// `ECANCELED`, or with the result that won the race; timers of `time` are none.
+    pub fn cancel_all(&self) -> usize {
+        self.engine().driver_mut().cancel_all()
+    }
+
     /// The one that the calling code runs in.
     ///
     /// # Panics
@@ -260,6 +266,17 @@ impl Home {
             && let Ok(mut engine) = shared.engine.try_borrow_mut()
         {
             engine.driver_mut().release(fd);
+        }
+    }
+
+    /// Cancel what is in flight on a descriptor; returns how many operations.
+    pub(crate) fn cancel_descriptor(&self, fd: RawFd) -> usize {
+        let Some(shared) = self.0.upgrade() else {
+            return 0;
+        };
+        match shared.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().cancel_descriptor(fd),
+            Err(_) => 0,
         }
     }
 

@@ -26,10 +26,12 @@ mod sync;
 mod task;
 mod timer;
 mod workers;
+mod zero_copy;
 
 use crate::driver::{Choice, Driver, Event, Kind, Setup};
 use crate::error::Error;
 use crate::limits;
+use crate::sys::uring::Feature;
 use std::io;
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ pub use runtime::{Builder, Runtime};
 pub(crate) use timer::TimerKey;
 pub use timer::Timers;
 pub use workers::{Workers, spawn_on, worker};
+pub use zero_copy::{Lent, Returned, SendZeroCopy};
 
 /// How an engine is set up.
 #[derive(Debug, Clone, Copy)]
@@ -139,6 +142,11 @@ impl Engine {
     /// The driver, to submit operations.
     pub fn driver_mut(&mut self) -> &mut Driver {
         &mut self.driver
+    }
+
+    /// Whether the driver can send without copying.
+    pub fn sends_zero_copy(&self) -> bool {
+        self.driver.features().has(Feature::SendZeroCopy)
     }
 
     /// The timers that wake futures.

@@ -27,6 +27,8 @@ pub(crate) struct Multi {
 pub(crate) struct Arrival {
     pub result: io::Result<u32>,
     pub buffer: Option<Received>,
+    /// The request, with the last one.
+    pub request: Option<Request>,
 }
 
 impl Multi {
@@ -59,6 +61,7 @@ impl Multi {
                 Poll::Ready(Arrival {
                     result: completion.result(),
                     buffer,
+                    request: completion.request.take(),
                 })
             }
             // The driver was torn down under the stream.
@@ -68,6 +71,7 @@ impl Multi {
                 Poll::Ready(Arrival {
                     result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
                     buffer: None,
+                    request: None,
                 })
             }
         }

@@ -22,6 +22,8 @@ mod tcp;
 mod udp;
 mod unix;
 
+pub use crate::executor::{Lent, Received, Returned};
+pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
 pub use incoming::Incoming;
 pub use options::Keepalive;

@@ -52,7 +52,7 @@ impl<'a> Receive<'a> {
         }
         let socket = self.socket;
         let request = || Request::RecvMulti(RecvMulti::new(socket.on_loop()));
-        let Arrival { result, buffer } = ready!(self.multi.poll_next(cx, request));
+        let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
         let item = match (result, buffer) {
             (Ok(_), Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
             (Ok(_), None) => None,
@@ -97,7 +97,7 @@ impl<'a> Datagrams<'a> {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Datagram>> {
         let (socket, control) = (self.socket, self.control);
         let request = || Request::RecvMsgMulti(RecvMsgMulti::new(socket.on_loop(), control));
-        let Arrival { result, buffer } = ready!(self.multi.poll_next(cx, request));
+        let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
         Poll::Ready(match (result, buffer) {
             (Ok(_), Some(received)) => Datagram::parse(received),
             (Ok(_), None) => Err(io::ErrorKind::InvalidData.into()),

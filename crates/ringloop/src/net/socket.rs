@@ -4,8 +4,8 @@
 //! this folder, which put their own names and options around it. Never does: a call that could block.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Home, Local, Op};
-use crate::op::{self, Recv, Send, SendMsg};
+use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
+use crate::op::{self, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
 use crate::sys::socket;
 use std::cell::RefCell;
 use std::io;
@@ -111,6 +111,49 @@ impl Socket {
         }
     }
 
+    /// Send some of `bufs` without copying, or with a copy where that cannot be.
+    pub async fn send_zero_copy(&self, mut bufs: Vec<SendBuf>) -> (io::Result<usize>, Lent) {
+        let fd = self.on_loop();
+        if SendZeroCopy::is_possible() {
+            let request = match bufs.len() {
+                1 => Request::SendZc(SendZc::new(Send {
+                    fd,
+                    buf: bufs.remove(0),
+                })),
+                _ => Request::SendMsgZc(SendMsgZc::new(SendMsg::new(fd, bufs))),
+            };
+            let (result, lent) = SendZeroCopy::new(request).await;
+            match result {
+                // Nothing went out: this socket cannot (Unix), or no more memory may be locked.
+                Err(error) if needs_copy(&error) => bufs = lent.await.bufs,
+                result => return (result, lent),
+            }
+        }
+        let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
+        let over = Request::SendMsg(SendMsg::new(fd, bufs));
+        (result, Lent::back(over))
+    }
+
+    /// Send all of `bytes` without copying, and wait until the network has let go of them.
+    pub async fn send_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let mut buf = SendBuf::from(bytes);
+        let mut sent = Ok(());
+        while !buf.is_empty() && sent.is_ok() {
+            let (result, lent) = self.send_zero_copy(vec![buf]).await;
+            buf = lent.await.bufs.pop().unwrap_or_else(|| Vec::new().into());
+            sent = result.map(|count| buf.advance(count));
+        }
+        (sent, buf.into_vec().unwrap_or_default())
+    }
+
+    /// Ask every operation in flight on this socket to stop; returns how many were asked.
+    pub fn cancel(&self) -> usize {
+        match &*self.home.borrow() {
+            Some(home) => home.cancel_descriptor(self.as_raw_fd()),
+            None => 0,
+        }
+    }
+
     /// Receive without taking the bytes off the socket.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let peek = op::Peek {
@@ -120,6 +163,13 @@ impl Socket {
         let (result, buf) = Op::new(peek).await;
         (result, buf.into_vec())
     }
+}
+
+fn needs_copy(error: &io::Error) -> bool {
+    let refusals = [libc::EOPNOTSUPP, libc::ENOMEM, libc::ENOBUFS];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| refusals.contains(&errno))
 }
 
 /// Drop the first `count` bytes of several buffers.

@@ -11,7 +11,8 @@ use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
-use crate::executor::Op;
+use crate::buf::SendBuf;
+use crate::executor::{Lent, Op};
 use crate::op::{Accept, Connect};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
@@ -168,6 +169,33 @@ impl TcpStream {
         self.socket.send_all_vectored(bufs).await
     }
 
+    /// Send some of `bytes` without copying them; returns how many went out, and the buffer as a future that
+    /// is ready once the network has let go of it.
+    ///
+    /// Pays for large sends over a network card: from about 32 KiB. Over loopback the kernel copies after
+    /// all, which [`Transfer`](super::Transfer) tells, and costs more than a plain send. Where the
+    /// kernel or the driver cannot, it is a plain send. Several may be in flight one after another; each is
+    /// awaited before the next is made.
+    /// Errors: as [`TcpStream::write`].
+    /// Source: `io_uring_prep_send_zc(3)`, kernel 6.0.
+    pub async fn write_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<usize>, Lent) {
+        self.socket.send_zero_copy(vec![bytes.into()]).await
+    }
+
+    /// Send some of `bufs` as [`TcpStream::write_zero_copy`].
+    ///
+    /// Source: `io_uring_prep_sendmsg_zc(3)`, kernel 6.1.
+    pub async fn write_vectored_zero_copy(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Lent) {
+        let bufs = bufs.into_iter().map(SendBuf::from).collect();
+        self.socket.send_zero_copy(bufs).await
+    }
+
+    /// Send all of `bytes` without copying them, and wait until the network has let go of them: over TCP,
+    /// until the peer has acknowledged them.
+    pub async fn write_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        self.socket.send_all_zero_copy(bytes).await
+    }
+
     /// Shut down one or both directions.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         socket::shutdown(self.socket.as_raw_fd(), how)
@@ -244,6 +272,16 @@ impl TcpStream {
 
 macro_rules! descriptor {
     ($type:ident, $std:ty) => {
+        impl $type {
+            /// Ask every operation in flight on this socket to stop; returns how many were asked. Each
+            /// ends with `ECANCELED`, or with the result that won the race.
+            ///
+            /// Source: `IORING_ASYNC_CANCEL_FD`, kernel 5.19.
+            pub fn cancel(&self) -> usize {
+                self.socket.cancel()
+            }
+        }
+
         impl AsRawFd for $type {
             fn as_raw_fd(&self) -> RawFd {
                 self.socket.as_raw_fd()

@@ -24,6 +24,7 @@ mod recv;
 mod recvmsg;
 mod recvmsg_multi;
 mod send;
+mod send_zc;
 mod sendmsg;
 mod timeout;
 mod write;
@@ -49,6 +50,8 @@ pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
 pub use send::Send;
+pub(crate) use send_zc::sent_parts;
+pub use send_zc::{SendMsgZc, SendZc, Transfer};
 pub use sendmsg::SendMsg;
 pub use timeout::Timeout;
 pub use write::Write;
@@ -156,6 +159,10 @@ pub enum Request {
     Send(Send),
     /// Send several buffers in one call.
     SendMsg(SendMsg),
+    /// Send one buffer without copying.
+    SendZc(SendZc),
+    /// Send several buffers without copying.
+    SendMsgZc(SendMsgZc),
     /// Receive a message with its source address.
     RecvMsg(RecvMsg),
     /// Receive messages again and again into buffers of the pool for datagrams.
@@ -186,6 +193,8 @@ macro_rules! each {
             Request::RecvMulti($op) => $body,
             Request::Send($op) => $body,
             Request::SendMsg($op) => $body,
+            Request::SendZc($op) => $body,
+            Request::SendMsgZc($op) => $body,
             Request::RecvMsg($op) => $body,
             Request::RecvMsgMulti($op) => $body,
             Request::Close($op) => $body,

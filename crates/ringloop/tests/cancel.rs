@@ -1,0 +1,218 @@
+//! Cancellation by descriptor and of everything: each operation ends once, with `ECANCELED` or the result that
+//! won, and what others wait for goes on; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::driver::Token;
+use ringloop::executor::Local;
+use ringloop::limits;
+use ringloop::net::{TcpListener, TcpStream};
+use ringloop::op::{Accept, Poll, PollMulti, RecvMulti, Request, Timeout};
+use ringloop::sys::interest::Interest;
+use ringloop::{spawn, time};
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+use support::{Bed, connect_to, in_runtimes, on_both, recv, send, tcp_pair, write_all};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Everything that waits for a connection that says nothing.
+fn submit_all(bed: &mut Bed, fd: RawFd) -> Vec<Token> {
+    let poll = |level| {
+        let interest = Interest::READ;
+        Request::Poll(Poll {
+            fd,
+            interest,
+            level,
+        })
+    };
+    let edge = Request::PollMulti(PollMulti {
+        fd,
+        interest: Interest::READ,
+    });
+    [
+        recv(fd, 10),
+        recv(fd, 10),
+        poll(false),
+        poll(true),
+        edge,
+        Request::RecvMulti(RecvMulti::new(fd)),
+    ]
+    .map(|request| bed.submit(request).1)
+    .to_vec()
+}
+
+fn expect_cancelled(bed: &mut Bed, tokens: &[Token]) {
+    for token in tokens {
+        let completion = bed.expect(*token);
+        assert_eq!(
+            (completion.result, completion.more),
+            (-libc::ECANCELED, false)
+        );
+    }
+}
+
+#[test]
+fn everything_on_a_descriptor_ends_and_the_others_go_on() {
+    on_both(|bed| {
+        for settled in [false, true] {
+            let (one, mut peer) = tcp_pair();
+            let (other, mut other_peer) = tcp_pair();
+            let tokens = submit_all(bed, one.as_raw_fd());
+            let (_, kept) = bed.submit(recv(other.as_raw_fd(), 10));
+            let (timer_key, timer) = bed.submit(Request::Timeout(Timeout::after(HOUR)));
+            if settled {
+                bed.settle();
+            }
+            let count = bed.engine.driver_mut().cancel_descriptor(one.as_raw_fd());
+            assert_eq!(count, tokens.len(), "{settled}");
+            let again = bed.engine.driver_mut().cancel_descriptor(one.as_raw_fd());
+            assert_eq!(again, 0, "asked twice");
+            expect_cancelled(bed, &tokens);
+            write_all(&mut other_peer, b"on");
+            assert_eq!(bed.expect(kept).result, 2);
+            // The descriptor works as before.
+            write_all(&mut peer, b"next");
+            assert_eq!(bed.recv(one.as_raw_fd(), 10), (4, b"next".to_vec()));
+            bed.cancel(timer_key);
+            assert_eq!(bed.expect(timer).result, -libc::ECANCELED);
+            assert_eq!(bed.in_flight(), 0);
+            bed.release(&one);
+            bed.release(&other);
+        }
+    });
+}
+
+#[test]
+fn everything_ends_at_once_and_the_loop_goes_on() {
+    on_both(|bed| {
+        for settled in [false, true] {
+            let (one, mut peer) = tcp_pair();
+            let listener = support::listener();
+            let mut tokens = submit_all(bed, one.as_raw_fd());
+            let fd = listener.as_raw_fd();
+            tokens.push(bed.submit(Request::Accept(Accept { fd, multi: true })).1);
+            tokens.push(bed.submit(Request::Timeout(Timeout::after(HOUR))).1);
+            if settled {
+                bed.settle();
+            }
+            assert_eq!(bed.engine.driver_mut().cancel_all(), tokens.len());
+            assert_eq!(bed.engine.driver_mut().cancel_all(), 0, "asked twice");
+            expect_cancelled(bed, &tokens);
+            assert_eq!(bed.in_flight(), 0);
+            write_all(&mut peer, b"next");
+            assert_eq!(bed.recv(one.as_raw_fd(), 10), (4, b"next".to_vec()));
+            // Another thread still wakes it.
+            let unpark = bed.engine.unpark();
+            let waker = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                unpark.notify();
+            });
+            bed.engine.park(Some(HOUR)).unwrap();
+            waker.join().unwrap();
+            bed.release(&one);
+            bed.release(&listener);
+        }
+    });
+}
+
+/// What has completed when the cancel comes keeps its result, and its bytes.
+#[test]
+fn completed_but_cancelled_operation_keeps_its_result() {
+    on_both(|bed| {
+        for _ in 0..100 {
+            let (ours, mut peer) = tcp_pair();
+            let fd = ours.as_raw_fd();
+            let (_, token) = bed.submit(recv(fd, 10));
+            bed.settle();
+            write_all(&mut peer, b"x");
+            bed.engine.driver_mut().cancel_descriptor(fd);
+            let completion = bed.expect(token);
+            let (result, bytes) = support::recv_of(completion);
+            if result == 1 {
+                assert_eq!(bytes, b"x");
+            } else {
+                assert_eq!(result, -libc::ECANCELED);
+                assert_eq!(bed.recv(fd, 10), (1, b"x".to_vec()), "lost");
+            }
+            bed.release(&ours);
+        }
+    });
+}
+
+#[test]
+fn more_than_the_queue_holds_are_cancelled_together() {
+    on_both(|bed| {
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let count = limits::RING_ENTRIES as usize * 2 + 7;
+        let tokens: Vec<_> = (0..count).map(|_| bed.submit(recv(fd, 10)).1).collect();
+        assert_eq!(bed.engine.driver_mut().cancel_descriptor(fd), count);
+        expect_cancelled(bed, &tokens);
+        let (_, sent) = bed.submit(send(fd, b"on"));
+        assert_eq!(bed.expect(sent).result, 2);
+        assert_eq!(support::read_exact(&mut peer, 2), b"on");
+        bed.release(&ours);
+    });
+}
+
+#[test]
+fn unknown_descriptor_has_nothing_to_cancel() {
+    on_both(|bed| {
+        assert_eq!(bed.engine.driver_mut().cancel_descriptor(1 << 20), 0);
+        assert_eq!(bed.engine.driver_mut().cancel_descriptor(-1), 0);
+        assert_eq!(bed.engine.driver_mut().cancel_all(), 0);
+        bed.settle();
+    });
+}
+
+#[test]
+fn futures_and_sequences_of_a_socket_end_and_the_socket_lives() {
+    in_runtimes(|runtime| {
+        let done = runtime.block_on(async {
+            let (ours, mut peer) = tcp_pair();
+            let stream = std::rc::Rc::new(TcpStream::from(ours));
+            assert_eq!(stream.cancel(), 0, "nothing yet");
+            let reading = {
+                let stream = std::rc::Rc::clone(&stream);
+                spawn(async move { stream.read(Vec::with_capacity(8)).await.0 })
+            };
+            let receiving = {
+                let stream = std::rc::Rc::clone(&stream);
+                spawn(async move { stream.receive().next().await.unwrap().map(|_| ()) })
+            };
+            time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(stream.cancel(), 2);
+            for error in [
+                reading.await.unwrap().unwrap_err(),
+                receiving.await.unwrap().unwrap_err(),
+            ] {
+                assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+            }
+            peer.write_all(b"on").unwrap();
+            assert_eq!(stream.read(Vec::with_capacity(8)).await.1, b"on");
+
+            let std = support::listener();
+            let listener: TcpListener = std.try_clone().unwrap().into();
+            let listener = std::rc::Rc::new(listener);
+            let accepting = {
+                let listener = std::rc::Rc::clone(&listener);
+                spawn(async move {
+                    let mut incoming = listener.incoming();
+                    let error = incoming.next().await.unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+                    incoming.next().await.unwrap();
+                })
+            };
+            time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(listener.cancel(), 1);
+            time::sleep(Duration::from_millis(1)).await;
+            let _client = connect_to(&std);
+            accepting.await.unwrap();
+            assert_eq!(Local::current().cancel_all(), 0);
+        });
+        done.unwrap();
+    });
+}
