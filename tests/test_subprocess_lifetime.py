@@ -85,6 +85,8 @@ def test_signals_reach_the_child(run: Run) -> None:
         await within(process.stdout.readline())
         process.terminate()
         assert await within(process.wait()) == 5
+        # Until a child that another thread forks begins its program, it has the pipe open too.
+        assert await within(process.stdout.read()) == b""
 
     run(main())
 
