@@ -8,7 +8,8 @@
 //! 3. [`executor`] – one turn of the loop, tasks, timers, knocks from other threads.
 //! 4. [`net`] and [`time`] – thin `async fn`s over operations.
 //!
-//! Beside them: [`buf`] (memory that an operation owns), [`limits`] (every bound, with its reason).
+//! Beside them: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
+//! operation owns), [`limits`] (every bound, with its reason).
 //! Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
 //!
 //! ```no_run
@@ -44,9 +45,11 @@ pub mod buf;
 pub mod driver;
 pub mod error;
 pub mod executor;
+pub mod future;
 pub mod limits;
 pub mod net;
 pub mod op;
+pub mod sync;
 pub mod sys;
 pub mod time;
 

@@ -1,0 +1,314 @@
+//! Channels of many senders and one receiver, bounded: a sender waits while it is full.
+//!
+//! Owns: the queue, its permits (a place each), and who receives.
+//! Never does: drop a value that was sent while there is a receiver; order among senders is the order
+//! in which their sends got a place.
+
+use super::place::Place;
+use super::semaphore::{Permits, Woken};
+use super::waiters::Ticket;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+#[derive(Debug)]
+struct State<T> {
+    queue: VecDeque<T>,
+    places: Permits,
+    senders: usize,
+    /// The receiver has gone, or wants no more.
+    closed: bool,
+    receiver: Option<Waker>,
+}
+
+/// Both ends of a channel for at most `capacity` values.
+pub(super) fn channel<T, P: Place>(capacity: usize) -> (Sender<T, P>, Receiver<T, P>) {
+    let state = P::share(P::cell(State {
+        queue: VecDeque::new(),
+        places: Permits::new(capacity.max(1)),
+        senders: 1,
+        closed: false,
+        receiver: None,
+    }));
+    let sender = Sender {
+        state: state.clone(),
+    };
+    (sender, Receiver { state })
+}
+
+/// Sends to a channel; see [`crate::sync::mpsc`] and [`crate::sync::local::mpsc`].
+pub struct Sender<T, P: Place> {
+    state: P::Shared<P::Cell<State<T>>>,
+}
+
+/// Receives from a channel; see [`crate::sync::mpsc`] and [`crate::sync::local::mpsc`].
+pub struct Receiver<T, P: Place> {
+    state: P::Shared<P::Cell<State<T>>>,
+}
+
+/// The receiver is gone; the value comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T>(pub T);
+
+/// Why a value could not be sent at once; it comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// Every place is taken, or others wait for one.
+    Full(T),
+    /// The receiver is gone.
+    Closed(T),
+}
+
+/// Why there is no value now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// None yet.
+    Empty,
+    /// None ever again: all senders are gone.
+    Closed,
+}
+
+impl<T, P: Place> Sender<T, P> {
+    /// Send `value` once there is a place.
+    ///
+    /// Errors: [`SendError`] with the value, when the receiver is gone.
+    /// Cancel safety: a send that is dropped before it is over has sent nothing.
+    pub fn send(&self, value: T) -> Send<'_, T, P> {
+        Send {
+            sender: self,
+            value: Some(value),
+            ticket: None,
+        }
+    }
+
+    /// Send `value` now, if there is a place.
+    pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
+        let receiver = P::with(&self.state, |state| {
+            if state.closed {
+                return Err(TrySendError::Closed(value));
+            }
+            if !state.places.try_take(1) {
+                return Err(TrySendError::Full(value));
+            }
+            state.queue.push_back(value);
+            Ok(state.receiver.take())
+        })?;
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+        Ok(())
+    }
+
+    /// Whether the receiver is gone, or wants no more.
+    pub fn is_closed(&self) -> bool {
+        P::with(&self.state, |state| state.closed)
+    }
+}
+
+impl<T, P: Place> Clone for Sender<T, P> {
+    fn clone(&self) -> Self {
+        P::with(&self.state, |state| state.senders += 1);
+        Self {
+            state: self.state.clone(),
+        }
+    }
+}
+
+impl<T, P: Place> Drop for Sender<T, P> {
+    fn drop(&mut self) {
+        let receiver = P::with(&self.state, |state| {
+            state.senders -= 1;
+            if state.senders > 0 {
+                return None;
+            }
+            state.receiver.take()
+        });
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+    }
+}
+
+/// Waits for a place, and sends.
+#[must_use = "a value is sent when the future is awaited"]
+pub struct Send<'a, T, P: Place> {
+    sender: &'a Sender<T, P>,
+    value: Option<T>,
+    ticket: Option<Ticket>,
+}
+
+impl<T, P: Place> Unpin for Send<'_, T, P> {}
+
+impl<T, P: Place> Future for Send<'_, T, P> {
+    type Output = Result<(), SendError<T>>;
+
+    /// Panics: when it is polled after it was over, as an `async` block does.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let (value, ticket) = (&mut this.value, &mut this.ticket);
+        let sent = P::with(&this.sender.state, |state| {
+            let place = state.places.poll_take(1, ticket, cx.waker());
+            if !place && !state.closed {
+                return Poll::Pending;
+            }
+            let value = value.take().expect("a send was polled after it was over");
+            if state.closed {
+                return Poll::Ready(Err(SendError(value)));
+            }
+            state.queue.push_back(value);
+            Poll::Ready(Ok(state.receiver.take()))
+        });
+        sent.map(|sent| {
+            sent.map(|receiver| {
+                if let Some(receiver) = receiver {
+                    receiver.wake();
+                }
+            })
+        })
+    }
+}
+
+impl<T, P: Place> Drop for Send<'_, T, P> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let state = &self.sender.state;
+            P::with(state, |state| state.places.leave(ticket)).wake();
+        }
+    }
+}
+
+impl<T, P: Place> Receiver<T, P> {
+    /// Wait for the next value; `None` once all senders are gone and everything was received.
+    /// Cancel safety: a receive that is dropped has taken nothing.
+    pub async fn recv(&mut self) -> Option<T> {
+        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// The next value, as [`Receiver::recv`] gives it.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let (value, woken) = P::with(&self.state, |state| {
+            if let Some(value) = state.queue.pop_front() {
+                return (Poll::Ready(Some(value)), state.places.give(1));
+            }
+            if state.senders == 0 || state.closed {
+                return (Poll::Ready(None), Woken::default());
+            }
+            match &mut state.receiver {
+                Some(known) => known.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            (Poll::Pending, Woken::default())
+        });
+        woken.wake();
+        value
+    }
+
+    /// The next value, if there is one.
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        let (value, woken) = P::with(&self.state, |state| match state.queue.pop_front() {
+            Some(value) => (Ok(value), state.places.give(1)),
+            None if state.senders == 0 || state.closed => {
+                (Err(TryRecvError::Closed), Woken::default())
+            }
+            None => (Err(TryRecvError::Empty), Woken::default()),
+        });
+        woken.wake();
+        value
+    }
+
+    /// Refuse what is sent from now on; what was sent is still received.
+    pub fn close(&mut self) {
+        P::with(&self.state, |state| {
+            state.closed = true;
+            state.places.grant_all()
+        })
+        .wake();
+    }
+
+    /// How many values wait.
+    pub fn len(&self) -> usize {
+        P::with(&self.state, |state| state.queue.len())
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T, P: Place> Drop for Receiver<T, P> {
+    fn drop(&mut self) {
+        self.close();
+        // Dropped with the cell free: a value's drop may be a sender of this channel.
+        let _unreceived = P::with(&self.state, |state| std::mem::take(&mut state.queue));
+    }
+}
+
+impl<T, P: Place> fmt::Debug for Sender<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("is_closed", &self.is_closed())
+            .finish()
+    }
+}
+
+impl<T, P: Place> fmt::Debug for Receiver<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+impl<T, P: Place> fmt::Debug for Send<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Send").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendError(..)")
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the channel's receiver is gone")
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+
+impl<T> fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<T> fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "the channel is full",
+            Self::Closed(_) => "the channel's receiver is gone",
+        })
+    }
+}
+
+impl<T> std::error::Error for TrySendError<T> {}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the channel is empty",
+            Self::Closed => "the channel is empty and its senders are gone",
+        })
+    }
+}
+
+impl std::error::Error for TryRecvError {}

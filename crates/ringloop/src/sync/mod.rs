@@ -1,0 +1,153 @@
+//! Channels and locks for tasks, on one thread or between threads.
+//!
+//! Owns: [`mpsc`] and [`oneshot`] channels, [`Mutex`], [`Semaphore`], [`Notify`].
+//! Called by: tasks, of this runtime or any other: what waits is a `Waker`.
+//! Never does: block a thread, beyond the few instructions in which a state is changed.
+//!
+//! Each exists twice, with the same methods. The ones here go between threads; those in [`local`] stay
+//! on theirs (they are not `Send`), need no lock, and are the faster ones:
+//!
+//! | | between threads | on one thread |
+//! |---|---|---|
+//! | the state is | behind a lock that is held for a few instructions | in a cell |
+//! | handles are | `Arc`, [`Send`] where the values are | `Rc` |
+//! | a send with somebody waiting costs | a lock, and a knock if that loop sleeps | a push on two queues |
+//!
+//! Who waits is served in the order of asking (`waiters`); whoever stops waiting is forgotten, and what
+//! was granted to it meanwhile goes to the next one: every wait here is cancel-safe.
+//!
+//! ```
+//! use ringloop::sync::local::mpsc;
+//! # ringloop::Runtime::new()?.block_on(async {
+//! let (sender, mut receiver) = mpsc::channel(16);
+//! ringloop::spawn(async move {
+//!     for number in 0..3 {
+//!         if sender.send(number).await.is_err() {
+//!             return; // nobody receives any more
+//!         }
+//!     }
+//! });
+//! let mut sum = 0;
+//! while let Some(number) = receiver.recv().await {
+//!     sum += number;
+//! }
+//! assert_eq!(sum, 3);
+//! # })?;
+//! # Ok::<(), ringloop::Error>(())
+//! ```
+//! A local one stays on its thread:
+//! ```compile_fail,E0277
+//! fn may_leave_the_thread<T: Send>(_: T) {}
+//! may_leave_the_thread(ringloop::sync::local::mpsc::channel::<u8>(1));
+//! ```
+//! and one between threads carries only what may go there:
+//! ```compile_fail,E0277
+//! fn may_leave_the_thread<T: Send>(_: T) {}
+//! may_leave_the_thread(ringloop::sync::mpsc::channel::<std::rc::Rc<u8>>(1));
+//! ```
+
+mod channel;
+mod mutex;
+mod notify;
+mod once;
+mod place;
+mod semaphore;
+mod waiters;
+
+pub use place::{AnyThread, OneThread, Place};
+
+/// A lock for a value that tasks on several threads change, held across `await` where it must be.
+pub type Mutex<T> = mutex::Mutex<T, AnyThread>;
+/// A number of permits that tasks on several threads take and give back.
+pub type Semaphore = semaphore::Semaphore<AnyThread>;
+/// Tells tasks on any thread that something has happened.
+pub type Notify = notify::Notify<AnyThread>;
+pub use mutex::MutexGuard;
+pub use notify::Notified;
+pub use semaphore::{Acquire, Permit};
+
+/// Channels of many senders and one receiver, between threads.
+pub mod mpsc {
+    use super::{AnyThread, channel};
+    pub use channel::{SendError, TryRecvError, TrySendError};
+
+    /// Sends to a channel; a clone sends to the same.
+    pub type Sender<T> = channel::Sender<T, AnyThread>;
+    /// Receives from a channel.
+    pub type Receiver<T> = channel::Receiver<T, AnyThread>;
+
+    /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
+    pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+        channel::channel(capacity)
+    }
+
+    /// A channel whose senders never wait. Bound what goes in by other means.
+    pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+        channel::channel(super::semaphore::PERMITS_MAX)
+    }
+}
+
+/// Channels for one value, between threads.
+pub mod oneshot {
+    use super::{AnyThread, once};
+    pub use once::Dropped;
+
+    /// Sends the value.
+    pub type Sender<T> = once::Sender<T, AnyThread>;
+    /// Waits for the value.
+    pub type Receiver<T> = once::Receiver<T, AnyThread>;
+
+    /// A channel for one value.
+    pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+        once::channel()
+    }
+}
+
+/// The same for one thread: no lock, and not `Send`.
+pub mod local {
+    use super::{OneThread, mutex, notify, semaphore};
+
+    /// A lock for a value that tasks of one thread change across `await`.
+    pub type Mutex<T> = mutex::Mutex<T, OneThread>;
+    /// A number of permits that tasks of one thread take and give back.
+    pub type Semaphore = semaphore::Semaphore<OneThread>;
+    /// Tells tasks of one thread that something has happened.
+    pub type Notify = notify::Notify<OneThread>;
+
+    /// Channels of many senders and one receiver, on one thread.
+    pub mod mpsc {
+        use super::super::{OneThread, channel, semaphore};
+        pub use channel::{SendError, TryRecvError, TrySendError};
+
+        /// Sends to a channel; a clone sends to the same.
+        pub type Sender<T> = channel::Sender<T, OneThread>;
+        /// Receives from a channel.
+        pub type Receiver<T> = channel::Receiver<T, OneThread>;
+
+        /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
+        pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+            channel::channel(capacity)
+        }
+
+        /// A channel whose senders never wait. Bound what goes in by other means.
+        pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+            channel::channel(semaphore::PERMITS_MAX)
+        }
+    }
+
+    /// Channels for one value, on one thread.
+    pub mod oneshot {
+        use super::super::{OneThread, once};
+        pub use once::Dropped;
+
+        /// Sends the value.
+        pub type Sender<T> = once::Sender<T, OneThread>;
+        /// Waits for the value.
+        pub type Receiver<T> = once::Receiver<T, OneThread>;
+
+        /// A channel for one value.
+        pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+            once::channel()
+        }
+    }
+}
