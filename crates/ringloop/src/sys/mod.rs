@@ -15,8 +15,10 @@
 //! | [`socket`] | sockets: create, connect, accept, move bytes, options |
 //! | [`datagram`] | many datagrams in one system call |
 //! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
+//! | [`storage`] | regular files: vectors at an offset, sync, space, splice |
+//! | [`path`] | files by their names: open, metadata, rename, remove |
 //! | [`memory`] | mappings that a forked child does not inherit |
-//! | [`mod@thread`] | the processors that a thread may run on |
+//! | [`mod@thread`] | the calling thread: its processors, its signals |
 //! | [`limits`] | resource limits of the process |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
 //!
@@ -37,7 +39,9 @@ pub mod file;
 pub mod interest;
 pub mod limits;
 pub mod memory;
+pub mod path;
 pub mod socket;
+pub mod storage;
 pub mod thread;
 pub mod uring;
 

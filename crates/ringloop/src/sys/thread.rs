@@ -1,9 +1,11 @@
-//! The processors that a thread may run on.
+//! The calling thread: the processors that it may run on, the signals that it takes.
 //!
-//! Owns: nothing. Called by: the workers of a runtime that are pinned. Never does: start a thread.
+//! Owns: nothing. Called by: the workers of a runtime that are pinned, the threads of its blocking
+//! pool. Never does: start a thread.
 //!
 //! # Invariants
 //! - **T1** The kernel is given the size of the set that its pointer names, a live local.
+//! - **T2** A signal set handed to the kernel is a live local that `sigfillset` has filled.
 
 use super::check;
 use std::io;
@@ -46,6 +48,23 @@ pub fn pin_to(processor: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Let no signal run its handler on this thread: signals are for the threads that the program knows.
+///
+/// Errors: none that are known.
+/// Source: `pthread_sigmask(3)`.
+pub fn block_signals() -> io::Result<()> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: T2.
+    check(unsafe { libc::sigfillset(all.as_mut_ptr()) })?;
+    // SAFETY: T2.
+    let errno =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
+    match errno {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +87,25 @@ mod tests {
             let refused = std::thread::spawn(move || pin_to(processor).is_err());
             assert!(refused.join().unwrap(), "{processor}");
         }
+    }
+
+    #[test]
+    fn t2_every_signal_is_blocked_afterwards_and_on_this_thread_only() {
+        fn is_blocked(signal: i32) -> bool {
+            let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+            let now = std::ptr::null();
+            // SAFETY: T2; a null set asks for the present mask.
+            let read = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, now, mask.as_mut_ptr()) };
+            assert_eq!(read, 0);
+            // SAFETY: filled by the call above.
+            unsafe { libc::sigismember(mask.as_ptr(), signal) == 1 }
+        }
+        std::thread::spawn(|| {
+            block_signals().unwrap();
+            assert!(is_blocked(libc::SIGINT) && is_blocked(libc::SIGCHLD));
+        })
+        .join()
+        .unwrap();
+        assert!(!is_blocked(libc::SIGUSR2));
     }
 }

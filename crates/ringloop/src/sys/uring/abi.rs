@@ -237,6 +237,40 @@ pub struct ResourceUpdate {
     pub data: u64,
 }
 
+/// Make a table of registered files or buffers ([`REGISTER_FILES2`], [`REGISTER_BUFFERS2`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RsrcRegister {
+    /// Slots.
+    pub nr: u32,
+    /// [`RSRC_REGISTER_SPARSE`] or nothing.
+    pub flags: u32,
+    /// Reserved.
+    pub resv2: u64,
+    /// What to fill the slots with; 0 in a sparse table.
+    pub data: u64,
+    /// A number a slot, reported when it is released; 0 is none.
+    pub tags: u64,
+}
+
+/// Fill or empty slots ([`REGISTER_FILES_UPDATE2`], [`REGISTER_BUFFERS_UPDATE`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RsrcUpdate2 {
+    /// First slot.
+    pub offset: u32,
+    /// Reserved.
+    pub resv: u32,
+    /// Descriptors (-1 empties) or `iovec`s (a null one empties), one a slot.
+    pub data: u64,
+    /// As in [`RsrcRegister`].
+    pub tags: u64,
+    /// Slots.
+    pub nr: u32,
+    /// Reserved.
+    pub resv2: u32,
+}
+
 /// Offer one buffer to the kernel: an entry of a buffer ring.
 ///
 /// The last two bytes of entry 0 are not reserved: they are the ring's tail.
@@ -299,6 +333,10 @@ pub const OP_READV: u8 = 1;
 pub const OP_WRITEV: u8 = 2;
 /// Brings a file's data to the disk.
 pub const OP_FSYNC: u8 = 3;
+/// Reads into a registered buffer.
+pub const OP_READ_FIXED: u8 = 4;
+/// Writes from a registered buffer.
+pub const OP_WRITE_FIXED: u8 = 5;
 /// Waits until a descriptor is ready, once or (edge-triggered) again and again.
 pub const OP_POLL_ADD: u8 = 6;
 /// Ends or changes a poll.
@@ -343,6 +381,8 @@ pub const OP_RECV: u8 = 27;
 pub const OP_OPENAT2: u8 = 28;
 /// Moves bytes between a pipe and a descriptor.
 pub const OP_SPLICE: u8 = 30;
+/// Shows the bytes of one pipe to another.
+pub const OP_TEE: u8 = 33;
 /// Ends one or both directions of a connection.
 pub const OP_SHUTDOWN: u8 = 34;
 /// Renames a file.
@@ -566,6 +606,14 @@ pub const ENTER_NO_IOWAIT: u32 = 1 << 7;
 
 /// Ask which operations exist.
 pub const REGISTER_PROBE: u32 = 8;
+/// Register files, or make an empty table for them.
+pub const REGISTER_FILES2: u32 = 13;
+/// Fill or empty slots of the registered files.
+pub const REGISTER_FILES_UPDATE2: u32 = 14;
+/// Register buffers, or make an empty table for them.
+pub const REGISTER_BUFFERS2: u32 = 15;
+/// Fill or empty slots of the registered buffers.
+pub const REGISTER_BUFFERS_UPDATE: u32 = 16;
 /// Enable a ring; the caller becomes its submitter.
 pub const REGISTER_ENABLE_RINGS: u32 = 12;
 /// Bound the worker threads.
@@ -584,6 +632,11 @@ pub const REGISTER_SYNC_CANCEL: u32 = 24;
 pub const REGISTER_SEND_MSG_RING: u32 = 31;
 /// Change the queues' sizes (6.13).
 pub const REGISTER_RESIZE_RINGS: u32 = 33;
+
+// ---- Registered files and buffers: flags of [`RsrcRegister`]
+
+/// The table is empty; [`RsrcUpdate2`] fills its slots.
+pub const RSRC_REGISTER_SPARSE: u32 = 1 << 0;
 
 // ---- Where the parts of a ring are mapped
 

@@ -1,0 +1,168 @@
+//! Files by their names: open, look at, rename, remove, create.
+//!
+//! Owns: nothing. Called by: the readiness form of the operations on names, on a worker thread.
+//! Never does: resolving a name itself, or hiding that each of these may wait for a disk or a server.
+//!
+//! Names are relative to a directory's descriptor, or to the working directory with [`HERE`].
+//!
+//! # Invariants
+//! - **N1** A name handed to the kernel is a live `CStr`, for the call.
+//! - **N2** A non-negative return of `openat` is a fresh descriptor that nothing else owns.
+//! - **N3** All-zero bytes are a valid `statx`: it holds only integers.
+
+use super::check;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// In place of a directory's descriptor: the working directory (`AT_FDCWD`).
+pub const HERE: RawFd = libc::AT_FDCWD;
+
+/// What statx(2) is asked for: all that stat(2) tells, and the time of birth.
+pub const METADATA_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+
+/// Open a file; `mode` counts where it is created.
+///
+/// Errors: those of open(2).
+/// Source: openat(2).
+pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    // SAFETY: N1.
+    let fd = check(unsafe { libc::openat(dir, path.as_ptr(), flags, mode) })?;
+    // SAFETY: N2.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Make room for [`metadata`].
+pub fn empty_metadata() -> libc::statx {
+    // SAFETY: N3.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Read what the file system knows of a file; an empty path and `AT_EMPTY_PATH` mean `dir` itself.
+///
+/// Errors: those of stat(2).
+/// Source: statx(2).
+pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> io::Result<()> {
+    // SAFETY: N1; the structure is live for the call.
+    check(unsafe { libc::statx(dir, path.as_ptr(), flags, METADATA_MASK, into) })?;
+    Ok(())
+}
+
+/// Rename a file; `flags` are `RENAME_*`.
+///
+/// Errors: those of rename(2).
+/// Source: renameat2(2).
+pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Result<()> {
+    let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
+    // SAFETY: N1. Called by number: not every C library wraps it.
+    check(unsafe { libc::syscall(libc::SYS_renameat2, from.0, from_at, to.0, to_at, flags) })?;
+    Ok(())
+}
+
+/// Remove a name, or with `AT_REMOVEDIR` an empty directory.
+///
+/// Errors: those of unlink(2) and rmdir(2).
+/// Source: unlinkat(2).
+pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
+    // SAFETY: N1.
+    check(unsafe { libc::unlinkat(dir, path.as_ptr(), flags) })?;
+    Ok(())
+}
+
+/// Create a directory.
+///
+/// Errors: those of mkdir(2).
+/// Source: mkdirat(2).
+pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
+    // SAFETY: N1.
+    check(unsafe { libc::mkdirat(dir, path.as_ptr(), mode) })?;
+    Ok(())
+}
+
+/// Create a symbolic link that holds `target`.
+///
+/// Errors: those of symlink(2).
+/// Source: symlinkat(2).
+pub fn symlink(target: &CStr, dir: RawFd, path: &CStr) -> io::Result<()> {
+    // SAFETY: N1.
+    check(unsafe { libc::symlinkat(target.as_ptr(), dir, path.as_ptr()) })?;
+    Ok(())
+}
+
+/// Give a file another name.
+///
+/// Errors: those of link(2).
+/// Source: linkat(2).
+pub fn hard_link(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: i32) -> io::Result<()> {
+    let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
+    // SAFETY: N1.
+    check(unsafe { libc::linkat(from.0, from_at, to.0, to_at, flags) })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::fd::AsRawFd;
+
+    fn name(text: &str) -> CString {
+        CString::new(text).unwrap()
+    }
+
+    /// A directory that is removed with what is in it.
+    struct Scratch(std::path::PathBuf);
+
+    impl Scratch {
+        fn new(test: &str) -> (Self, OwnedFd) {
+            let path = std::env::temp_dir().join(format!("ringloop-{}-{test}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            let dir = std::fs::File::open(&path).unwrap();
+            (Self(path), dir.into())
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn n1_names_are_relative_to_the_directory_given() {
+        let (scratch, dir) = Scratch::new("n1");
+        let dir = dir.as_raw_fd();
+        make_dir(dir, &name("inner"), 0o700).unwrap();
+        let create = libc::O_CREAT | libc::O_WRONLY;
+        open(dir, &name("inner/file"), create, 0o600).unwrap();
+        symlink(&name("inner/file"), dir, &name("soft")).unwrap();
+        hard_link((dir, &name("soft")), (dir, &name("hard")), 0).unwrap();
+        rename((dir, &name("hard")), (dir, &name("moved")), 0).unwrap();
+        assert!(scratch.0.join("moved").is_symlink());
+        let taken = rename((dir, &name("moved")), (dir, &name("soft")), libc::RENAME_NOREPLACE);
+        assert_eq!(taken.unwrap_err().raw_os_error(), Some(libc::EEXIST));
+        unlink(dir, &name("inner/file"), 0).unwrap();
+        unlink(dir, &name("inner"), libc::AT_REMOVEDIR).unwrap();
+        assert!(!scratch.0.join("inner").exists());
+    }
+
+    #[test]
+    fn n2_an_opened_file_is_owned_and_closed_on_exec_where_asked() {
+        let (_scratch, dir) = Scratch::new("n2");
+        let flags = libc::O_CREAT | libc::O_RDWR | libc::O_CLOEXEC;
+        let file = open(dir.as_raw_fd(), &name("file"), flags, 0o600).unwrap();
+        // SAFETY: no pointer is passed.
+        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
+        assert!(flags & libc::FD_CLOEXEC != 0);
+        let missing = open(dir.as_raw_fd(), &name("none"), libc::O_RDONLY, 0);
+        assert_eq!(missing.unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn n3_empty_metadata_is_filled_by_the_kernel() {
+        let mut found = empty_metadata();
+        assert_eq!((found.stx_mask, found.stx_mode), (0, 0));
+        metadata(HERE, &name("/proc/self/exe"), 0, &mut found).unwrap();
+        assert!(found.stx_size > 0 && u32::from(found.stx_mode) & libc::S_IFREG != 0);
+    }
+}
