@@ -6,7 +6,7 @@
 //! 1. [`sys`] – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
 //! 2. [`driver`] and [`op`] – operations in flight, one file an operation with both of its forms.
 //! 3. [`executor`] – one turn of the loop, tasks, timers, knocks from other threads.
-//! 4. [`net`] and [`time`] – thin `async fn`s over operations.
+//! 4. [`net`], [`fs`] and [`time`] – thin `async fn`s over operations.
 //!
 //! Beside them: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
 //! operation owns), [`limits`] (every bound, with its reason).
@@ -45,6 +45,7 @@ pub mod buf;
 pub mod driver;
 pub mod error;
 pub mod executor;
+pub mod fs;
 pub mod future;
 pub mod limits;
 pub mod net;
@@ -55,6 +56,6 @@ pub mod time;
 
 pub use error::Error;
 pub use executor::{
-    Builder, JoinError, JoinHandle, Options, RemoteJoinHandle, Runtime, Workers, spawn, spawn_on,
-    worker,
+    Builder, JoinError, JoinHandle, Options, RemoteJoinHandle, Runtime, Workers, spawn,
+    spawn_blocking, spawn_on, worker,
 };

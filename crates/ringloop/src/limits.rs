@@ -1,6 +1,7 @@
 //! Every bound of the engine, with its unit and its reason.
 
 use crate::sys::datagram::HEAD_LEN;
+use std::time::Duration;
 
 /// Submission queue entries. One turn's sends and re-arms fit; a fuller turn submits twice.
 pub const RING_ENTRIES: u32 = 1024;
@@ -52,3 +53,21 @@ pub const SEND_VECTOR_MAX: usize = 1024;
 
 /// How long a closing driver waits for the kernel to give buffers back before it leaks them, loudly.
 pub const DRAIN_TIMEOUT_MS: u64 = 1000;
+
+/// Worker threads that a loop starts at most: calls that wait for a disk or a name server, not for the
+/// processor.
+pub const BLOCKING_THREADS: usize = 32;
+
+/// Pieces of work that wait for a pool thread; past it the readiness driver keeps requests to itself,
+/// and `spawn_blocking` waits.
+pub const BLOCKING_QUEUE: usize = 1024;
+
+/// How long a pool thread stays without work.
+pub const BLOCKING_IDLE: Duration = Duration::from_secs(10);
+
+/// Bytes that one read of a file may copy on the loop's own thread where they are in memory already
+/// (readiness): about 100 µs. A larger one goes to a pool thread.
+pub const CACHED_READ_BYTES: usize = 1 << 20;
+
+/// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
+pub const FILE_VECTOR_MAX: usize = 1024;

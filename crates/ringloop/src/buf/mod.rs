@@ -118,6 +118,10 @@ impl From<Box<[u8]>> for SendBuf {
 #[derive(Debug)]
 pub struct RecvBuf {
     memory: Memory,
+    /// Bytes of a vector that stay as they are, before the room.
+    start: usize,
+    /// Bytes of room that are used at most.
+    limit: usize,
     filled: usize,
 }
 
@@ -125,6 +129,16 @@ impl RecvBuf {
     /// Room for `capacity` bytes of the buffer's own.
     pub fn with_capacity(capacity: usize) -> Self {
         Vec::with_capacity(capacity).into()
+    }
+
+    /// Room behind what `vec` holds, at most `limit` bytes of its capacity: what is received is appended.
+    pub fn append(vec: Vec<u8>, limit: usize) -> Self {
+        Self {
+            start: vec.len(),
+            limit,
+            memory: Memory::Vec(vec),
+            filled: 0,
+        }
     }
 
     /// Take over writable memory that `owner` keeps in place.
@@ -146,6 +160,8 @@ impl RecvBuf {
         };
         Self {
             memory: Memory::Foreign(foreign),
+            start: 0,
+            limit: capacity,
             filled: 0,
         }
     }
@@ -153,7 +169,11 @@ impl RecvBuf {
     /// Where the kernel may write, and how many bytes.
     pub fn as_mut_ptr(&mut self) -> (*mut u8, usize) {
         match &mut self.memory {
-            Memory::Vec(vec) => (vec.as_mut_ptr(), vec.capacity()),
+            Memory::Vec(vec) => {
+                let room = vec.capacity() - self.start;
+                let at = vec.as_mut_ptr().wrapping_add(self.start);
+                (at, room.min(self.limit))
+            }
             Memory::Foreign(foreign) => (foreign.ptr, foreign.len),
         }
     }
@@ -177,19 +197,20 @@ impl RecvBuf {
     /// The bytes that have been received.
     pub fn filled(&self) -> &[u8] {
         let ptr = match &self.memory {
-            Memory::Vec(vec) => vec.as_ptr(),
+            Memory::Vec(vec) => vec.as_ptr().wrapping_add(self.start),
             Memory::Foreign(foreign) => foreign.ptr.cast_const(),
         };
         // SAFETY: invariant 3; `set_filled` bounds the count by the capacity.
         unsafe { std::slice::from_raw_parts(ptr, self.filled) }
     }
 
-    /// The received bytes as a vector; copies where the memory is foreign.
+    /// The received bytes as a vector, behind what it held in case of [`RecvBuf::append`]; copies where
+    /// the memory is foreign.
     pub fn into_vec(self) -> Vec<u8> {
         match self.memory {
             Memory::Vec(mut vec) => {
-                // SAFETY: invariant 3; `filled` never exceeds the vector's capacity.
-                unsafe { vec.set_len(self.filled) };
+                // SAFETY: invariant 3; `filled` never exceeds the room behind `start`.
+                unsafe { vec.set_len(self.start + self.filled) };
                 vec
             }
             Memory::Foreign(_) => self.filled().to_vec(),
@@ -199,11 +220,9 @@ impl RecvBuf {
 
 impl From<Vec<u8>> for RecvBuf {
     /// The whole capacity is used; what the vector held is forgotten.
-    fn from(vec: Vec<u8>) -> Self {
-        Self {
-            memory: Memory::Vec(vec),
-            filled: 0,
-        }
+    fn from(mut vec: Vec<u8>) -> Self {
+        vec.clear();
+        Self::append(vec, usize::MAX)
     }
 }
 
@@ -251,5 +270,20 @@ mod tests {
         unsafe { buf.set_filled(1) };
         assert_eq!(buf.filled(), b"x");
         assert_eq!(buf.into_vec(), b"x");
+    }
+
+    #[test]
+    fn appended_bytes_follow_what_was_there_and_the_limit_holds() {
+        let mut vec = Vec::with_capacity(16);
+        vec.extend_from_slice(b"head");
+        let mut buf = RecvBuf::append(vec, 3);
+        assert_eq!(buf.as_mut_ptr().1, 3);
+        for (room, byte) in buf.as_uninit().iter_mut().zip(b"xyz") {
+            room.write(*byte);
+        }
+        // SAFETY: three bytes were written above.
+        unsafe { buf.set_filled(99) };
+        assert_eq!(buf.filled(), b"xyz");
+        assert_eq!(buf.into_vec(), b"headxyz");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Called by: `Driver::new`. Never does: change its mind later; a driver is for the loop's life.
 
-use super::{Driver, ReadinessDriver, Setup, UringDriver};
+use super::{BlockingPool, Driver, ReadinessDriver, Setup, UringDriver};
 use crate::error::Error;
 use crate::sys::event::EventFd;
 use crate::sys::uring::Cause;
@@ -68,10 +68,14 @@ impl Choice {
 
 /// Open the driver, and say in one sentence why it is this one. Submission polling that is refused costs
 /// the ring only where the ring was demanded.
-pub(super) fn open(setup: &Setup, wake: Arc<EventFd>) -> Result<(Driver, String), Error> {
+pub(super) fn open(
+    setup: &Setup,
+    wake: Arc<EventFd>,
+    pool: &BlockingPool,
+) -> Result<(Driver, String), Error> {
     let choice = setup.choice;
     let readiness = |wake, reason: String| {
-        let driver = ReadinessDriver::new(wake)?;
+        let driver = ReadinessDriver::new(wake, pool.clone())?;
         Ok((Driver::Readiness(Box::new(driver)), reason))
     };
     if choice == Choice::Epoll {
@@ -90,7 +94,7 @@ pub(super) fn open(setup: &Setup, wake: Arc<EventFd>) -> Result<(Driver, String)
                 polling: None,
                 ..*setup
             };
-            let (driver, reason) = open(&without, wake)?;
+            let (driver, reason) = open(&without, wake, pool)?;
             Ok((driver, format!("{reason}; {refusal}")))
         }
         Err(refusal) if choice == Choice::Auto => {

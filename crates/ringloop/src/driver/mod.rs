@@ -14,6 +14,7 @@
 //! * after `cancel` the last completion still comes, with `ECANCELED` or with the result that won;
 //! * after `forget` none comes; what the kernel still holds is kept, and what it yields is closed.
 
+mod blocking_pool;
 mod choice;
 mod lease;
 mod lent;
@@ -21,6 +22,7 @@ mod pool;
 mod readiness;
 mod table;
 mod uring;
+mod working;
 
 use crate::error::Error;
 use crate::limits;
@@ -28,11 +30,12 @@ use crate::op::Request;
 use crate::sys::event::EventFd;
 use crate::sys::uring::Features;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+pub(crate) use blocking_pool::{BlockingPool, Call};
 pub use choice::{Choice, Kind};
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
@@ -176,8 +179,12 @@ macro_rules! each {
 impl Driver {
     /// Set up the driver that `setup` asks for; `wake` interrupts a wait from another thread.
     /// Returns it with one sentence that says why it is the one.
-    pub(crate) fn new(setup: &Setup, wake: Arc<EventFd>) -> Result<(Self, String), Error> {
-        choice::open(setup, wake)
+    pub(crate) fn new(
+        setup: &Setup,
+        wake: Arc<EventFd>,
+        pool: &BlockingPool,
+    ) -> Result<(Self, String), Error> {
+        choice::open(setup, wake, pool)
     }
 
     /// Which driver this is.
@@ -243,6 +250,12 @@ impl Driver {
     /// that names it has not reached the kernel yet (ring).
     pub fn release(&mut self, fd: RawFd) {
         each!(self, driver => driver.release(fd));
+    }
+
+    /// Close `fd`, whose operations are all over or given up: as [`Driver::release`] and a drop, except
+    /// that a descriptor which a pool thread may still name is closed later, and nothing waits.
+    pub fn close(&mut self, fd: OwnedFd) {
+        each!(self, driver => driver.close(fd));
     }
 
     /// Submit what is queued and wait for at least one completion, until `timeout` has passed

@@ -3,6 +3,9 @@
 //! Owns: the epoll instance, which descriptor waits for what, and the receive pools.
 //! Called by: `Driver`. Never does: block, except in `wait`.
 //!
+//! Regular files are always ready for epoll, and still wait for the disk: their operations go to pool
+//! threads (`driver::working`), unless a try without waiting succeeds.
+//!
 //! A single-shot operation is tried when it is submitted and again when its descriptor is ready. A
 //! descriptor stays registered, level-triggered, after its operation is over: the next one usually
 //! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that.
@@ -13,9 +16,11 @@
 //!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
 //! 3. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
+use super::blocking_pool::BlockingPool;
 use super::lease::{Lease, Memory};
 use super::pool::Pool;
 use super::table::{Delivery, Phase, Table};
+use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
@@ -27,9 +32,9 @@ use crate::sys::socket;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAKE_DATA: u64 = u64::MAX;
 
@@ -72,14 +77,16 @@ pub struct ReadinessDriver {
     finished: VecDeque<(Key, i32)>,
     deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
     dead_deadlines_count: usize,
+    /// Operations on regular files.
+    working: Working,
     /// Results that multishot operations may still have before the next wait.
     burst_left: u32,
     _wake: Arc<EventFd>,
 }
 
 impl ReadinessDriver {
-    /// Set up an epoll instance that `wake` interrupts.
-    pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
+    /// Set up an epoll instance that `wake` interrupts, with threads for what blocks.
+    pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         // Edge-triggered: each notification is one event, and nobody has to read the counter.
         epoll.add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)?;
@@ -94,6 +101,7 @@ impl ReadinessDriver {
             finished: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             dead_deadlines_count: 0,
+            working: Working::new(pool),
             burst_left: 0,
             _wake: wake,
         })
@@ -171,9 +179,8 @@ impl ReadinessDriver {
         match need {
             Need::Nothing => self.try_now(key),
             Need::Cancel(target) => {
-                let found = self.is_armed(target);
-                self.cancel(target);
-                self.settle(key, if found { 0 } else { -libc::ENOENT });
+                let result = self.cancel_and_tell(target);
+                self.settle(key, result);
             }
             Need::Clock(deadline_ns) => {
                 self.deadlines
@@ -187,21 +194,61 @@ impl ReadinessDriver {
                     self.runnable.push_back((key, interest));
                 }
             }
-            Need::Ready(fd, interest) => match self.attempt(key) {
-                None => self.park(key, fd, interest),
-                Some(result) => self.settle(key, result),
-            },
+            Need::Ready(..) | Need::Pool(_) => self.place(key),
         }
         key
+    }
+
+    /// Try an operation, and leave it where it will be tried again.
+    fn place(&mut self, key: Key) {
+        if let Some(result) = self.attempt(key) {
+            self.settle(key, result);
+            return;
+        }
+        match self.need(key) {
+            Some(Need::Ready(fd, interest)) => self.park(key, fd, interest),
+            Some(Need::Pool(fds)) => {
+                if let Err(error) = self.working.lend(&mut self.table, key, fds) {
+                    self.settle(key, negated(&error));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Cancel as an operation: 0, `ENOENT` where it is over, `EALREADY` where it cannot be stopped.
+    fn cancel_and_tell(&mut self, target: Key) -> i32 {
+        let phase = self.table.slot(target).map(|slot| slot.phase);
+        if !matches!(phase, Some(Phase::Armed | Phase::Queued | Phase::Working)) {
+            return -libc::ENOENT;
+        }
+        self.cancel(target);
+        match self.table.slot(target) {
+            Some(slot) if slot.phase == Phase::Working => -libc::EALREADY,
+            _ => 0,
+        }
     }
 
     pub(super) fn cancel(&mut self, key: Key) {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if !matches!(slot.phase, Phase::Armed | Phase::Resting) {
-            return;
+        match slot.phase {
+            Phase::Armed | Phase::Resting => {}
+            Phase::Queued => return self.settle(key, -libc::ECANCELED),
+            Phase::Working => {
+                // What a thread has begun ends with its own result.
+                slot.cancelled = true;
+                if self.working.revoke(&mut self.table, key) {
+                    self.settle(key, -libc::ECANCELED);
+                }
+                return;
+            }
+            _ => return,
         }
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
         if let Some(Need::Clock(_)) = slot.request().map(Operation::need) {
             self.dead_deadlines_count += 1;
         }
@@ -212,7 +259,8 @@ impl ReadinessDriver {
 
     /// See [`super::Driver::cancel_descriptor`].
     pub(super) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
-        let keys = self.table.cancellable_on(fd);
+        let mut keys = self.table.cancellable_on(fd);
+        keys.extend(self.working.naming(fd));
         for key in &keys {
             self.cancel(*key);
         }
@@ -235,8 +283,25 @@ impl ReadinessDriver {
         }
     }
 
-    /// Drop what the kernel knows of a descriptor that is about to be closed.
+    /// Drop what the kernel knows of a descriptor that is about to be closed, and wait until no thread
+    /// names it.
     pub(super) fn release(&mut self, fd: RawFd) {
+        self.unwatch(fd);
+        let deadline = Working::drain_deadline();
+        // Past the deadline a call is inside of the kernel, which holds on to the file itself.
+        while self.working.names(fd) && Instant::now() < deadline {
+            let results = self.working.collect_until(&mut self.table, deadline);
+            self.take_back(results);
+        }
+    }
+
+    /// Close a descriptor whose operations are over or given up.
+    pub(super) fn close(&mut self, fd: OwnedFd) {
+        self.unwatch(fd.as_raw_fd());
+        self.working.close(fd);
+    }
+
+    fn unwatch(&mut self, fd: RawFd) {
         let Some(watch) = self.watches.get_mut(fd as usize).and_then(Option::take) else {
             return;
         };
@@ -274,7 +339,39 @@ impl ReadinessDriver {
         }
         self.ready = ready;
         self.expire();
+        if !self.working.is_idle() {
+            let results = self.working.collect(&mut self.table);
+            self.take_back(results);
+        }
         Ok(())
+    }
+
+    /// Worker threads are done with these operations.
+    fn take_back(&mut self, results: Vec<(Key, io::Result<u32>)>) {
+        for (key, result) in results {
+            let cancelled = self.table.slot(key).is_some_and(|slot| slot.cancelled);
+            match result {
+                Ok(count) => self.settle(key, count as i32),
+                Err(error) if would_block(&error) && cancelled => {
+                    self.settle(key, -libc::ECANCELED);
+                }
+                Err(error) if would_block(&error) => self.place_again(key),
+                Err(error) => self.settle(key, negated(&error)),
+            }
+        }
+        while let Some(key) = self.working.next_waiting() {
+            let slot = self.table.slot(key);
+            if slot.is_some_and(|slot| slot.phase == Phase::Queued) {
+                self.place_again(key);
+            }
+        }
+    }
+
+    fn place_again(&mut self, key: Key) {
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Armed;
+            self.place(key);
+        }
     }
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -312,8 +409,17 @@ impl ReadinessDriver {
             Shape::MultiBuffer(PoolKind::Streams) => self.receive(key),
             Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
             Shape::Once => {
-                let result = self.attempt(key)?;
-                self.unpark(key);
+                let before = self.need(key);
+                let result = self.attempt(key);
+                if result.is_none() && self.need(key) == before {
+                    return None;
+                }
+                self.unpark_from(key, before);
+                let Some(result) = result else {
+                    // It waits for something else now.
+                    self.place(key);
+                    return None;
+                };
                 self.deliver(key, result, false, None)
             }
             Shape::Multi => {
@@ -498,11 +604,16 @@ impl ReadinessDriver {
 
     /// Take an operation out of its descriptor's queue; a level poll takes its registration along.
     fn unpark(&mut self, key: Key) {
+        let need = self.need(key);
+        self.unpark_from(key, need);
+    }
+
+    fn unpark_from(&mut self, key: Key, need: Option<Need>) {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
         let level = slot.request().map(Operation::shape) == Some(Shape::Level);
-        let Some(Need::Ready(fd, _)) = slot.request().map(Operation::need) else {
+        let Some(Need::Ready(fd, _)) = need else {
             return;
         };
         let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
@@ -592,12 +703,21 @@ impl ReadinessDriver {
 }
 
 impl Drop for ReadinessDriver {
-    /// What has arrived and was not taken is closed and given back.
+    /// What has arrived and was not taken is closed and given back. What pool threads are at is waited
+    /// for: it cannot be stopped, and its memory is theirs until then.
     fn drop(&mut self) {
         for key in self.table.keys() {
             self.forget(key);
         }
+        let deadline = Working::drain_deadline();
+        while !self.working.is_idle() && Instant::now() < deadline {
+            let results = self.working.collect_until(&mut self.table, deadline);
+            self.take_back(results);
+        }
         while self.next_event().is_some() {}
+        if !self.working.is_idle() {
+            self.working.abandon();
+        }
     }
 }
 

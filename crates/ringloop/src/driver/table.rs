@@ -7,7 +7,7 @@
 //! ```text
 //!         insert            last completion, handler or nobody
 //!   Free ────────▶ Queued ─▶ Armed ───────────────────────────────────▶ Free
-//!                    │        │ ▲ │                                      ▲ ▲
+//!                    │        │ ▲ │   (Working: as Armed, with a thread)  ▲ ▲
 //!                    │        ▼ │ └───────────────▶ Done ────────────────┘ │
 //!                    │      Resting       future    ▲     taken            │
 //!                    │        │  (also: paused)     │                      │
@@ -41,6 +41,8 @@ pub(super) enum Phase {
     Queued,
     /// With the kernel (ring), or waiting for its descriptor (readiness).
     Armed,
+    /// With the pool threads, which own the request until they are done with it (readiness).
+    Working,
     /// Between two completions of a multishot operation: it is not armed, and will be; for a paused one, once
     /// its completions are taken.
     Resting,
@@ -93,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// The request; present from insertion until the last completion.
+    /// The request; present from insertion until the last completion, except while it is `Working`.
     pub fn request_mut(&mut self) -> Option<&mut Request> {
         self.request.as_mut()
     }
@@ -127,6 +129,16 @@ impl Slot {
             }),
         }
         self.results.len() >= shape.untaken_max()
+    }
+
+    /// Lend the request to a pool thread.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.request.take()
+    }
+
+    /// Take a lent request back.
+    pub fn restore_request(&mut self, request: Request) {
+        self.request = Some(request);
     }
 }
 
@@ -314,7 +326,10 @@ impl Table {
         slots
             .filter(|(_, slot)| {
                 let phase = slot.phase;
-                let is_under_way = matches!(phase, Phase::Queued | Phase::Armed | Phase::Resting);
+                let is_under_way = matches!(
+                    phase,
+                    Phase::Queued | Phase::Armed | Phase::Working | Phase::Resting
+                );
                 is_under_way && !slot.cancelled
             })
             .map(|(index, slot)| {
@@ -328,9 +343,10 @@ impl Table {
 
     /// Those of them that wait for a descriptor.
     pub fn cancellable_on(&self, fd: RawFd) -> Vec<Key> {
-        let waits = |slot: &Slot| {
-            let need = slot.request().map(Operation::need);
-            matches!(need, Some(Need::Ready(known, _)) if known == fd)
+        let waits = |slot: &Slot| match slot.request().map(Operation::need) {
+            Some(Need::Ready(known, _)) => known == fd,
+            Some(Need::Pool(fds)) => fds.contains(&fd),
+            _ => false,
         };
         let cancellable = self.cancellable();
         cancellable

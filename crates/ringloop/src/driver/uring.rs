@@ -27,7 +27,7 @@ use crate::sys::uring::abi::{self, Cqe, Sqe};
 use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -239,6 +239,10 @@ impl UringDriver {
             // What fails here fails again, and is reported, at the next wait.
             drop(self.hand_over());
         }
+    }
+
+    pub(super) fn close(&mut self, fd: OwnedFd) {
+        self.release(fd.as_raw_fd());
     }
 
     fn hand_over(&mut self) -> io::Result<()> {
@@ -483,13 +487,23 @@ impl UringDriver {
             self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));
             return true;
         }
+        if let Need::Pool(_) = need
+            && let Some(feature) = request.wants()
+            && !self.ring.features().has(feature)
+        {
+            let result = request.work();
+            self.settle(key, negated(result));
+            return true;
+        }
         let mut sqe = Sqe::default();
         request.prepare(&mut sqe);
         if !self.push_operation(key, sqe) {
             return false;
         }
-        if let Need::Ready(fd, _) = need {
-            self.unsubmitted.push(fd);
+        match need {
+            Need::Ready(fd, _) => self.unsubmitted.push(fd),
+            Need::Pool(fds) => self.unsubmitted.extend(fds),
+            Need::Nothing | Need::Clock(_) | Need::Cancel(_) => {}
         }
         true
     }
@@ -577,6 +591,14 @@ impl UringDriver {
         }
         // SAFETY: as above.
         unsafe { self.ring.push(sqe) }.is_ok()
+    }
+}
+
+/// A result in the kernel's words.
+fn negated(result: io::Result<u32>) -> i32 {
+    match result {
+        Ok(count) => count as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
     }
 }
 

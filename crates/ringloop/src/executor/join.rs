@@ -7,6 +7,7 @@ use super::task::Handle;
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,6 +17,8 @@ pub enum JoinError {
     Aborted,
     /// It panicked; the payload is what `std::thread::JoinHandle::join` would give.
     Panicked(Box<dyn Any + Send>),
+    /// There is no thread for the call ([`super::spawn_blocking`]).
+    Refused(io::Error),
 }
 
 impl fmt::Debug for JoinError {
@@ -28,6 +31,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Aborted => f.write_str("the task was aborted"),
+            Self::Refused(error) => write!(f, "no thread could be started: {error}"),
             Self::Panicked(payload) => {
                 write!(f, "the task panicked: {}", panic_message(payload.as_ref()))
             }
@@ -44,6 +48,16 @@ pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("(no message)")
+}
+
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Refused(error) => error,
+            // A boxed panic is `Send` only; its words are what can be kept.
+            other => io::Error::other(other.to_string()),
+        }
+    }
 }
 
 /// Waits for a task's result, on the task's own thread; dropping it detaches the task.

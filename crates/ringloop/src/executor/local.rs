@@ -15,7 +15,7 @@ use crate::limits;
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ impl Local {
             self.engine().driver_mut().give_back(lease);
         }
         for fd in self.shared.closing.take() {
-            self.engine().driver_mut().release(fd.as_raw_fd());
+            self.engine().driver_mut().close(fd);
         }
     }
 
@@ -298,7 +298,7 @@ impl Home {
             return;
         };
         match shared.engine.try_borrow_mut() {
-            Ok(mut engine) => engine.driver_mut().release(fd.as_raw_fd()),
+            Ok(mut engine) => engine.driver_mut().close(fd),
             // By a waker's own drop; the next turn closes it.
             Err(_) => shared.closing.borrow_mut().push(fd),
         }

@@ -11,6 +11,7 @@
 //!
 //! Byte path: from [`Engine::next_event`] to the embedder's handler, or to the task that is woken.
 
+mod blocking;
 mod count;
 mod hub;
 mod inbox;
@@ -28,13 +29,14 @@ mod timer;
 mod workers;
 mod zero_copy;
 
-use crate::driver::{Choice, Driver, Event, Kind, Setup};
+use crate::driver::{BlockingPool, Choice, Driver, Event, Kind, Setup};
 use crate::error::Error;
 use crate::limits;
 use crate::sys::uring::Feature;
 use std::io;
 use std::time::Duration;
 
+pub use blocking::{Blocking, spawn_blocking};
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use local::Home;
@@ -108,18 +110,21 @@ pub struct Engine {
     reason: String,
     timers: Timers,
     unpark: Unpark,
+    pool: BlockingPool,
 }
 
 impl Engine {
     /// Set up the driver; it belongs to no thread until [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
-        let (driver, reason) = Driver::new(&options.setup(), event)?;
+        let pool = BlockingPool::new(&event);
+        let (driver, reason) = Driver::new(&options.setup(), event, &pool)?;
         Ok(Self {
             driver,
             reason,
             timers: Timers::new(),
             unpark,
+            pool,
         })
     }
 
@@ -147,6 +152,11 @@ impl Engine {
     /// Whether the driver can send without copying.
     pub fn sends_zero_copy(&self) -> bool {
         self.driver.features().has(Feature::SendZeroCopy)
+    }
+
+    /// The threads for what blocks.
+    pub(crate) fn blocking_pool(&self) -> &BlockingPool {
+        &self.pool
     }
 
     /// The timers that wake futures.
@@ -188,5 +198,12 @@ impl Engine {
     /// Wake the futures whose timers are due.
     pub fn fire_timers(&mut self) {
         self.timers.fire();
+    }
+}
+
+impl Drop for Engine {
+    /// No more calls begin; the driver's own requests are its to wait for.
+    fn drop(&mut self) {
+        self.pool.close();
     }
 }

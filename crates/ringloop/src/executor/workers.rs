@@ -291,6 +291,7 @@ fn run(
     let reason = match (ended, closed) {
         (Ok(Ok(Ok(()) | Err(JoinError::Aborted))), Ok(())) => return Ok(()),
         (Ok(Err(error)), _) => error.to_string(),
+        (Ok(Ok(Err(error @ JoinError::Refused(_)))), _) => error.to_string(),
         (Err(payload) | Ok(Ok(Err(JoinError::Panicked(payload)))), _) | (_, Err(payload)) => {
             panic_message(payload.as_ref()).to_owned()
         }

@@ -13,6 +13,7 @@
 //! | `options` | options of sockets, by their meaning |
 
 mod incoming;
+mod lookup;
 mod options;
 mod readiness;
 mod receive;
@@ -26,6 +27,7 @@ pub use crate::executor::{Lent, Received, Returned};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
 pub use incoming::Incoming;
+pub use lookup::lookup_host;
 pub use options::Keepalive;
 pub use readiness::Readiness;
 pub use receive::{Datagram, Datagrams, Receive};

@@ -11,50 +11,82 @@
 //! 2. An operation that can yield a descriptor closes it when its result belongs to nobody.
 
 mod accept;
+mod allocate;
 mod cancel;
 mod close;
 mod connect;
+mod fsync;
+mod hard_link;
 mod kind;
+mod metadata;
+mod mkdir;
 mod nop;
+mod open;
 mod peek;
 mod poll;
 mod poll_multi;
 mod read;
+mod readv;
 mod recv;
 mod recvmsg;
 mod recvmsg_multi;
+mod rename;
 mod send;
 mod send_zc;
 mod sendmsg;
+mod splice;
+mod symlink;
+mod tee;
 mod timeout;
+mod truncate;
+mod unlink;
 mod write;
+mod writev;
 
 use crate::driver::{Key, PoolKind};
 use crate::limits;
 use crate::sys::interest::Interest;
+use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Sqe;
 use std::io;
 use std::os::fd::RawFd;
 
 pub use accept::Accept;
+pub use allocate::Allocate;
 pub use cancel::Cancel;
 pub use close::Close;
 pub use connect::Connect;
+pub use fsync::Fsync;
+pub use hard_link::HardLink;
 pub use kind::{Kind, Outcome};
+pub use metadata::Statx;
+pub use mkdir::MakeDir;
 pub use nop::Nop;
+pub use open::Open;
 pub use peek::{Peek, Peeking};
 pub use poll::Poll;
 pub use poll_multi::PollMulti;
 pub use read::Read;
+pub use readv::ReadV;
 pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
+pub use rename::Rename;
 pub use send::Send;
 pub(crate) use send_zc::sent_parts;
 pub use send_zc::{SendMsgZc, SendZc, Transfer};
 pub use sendmsg::SendMsg;
+pub use splice::Splice;
+pub use symlink::Symlink;
+pub use tee::Tee;
 pub use timeout::Timeout;
+pub use truncate::Truncate;
+pub use unlink::Unlink;
 pub use write::Write;
+pub use writev::WriteV;
+
+/// In place of a descriptor: none.
+pub(crate) const NO_FD: RawFd = -1;
 
 /// What the readiness driver has to wait for before it tries an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +99,9 @@ pub(crate) enum Need {
     Clock(u64),
     /// Another operation to be cancelled.
     Cancel(Key),
+    /// A thread that may block, for a call on these descriptors ([`NO_FD`]: none). First it is tried
+    /// without.
+    Pool([RawFd; 2]),
 }
 
 /// How an operation goes on after a completion.
@@ -102,11 +137,24 @@ pub(crate) trait Operation {
     /// Ring form: fill the submission entry. Called with the request in its slot (invariant 1).
     fn prepare(&mut self, sqe: &mut Sqe);
 
-    /// Readiness form: what to wait for.
+    /// Readiness form: what to wait for. It may change by an attempt that would have blocked.
     fn need(&self) -> Need;
 
     /// Readiness form: the system call, without blocking. `WouldBlock` means "wait and try again".
-    fn attempt(&mut self) -> io::Result<u32>;
+    fn attempt(&mut self) -> io::Result<u32> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Readiness form of what needs a pool thread: the system call, on that thread.
+    fn work(&mut self) -> io::Result<u32> {
+        self.attempt()
+    }
+
+    /// Ring form: what the ring must have beyond the required; asked of what needs a pool thread on
+    /// the other driver. Without it the driver calls `work` itself.
+    fn wants(&self) -> Option<Feature> {
+        None
+    }
 
     /// How it goes on after a completion.
     fn shape(&self) -> Shape {
@@ -171,8 +219,36 @@ pub enum Request {
     Close(Close),
     /// Read from a file or pipe.
     Read(Read),
+    /// Read from a file into several buffers.
+    ReadV(ReadV),
     /// Write to a file or pipe.
     Write(Write),
+    /// Write several buffers to a file.
+    WriteV(WriteV),
+    /// Move bytes between a pipe and a descriptor.
+    Splice(Splice),
+    /// Show the bytes of one pipe to another.
+    Tee(Tee),
+    /// Bring a file to the disk.
+    Fsync(Fsync),
+    /// Reserve space for a file.
+    Allocate(Allocate),
+    /// Set a file's length.
+    Truncate(Truncate),
+    /// Open a file.
+    Open(Open),
+    /// Read a file's metadata.
+    Statx(Statx),
+    /// Rename a file.
+    Rename(Rename),
+    /// Remove a name.
+    Unlink(Unlink),
+    /// Create a directory.
+    MakeDir(MakeDir),
+    /// Create a symbolic link.
+    Symlink(Symlink),
+    /// Create a hard link.
+    HardLink(HardLink),
     /// Wait for the clock.
     Timeout(Timeout),
     /// Cancel another operation.
@@ -199,7 +275,21 @@ macro_rules! each {
             Request::RecvMsgMulti($op) => $body,
             Request::Close($op) => $body,
             Request::Read($op) => $body,
+            Request::ReadV($op) => $body,
             Request::Write($op) => $body,
+            Request::WriteV($op) => $body,
+            Request::Splice($op) => $body,
+            Request::Tee($op) => $body,
+            Request::Fsync($op) => $body,
+            Request::Allocate($op) => $body,
+            Request::Truncate($op) => $body,
+            Request::Open($op) => $body,
+            Request::Statx($op) => $body,
+            Request::Rename($op) => $body,
+            Request::Unlink($op) => $body,
+            Request::MakeDir($op) => $body,
+            Request::Symlink($op) => $body,
+            Request::HardLink($op) => $body,
             Request::Timeout($op) => $body,
             Request::Cancel($op) => $body,
         }
@@ -217,6 +307,14 @@ impl Operation for Request {
 
     fn attempt(&mut self) -> io::Result<u32> {
         each!(self, op => op.attempt())
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        each!(self, op => op.work())
+    }
+
+    fn wants(&self) -> Option<Feature> {
+        each!(self, op => op.wants())
     }
 
     fn shape(&self) -> Shape {

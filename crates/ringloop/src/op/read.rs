@@ -1,16 +1,18 @@
-//! Read from a file or pipe: read(2), or pread(2) at an offset.
+//! Read from a pipe, or from a file at an offset: read(2), preadv2(2), the ring's `READ` (5.6).
+//!
+//! Readiness form: from a pipe when it is readable. From a file at once where the bytes are in memory
+//! (`RWF_NOWAIT`), else on a pool thread.
 
-use super::{Need, Operation, Request};
+use super::{NO_FD, Need, Operation, Request};
 use crate::buf::RecvBuf;
+use crate::limits::CACHED_READ_BYTES;
 use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
+use crate::sys::storage::{self, CURRENT_POSITION, Wait};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
-
-/// The ring's "at the file's own position" (see `io_uring_prep_read(3)`).
-pub(super) const CURRENT_POSITION: u64 = u64::MAX;
 
 /// The result is the number of bytes, 0 at the end of the file.
 #[derive(Debug)]
@@ -19,8 +21,47 @@ pub struct Read {
     pub fd: RawFd,
     /// Where the bytes go; it comes back with the completion.
     pub buf: RecvBuf,
-    /// Bytes from the start of the file; `None` is the file's own position.
+    /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` reads at the position
+    /// too, and is for what can be waited for: pipes, terminals, sockets.
     pub offset: Option<u64>,
+}
+
+impl Read {
+    fn read(&mut self, offset: u64, done: usize, wait: Wait) -> io::Result<usize> {
+        let (ptr, capacity) = self.buf.as_mut_ptr();
+        let vector = [libc::iovec {
+            iov_base: ptr.wrapping_add(done).cast(),
+            iov_len: capacity - done,
+        }];
+        let offset = match offset {
+            CURRENT_POSITION => offset,
+            offset => offset.saturating_add(done as u64),
+        };
+        // SAFETY: the buffer's memory is its own, and the rest of it begins at `done`.
+        unsafe { storage::read_vector(self.fd, &vector, offset, wait) }
+    }
+
+    /// Read what is in memory: all that was asked for, or up to the end of the file.
+    fn read_cached(&mut self, offset: u64) -> io::Result<usize> {
+        let (_, capacity) = self.buf.as_mut_ptr();
+        if capacity > CACHED_READ_BYTES {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = match self.read(offset, 0, Wait::Never) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            result => result?,
+        };
+        if count == 0 || count == capacity || offset == CURRENT_POSITION {
+            return Ok(count);
+        }
+        // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
+        match self.read(offset, count, Wait::Never)? {
+            0 => Ok(count),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 impl Operation for Read {
@@ -34,15 +75,26 @@ impl Operation for Read {
     }
 
     fn need(&self) -> Need {
-        Need::Ready(self.fd, Interest::READ)
+        match self.offset {
+            None => Need::Ready(self.fd, Interest::READ),
+            Some(_) => Need::Pool([self.fd, NO_FD]),
+        }
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
+        if let Some(offset) = self.offset {
+            return self.read_cached(offset).map(|count| count as u32);
+        }
         // The descriptor may be a blocking one, so ask before reading; regular files are always ready.
         if file::poll_now(self.fd, Interest::READ)? == Interest::NONE {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        file::read(self.fd, self.buf.as_uninit(), self.offset).map(|count| count as u32)
+        file::read(self.fd, self.buf.as_uninit(), None).map(|count| count as u32)
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let offset = self.offset.unwrap_or(CURRENT_POSITION);
+        self.read(offset, 0, Wait::Disk).map(|count| count as u32)
     }
 
     fn finish(&mut self, result: i32) -> i32 {

@@ -1,11 +1,13 @@
-//! Write to a file or pipe: write(2), or pwrite(2) at an offset.
+//! Write to a pipe, or to a file at an offset: write(2), pwritev2(2), the ring's `WRITE` (5.6).
+//!
+//! Readiness form: to a pipe when it is writable, to a file on a pool thread.
 
-use super::read::CURRENT_POSITION;
-use super::{Need, Operation, Request};
+use super::{NO_FD, Need, Operation, Request};
 use crate::buf::SendBuf;
 use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
+use crate::sys::storage::{self, CURRENT_POSITION};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
@@ -17,7 +19,8 @@ pub struct Write {
     pub fd: RawFd,
     /// The bytes; they come back with the completion.
     pub buf: SendBuf,
-    /// Bytes from the start of the file; `None` is the file's own position.
+    /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` writes at the position
+    /// too, and is for what can be waited for: pipes, terminals, sockets.
     pub offset: Option<u64>,
 }
 
@@ -32,15 +35,33 @@ impl Operation for Write {
     }
 
     fn need(&self) -> Need {
-        Need::Ready(self.fd, Interest::WRITE)
+        match self.offset {
+            None => Need::Ready(self.fd, Interest::WRITE),
+            Some(_) => Need::Pool([self.fd, NO_FD]),
+        }
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
+        if self.offset.is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         // As for a read: a blocking descriptor must not stop the loop.
         if file::poll_now(self.fd, Interest::WRITE)? == Interest::NONE {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        file::write(self.fd, self.buf.as_slice(), self.offset).map(|count| count as u32)
+        file::write(self.fd, self.buf.as_slice(), None).map(|count| count as u32)
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let bytes = self.buf.as_slice();
+        let vector = [libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        }];
+        let offset = self.offset.unwrap_or(CURRENT_POSITION);
+        // SAFETY: the buffer's bytes are there, and nobody changes them.
+        let written = unsafe { storage::write_vector(self.fd, &vector, offset) };
+        written.map(|count| count as u32)
     }
 
     fn lends_memory(&self) -> bool {

@@ -189,7 +189,8 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
     };
     // SAFETY: F1: one entry, live for the call.
     check(unsafe { libc::poll(&raw mut entry, 1, 0) })?;
-    if entry.revents & libc::POLLNVAL != 0 {
+    // poll(2) passes over a negative number.
+    if fd < 0 || entry.revents & libc::POLLNVAL != 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     Ok(Interest::from_poll_mask(u32::from(entry.revents as u16)))
@@ -321,6 +322,8 @@ mod tests {
             Interest::BOTH,
             "broken pipe"
         );
-        assert_eq!(errno(poll_now(1 << 24, Interest::READ)), Some(libc::EBADF));
+        for bad in [1 << 24, -1] {
+            assert_eq!(errno(poll_now(bad, Interest::READ)), Some(libc::EBADF));
+        }
     }
 }

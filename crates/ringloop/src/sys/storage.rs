@@ -115,8 +115,12 @@ pub fn splice(
 ) -> io::Result<usize> {
     let mut offset_in = from.1.map(|offset| offset as libc::loff_t);
     let mut offset_out = to.1.map(|offset| offset as libc::loff_t);
-    let at_in = offset_in.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    let at_out = offset_out.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let at_in = offset_in
+        .as_mut()
+        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let at_out = offset_out
+        .as_mut()
+        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: T2.
     let moved = unsafe { libc::splice(from.0, at_in, to.0, at_out, len, flags) };
     Ok(check(moved)? as usize)
@@ -138,15 +142,6 @@ pub fn set_pipe_capacity(fd: RawFd, len: usize) -> io::Result<usize> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     // SAFETY: no pointer is passed.
     Ok(check(unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, len) })? as usize)
-}
-
-/// Copy at most `len` bytes between regular files inside the kernel, each at its own position.
-///
-/// Errors: those of copy_file_range(2); `EXDEV`, `EINVAL` and `EOPNOTSUPP` where it cannot be done so.
-pub fn copy_range(from: RawFd, to: RawFd, len: usize) -> io::Result<usize> {
-    let own = std::ptr::null_mut();
-    // SAFETY: null is "at its own position".
-    Ok(check(unsafe { libc::copy_file_range(from, own, to, own, len, 0) })? as usize)
 }
 
 #[cfg(test)]
@@ -184,7 +179,12 @@ mod tests {
         assert_eq!((read, &a, &b[..4]), (8, b"\0\0\0h", b"ello".as_slice()));
         // SAFETY: the array is live.
         let at_position = unsafe {
-            read_vector(file.as_raw_fd(), &[entry(&mut a)], CURRENT_POSITION, Wait::Disk)
+            read_vector(
+                file.as_raw_fd(),
+                &[entry(&mut a)],
+                CURRENT_POSITION,
+                Wait::Disk,
+            )
         };
         assert_eq!(at_position.unwrap(), 4, "the position had not moved");
     }
@@ -194,9 +194,19 @@ mod tests {
         let file = file();
         file.write_all_at(b"hello", 0).unwrap();
         let (reader, writer) = pipe().unwrap();
-        let moved = splice((file.as_raw_fd(), Some(1)), (writer.as_raw_fd(), None), 3, 0);
+        let moved = splice(
+            (file.as_raw_fd(), Some(1)),
+            (writer.as_raw_fd(), None),
+            3,
+            0,
+        );
         assert_eq!(moved.unwrap(), 3);
-        let back = splice((reader.as_raw_fd(), None), (file.as_raw_fd(), Some(10)), 9, 0);
+        let back = splice(
+            (reader.as_raw_fd(), None),
+            (file.as_raw_fd(), Some(10)),
+            9,
+            0,
+        );
         assert_eq!(back.unwrap(), 3);
         let mut all = [0; 13];
         file.read_exact_at(&mut all, 0).unwrap();
@@ -208,12 +218,20 @@ mod tests {
         let (reader, writer) = pipe().unwrap();
         let (other_reader, other_writer) = pipe().unwrap();
         write(writer.as_raw_fd(), b"abc", None).unwrap();
-        assert_eq!(tee(reader.as_raw_fd(), other_writer.as_raw_fd(), 9, 0).unwrap(), 3);
+        assert_eq!(
+            tee(reader.as_raw_fd(), other_writer.as_raw_fd(), 9, 0).unwrap(),
+            3
+        );
         for end in [&reader, &other_reader] {
             let mut bytes = [0; 9];
             // SAFETY: the array is live.
             let read = unsafe {
-                read_vector(end.as_raw_fd(), &[entry(&mut bytes)], CURRENT_POSITION, Wait::Disk)
+                read_vector(
+                    end.as_raw_fd(),
+                    &[entry(&mut bytes)],
+                    CURRENT_POSITION,
+                    Wait::Disk,
+                )
             };
             assert_eq!((read.unwrap(), &bytes[..3]), (3, b"abc".as_slice()));
         }
@@ -229,7 +247,10 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 10);
         for data_only in [true, false] {
             sync(file.as_raw_fd(), data_only).unwrap();
-            assert_eq!(sync(-1, data_only).unwrap_err().raw_os_error(), Some(libc::EBADF));
+            assert_eq!(
+                sync(-1, data_only).unwrap_err().raw_os_error(),
+                Some(libc::EBADF)
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ const REQUIRED_BITS: [(u32, &str, &str); 7] = [
 ];
 
 /// Operations that the drivers use without asking again.
-const REQUIRED_OPERATIONS: [(u8, &str, &str); 14] = [
+const REQUIRED_OPERATIONS: [(u8, &str, &str); 30] = [
     (abi::OP_NOP, "IORING_OP_NOP", "5.1"),
     (abi::OP_POLL_ADD, "IORING_OP_POLL_ADD", "5.1"),
     (abi::OP_POLL_REMOVE, "IORING_OP_POLL_REMOVE", "5.1"),
@@ -35,6 +35,22 @@ const REQUIRED_OPERATIONS: [(u8, &str, &str); 14] = [
     (abi::OP_WRITE, "IORING_OP_WRITE", "5.6"),
     (abi::OP_SEND, "IORING_OP_SEND", "5.6"),
     (abi::OP_RECV, "IORING_OP_RECV", "5.6"),
+    (abi::OP_READV, "IORING_OP_READV", "5.1"),
+    (abi::OP_WRITEV, "IORING_OP_WRITEV", "5.1"),
+    (abi::OP_FSYNC, "IORING_OP_FSYNC", "5.1"),
+    (abi::OP_READ_FIXED, "IORING_OP_READ_FIXED", "5.1"),
+    (abi::OP_WRITE_FIXED, "IORING_OP_WRITE_FIXED", "5.1"),
+    (abi::OP_LINK_TIMEOUT, "IORING_OP_LINK_TIMEOUT", "5.5"),
+    (abi::OP_FALLOCATE, "IORING_OP_FALLOCATE", "5.6"),
+    (abi::OP_OPENAT, "IORING_OP_OPENAT", "5.6"),
+    (abi::OP_STATX, "IORING_OP_STATX", "5.6"),
+    (abi::OP_SPLICE, "IORING_OP_SPLICE", "5.7"),
+    (abi::OP_TEE, "IORING_OP_TEE", "5.8"),
+    (abi::OP_RENAMEAT, "IORING_OP_RENAMEAT", "5.11"),
+    (abi::OP_UNLINKAT, "IORING_OP_UNLINKAT", "5.11"),
+    (abi::OP_MKDIRAT, "IORING_OP_MKDIRAT", "5.15"),
+    (abi::OP_SYMLINKAT, "IORING_OP_SYMLINKAT", "5.15"),
+    (abi::OP_LINKAT, "IORING_OP_LINKAT", "5.15"),
 ];
 
 /// Name a part of the ring that a kernel may or may not have.
@@ -61,6 +77,8 @@ pub enum Feature {
     Waitid,
     /// Waiting on a futex (6.7).
     Futex,
+    /// Setting a file's length (6.9).
+    Ftruncate,
 }
 
 enum Evidence {
@@ -69,7 +87,7 @@ enum Evidence {
     SetupFlag(u32),
 }
 
-const OPTIONAL: [(Feature, &str, Evidence); 10] = [
+const OPTIONAL: [(Feature, &str, Evidence); 11] = [
     (
         Feature::NoSqarray,
         "no-sqarray",
@@ -119,6 +137,11 @@ const OPTIONAL: [(Feature, &str, Evidence); 10] = [
         Feature::Futex,
         "futex",
         Evidence::Operation(abi::OP_FUTEX_WAIT),
+    ),
+    (
+        Feature::Ftruncate,
+        "ftruncate",
+        Evidence::Operation(abi::OP_FTRUNCATE),
     ),
 ];
 

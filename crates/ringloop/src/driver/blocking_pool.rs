@@ -1,0 +1,439 @@
+//! The blocking pool: threads for the calls that cannot be made without blocking.
+//!
+//! Owns: the threads, the queue of work, and the requests that the readiness driver has handed over.
+//! Called by: `driver::readiness` (files, which epoll does not know), and `executor::blocking` (a
+//! program's own blocking calls, name look-up) on either driver.
+//! Never does: run anything of the ring's; a ring's data passes through no thread of ours.
+//!
+//! ```text
+//!                 hand_over                     a free thread
+//!   in the slot ────────────▶ in the queue ────────────────────▶ at work (one system call)
+//!        ▲                         │ revoke                          │
+//!        └─────────────────────────┴───────── collect ◀── finished ──┘
+//! ```
+//!
+//! A request moves: it is in its slot, in the queue, with a thread, or among the finished, and only who
+//! has it can touch it or its buffers. A thread can not be stopped in the middle of a system call, so
+//! what has begun comes back with the call's own result; nothing of it is dropped on the thread, since
+//! what a buffer releases belongs to the loop's thread.
+//!
+//! # Invariants
+//! 1. A request is touched by one thread at a time, and dropped by the loop's thread alone; where that
+//!    cannot wait for it any longer, it is leaked.
+
+use super::Key;
+use crate::limits;
+use crate::op::{Operation, Request};
+use crate::sys::event::EventFd;
+use crate::sys::thread::block_signals;
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A program's own call.
+pub(crate) type Call = Box<dyn FnOnce() + Send>;
+
+/// A request on its way to a pool thread and back.
+#[derive(Debug)]
+struct Job {
+    key: Key,
+    // Leaked unless the loop's thread takes it out.
+    request: ManuallyDrop<Box<Request>>,
+}
+
+// SAFETY: invariant 1. What keeps a request from being `Send` is the owner of foreign memory, which is
+// touched only when the request is dropped.
+unsafe impl Send for Job {}
+
+impl Job {
+    fn into_request(self) -> Request {
+        *ManuallyDrop::into_inner(self.request)
+    }
+
+    /// The system call, as often as signals interrupt it.
+    fn run(&mut self) -> io::Result<u32> {
+        loop {
+            match self.request.work() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+enum Work {
+    Request(Job),
+    Call(Call),
+}
+
+/// A request that a thread is done with.
+pub(super) struct Finished {
+    pub key: Key,
+    pub request: Request,
+    pub result: io::Result<u32>,
+}
+
+struct State {
+    queue: VecDeque<Work>,
+    finished: Vec<(Job, io::Result<u32>)>,
+    /// Who found the queue full.
+    waiting_for_room: Vec<Waker>,
+    thread_count: usize,
+    idle_count: usize,
+    /// Requests that threads are working on.
+    busy_count: usize,
+    closed: bool,
+    /// Nobody will collect any more.
+    abandoned: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+    /// Ends the loop's wait when a request is finished. A thread does not keep it open for a loop that is
+    /// gone.
+    wake: Weak<EventFd>,
+}
+
+/// A loop's pool threads; made when they are first needed, gone after a while without work.
+#[derive(Clone)]
+pub(crate) struct BlockingPool {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for BlockingPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.shared.lock();
+        f.debug_struct("BlockingPool")
+            .field("queued", &state.queue.len())
+            .field("threads", &state.thread_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing can panic while the lock is held, and the state is whole at any point.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BlockingPool {
+    /// Threads that end a wait by `wake`, as long as its loop keeps it.
+    pub fn new(wake: &Arc<EventFd>) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            finished: Vec::new(),
+            waiting_for_room: Vec::new(),
+            thread_count: 0,
+            idle_count: 0,
+            busy_count: 0,
+            closed: false,
+            abandoned: false,
+        };
+        let shared = Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            wake: Arc::downgrade(wake),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Give a request to the next free thread. It comes back where the queue is full (no error), or no
+    /// thread can be had at all.
+    pub(super) fn hand_over(
+        &self,
+        key: Key,
+        request: Request,
+    ) -> Result<(), (Request, Option<io::Error>)> {
+        let job = Job {
+            key,
+            request: ManuallyDrop::new(Box::new(request)),
+        };
+        match self.push(Work::Request(job)) {
+            Ok(()) => Ok(()),
+            Err((Work::Request(job), error)) => Err((job.into_request(), error)),
+            Err((Work::Call(_), _)) => unreachable!("a request was pushed"),
+        }
+    }
+
+    /// Run a program's call on the next free thread. A full queue gives it back and wakes `waker` when
+    /// there is room.
+    pub fn call(&self, call: Call, waker: &Waker) -> Result<(), (Call, Option<io::Error>)> {
+        match self.push(Work::Call(call)) {
+            Ok(()) => Ok(()),
+            Err((Work::Call(call), error)) => {
+                if error.is_none() {
+                    self.shared.lock().waiting_for_room.push(waker.clone());
+                }
+                Err((call, error))
+            }
+            Err((Work::Request(_), _)) => unreachable!("a call was pushed"),
+        }
+    }
+
+    fn push(&self, work: Work) -> Result<(), (Work, Option<io::Error>)> {
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err((work, Some(io::Error::from_raw_os_error(libc::ECANCELED))));
+        }
+        if state.queue.len() >= limits::BLOCKING_QUEUE {
+            return Err((work, None));
+        }
+        state.queue.push_back(work);
+        if state.idle_count >= state.queue.len() {
+            self.shared.work.notify_one();
+            return Ok(());
+        }
+        if state.thread_count >= limits::BLOCKING_THREADS {
+            return Ok(());
+        }
+        match self.start_thread() {
+            Ok(()) => state.thread_count += 1,
+            // The threads that are there get to it.
+            Err(_) if state.thread_count > 0 => {}
+            Err(error) => {
+                let work = state.queue.pop_back();
+                drop(state);
+                return work.map_or(Ok(()), |work| Err((work, Some(error))));
+            }
+        }
+        Ok(())
+    }
+
+    fn start_thread(&self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let builder = thread::Builder::new().name("ringloop-blocking".to_owned());
+        builder.spawn(move || shared.run()).map(drop)
+    }
+
+    /// Take a request back that no thread has begun.
+    pub(super) fn revoke(&self, key: Key) -> Option<Request> {
+        let mut state = self.shared.lock();
+        let at = state.queue.iter().position(|work| match work {
+            Work::Request(job) => job.key == key,
+            Work::Call(_) => false,
+        })?;
+        let work = state.queue.remove(at);
+        let waiting = std::mem::take(&mut state.waiting_for_room);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+        match work {
+            Some(Work::Request(job)) => Some(job.into_request()),
+            _ => None,
+        }
+    }
+
+    /// The requests that threads are done with.
+    pub(super) fn collect(&self) -> Vec<Finished> {
+        collected(std::mem::take(&mut self.shared.lock().finished))
+    }
+
+    /// As [`BlockingPool::collect`], but wait until something is there, at most until `deadline`.
+    pub(super) fn collect_until(&self, deadline: Instant) -> Vec<Finished> {
+        let mut state = self.shared.lock();
+        while state.finished.is_empty() && state.busy_count > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                break;
+            }
+            let waited = self.shared.done.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        collected(std::mem::take(&mut state.finished))
+    }
+
+    /// Nobody collects after this: what is still at work is leaked when it ends (invariant 1).
+    pub(super) fn abandon(&self) {
+        self.shared.lock().abandoned = true;
+    }
+
+    /// Take nothing more, and let the threads end. Calls that had not begun are dropped; requests are the
+    /// driver's to revoke.
+    pub fn close(&self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        let queue = std::mem::take(&mut state.queue).into_iter();
+        let (requests, calls): (VecDeque<_>, VecDeque<_>) =
+            queue.partition(|work| matches!(work, Work::Request(_)));
+        state.queue = requests;
+        let waiting = std::mem::take(&mut state.waiting_for_room);
+        drop(state);
+        self.shared.work.notify_all();
+        // Outside of the lock: what a call owns may run anything when it is dropped.
+        drop(calls);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn collected(finished: Vec<(Job, io::Result<u32>)>) -> Vec<Finished> {
+    let jobs = finished.into_iter();
+    jobs.map(|(job, result)| Finished {
+        key: job.key,
+        request: job.into_request(),
+        result,
+    })
+    .collect()
+}
+
+impl Shared {
+    /// A pool thread's life.
+    fn run(&self) {
+        // Without it a program's signal handler could run here; nothing depends on it.
+        drop(block_signals());
+        while let Some(work) = self.next() {
+            match work {
+                Work::Request(job) => self.serve(job),
+                Work::Call(call) => call(),
+            }
+        }
+    }
+
+    /// The next piece of work; `None` ends the thread, which has been counted out.
+    fn next(&self) -> Option<Work> {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.queue.pop_front() {
+                state.busy_count += usize::from(matches!(work, Work::Request(_)));
+                let waiting = std::mem::take(&mut state.waiting_for_room);
+                drop(state);
+                waiting.into_iter().for_each(Waker::wake);
+                return Some(work);
+            }
+            if state.closed {
+                break;
+            }
+            state.idle_count += 1;
+            let waited = self.work.wait_timeout(state, limits::BLOCKING_IDLE);
+            let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = back;
+            state.idle_count -= 1;
+            if timeout.timed_out() && state.queue.is_empty() {
+                break;
+            }
+        }
+        state.thread_count -= 1;
+        None
+    }
+
+    fn serve(&self, mut job: Job) {
+        let result = job.run();
+        let mut state = self.lock();
+        state.busy_count -= 1;
+        if state.abandoned {
+            drop(state);
+            if let Ok(result) = result {
+                // A descriptor that nobody will own; the memory stays (invariant 1).
+                job.request.discard(result as i32);
+            }
+            return;
+        }
+        let first = state.finished.is_empty();
+        state.finished.push((job, result));
+        // Under the lock: whoever collects the result may close the descriptor next.
+        if first && let Some(wake) = self.wake.upgrade() {
+            wake.notify();
+        }
+        drop(state);
+        self.done.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Nop;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn pool() -> BlockingPool {
+        BlockingPool::new(&Arc::new(EventFd::new().unwrap()))
+    }
+
+    fn key(index: u32) -> Key {
+        Key {
+            index,
+            generation: 0,
+        }
+    }
+
+    fn call(pool: &BlockingPool, call: impl FnOnce() + Send + 'static) -> bool {
+        pool.call(Box::new(call), Waker::noop()).is_ok()
+    }
+
+    #[test]
+    fn invariant_1_a_request_is_in_one_place_at_a_time() {
+        let pool = pool();
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..limits::BLOCKING_THREADS {
+            let wait = Arc::clone(&wait);
+            assert!(call(&pool, move || wait.lock().unwrap().recv().unwrap()));
+        }
+        assert!(pool.hand_over(key(1), Request::Nop(Nop)).is_ok());
+        assert!(pool.hand_over(key(2), Request::Nop(Nop)).is_ok());
+        assert!(pool.revoke(key(1)).is_some(), "it had not begun");
+        assert!(pool.revoke(key(1)).is_none());
+        for _ in 0..limits::BLOCKING_THREADS {
+            go.send(()).unwrap();
+        }
+        let deadline = Instant::now() + LONG;
+        let mut finished = Vec::new();
+        while finished.is_empty() && Instant::now() < deadline {
+            finished = pool.collect_until(deadline);
+        }
+        assert_eq!(finished.len(), 1);
+        assert_eq!(finished[0].key, key(2));
+        assert!(pool.revoke(key(2)).is_none(), "it is over");
+    }
+
+    #[test]
+    fn threads_are_bounded_and_a_full_queue_gives_the_call_back() {
+        let pool = pool();
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let mut taken = 0;
+        while taken < limits::BLOCKING_THREADS + limits::BLOCKING_QUEUE + 1 {
+            let wait = Arc::clone(&wait);
+            if !call(&pool, move || wait.lock().unwrap().recv().unwrap()) {
+                break;
+            }
+            taken += 1;
+        }
+        assert!(taken >= limits::BLOCKING_QUEUE, "{taken}");
+        assert!(taken <= limits::BLOCKING_QUEUE + limits::BLOCKING_THREADS);
+        assert_eq!(pool.shared.lock().thread_count, limits::BLOCKING_THREADS);
+        for _ in 0..taken {
+            go.send(()).unwrap();
+        }
+    }
+
+    #[test]
+    fn closed_workers_refuse_drop_what_waits_and_end() {
+        let pool = pool();
+        let (started, begun) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        assert!(call(&pool, move || {
+            started.send(()).unwrap();
+            wait.recv().unwrap();
+        }));
+        begun.recv_timeout(LONG).unwrap();
+        pool.close();
+        assert!(!call(&pool, || ()));
+        go.send(()).unwrap();
+        let deadline = Instant::now() + LONG;
+        while pool.shared.lock().thread_count > 0 {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the readiness driver has with pool threads.
+//!
+//! Owns: which operations are lent to [`BlockingPool`] and which descriptors those name, what waits for room
+//! in their queue, and descriptors that are closed when no thread can name them any more.
+//! Called by: `driver::readiness`. Never does: decide what becomes of a result.
+//!
+//! # Invariants
+//! 1. A slot's request is gone exactly while its phase is `Working`; then its key stands in `lent`.
+//! 2. A descriptor is not given back to the system while a thread may still name its number: the next
+//!    file could get it.
+
+use super::Key;
+use super::blocking_pool::{BlockingPool, Finished};
+use super::table::{Phase, Table};
+use crate::limits;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// The operations that are with pool threads, or wait to be.
+#[derive(Debug)]
+pub(super) struct Working {
+    pool: BlockingPool,
+    lent: Vec<(Key, [RawFd; 2])>,
+    waiting: VecDeque<Key>,
+    closing: Vec<OwnedFd>,
+}
+
+impl Working {
+    pub fn new(pool: BlockingPool) -> Self {
+        Self {
+            pool,
+            lent: Vec::new(),
+            waiting: VecDeque::new(),
+            closing: Vec::new(),
+        }
+    }
+
+    /// Whether any operation is with the pool.
+    pub fn is_idle(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    /// Give an operation to the pool, or have it wait for room there.
+    pub fn lend(&mut self, table: &mut Table, key: Key, fds: [RawFd; 2]) -> io::Result<()> {
+        let Some(slot) = table.slot(key) else {
+            return Ok(());
+        };
+        let Some(request) = slot.take_request() else {
+            return Ok(());
+        };
+        match self.pool.hand_over(key, request) {
+            Ok(()) => {
+                slot.phase = Phase::Working;
+                self.lent.push((key, fds));
+                Ok(())
+            }
+            Err((request, error)) => {
+                slot.restore_request(request);
+                if let Some(error) = error {
+                    return Err(error);
+                }
+                slot.phase = Phase::Queued;
+                self.waiting.push_back(key);
+                Ok(())
+            }
+        }
+    }
+
+    /// Take an operation back that no thread has begun; `false` where one has.
+    pub fn revoke(&mut self, table: &mut Table, key: Key) -> bool {
+        let Some(request) = self.pool.revoke(key) else {
+            return false;
+        };
+        self.lent.retain(|(lent, _)| *lent != key);
+        if let Some(slot) = table.slot(key) {
+            slot.restore_request(request);
+        }
+        true
+    }
+
+    /// The results of the operations that are back, whose requests are in their slots again.
+    pub fn collect(&mut self, table: &mut Table) -> Vec<(Key, io::Result<u32>)> {
+        let finished = self.pool.collect();
+        self.take_back(table, finished)
+    }
+
+    /// As [`Working::collect`], but wait for the first one, until `deadline`.
+    pub fn collect_until(
+        &mut self,
+        table: &mut Table,
+        deadline: Instant,
+    ) -> Vec<(Key, io::Result<u32>)> {
+        let finished = self.pool.collect_until(deadline);
+        self.take_back(table, finished)
+    }
+
+    fn take_back(
+        &mut self,
+        table: &mut Table,
+        finished: Vec<Finished>,
+    ) -> Vec<(Key, io::Result<u32>)> {
+        let mut results = Vec::with_capacity(finished.len());
+        for Finished {
+            key,
+            request,
+            result,
+        } in finished
+        {
+            if let Some(at) = self.lent.iter().position(|(lent, _)| *lent == key) {
+                self.lent.swap_remove(at);
+            }
+            if let Some(slot) = table.slot(key) {
+                slot.restore_request(request);
+            }
+            results.push((key, result));
+        }
+        if !self.closing.is_empty() {
+            for fd in std::mem::take(&mut self.closing) {
+                self.close(fd);
+            }
+        }
+        results
+    }
+
+    /// An operation that waited for room, where there is some now.
+    pub fn next_waiting(&mut self) -> Option<Key> {
+        if self.lent.len() >= limits::BLOCKING_QUEUE {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Whether a thread may name `fd`.
+    pub fn names(&self, fd: RawFd) -> bool {
+        self.lent.iter().any(|(_, fds)| fds.contains(&fd))
+    }
+
+    /// The operations with threads that name `fd`.
+    pub fn naming(&self, fd: RawFd) -> Vec<Key> {
+        let naming = self.lent.iter().filter(|(_, fds)| fds.contains(&fd));
+        naming.map(|(key, _)| *key).collect()
+    }
+
+    /// Close a descriptor, now or when no thread names it (invariant 2).
+    pub fn close(&mut self, fd: OwnedFd) {
+        if self.names(fd.as_raw_fd()) {
+            self.closing.push(fd);
+        }
+    }
+
+    /// How long to wait at most for calls to end that cannot be stopped.
+    pub fn drain_deadline() -> Instant {
+        Instant::now() + Duration::from_millis(limits::DRAIN_TIMEOUT_MS)
+    }
+
+    /// Leave what is still at work to the threads, which leak it.
+    pub fn abandon(&mut self) {
+        self.pool.abandon();
+        eprintln!(
+            "ringloop: {} system calls on pool threads did not end within {} ms of the driver's drop; \
+             their buffers are leaked",
+            self.lent.len(),
+            limits::DRAIN_TIMEOUT_MS
+        );
+        // Their descriptors stay open: a thread may be about to name one.
+        self.closing.drain(..).for_each(std::mem::forget);
+    }
+}

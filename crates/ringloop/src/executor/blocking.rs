@@ -1,0 +1,140 @@
+//! A program's own blocking calls, on the loop's pool threads.
+//!
+//! Owns: [`Blocking`], the future of a call's result. Called by: Rust programs ([`spawn_blocking`]) and
+//! `net` (name look-up). Never does: run a call on the loop's thread.
+
+use super::Local;
+use super::join::JoinError;
+use crate::driver::Call;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What the call's thread and the future share.
+struct Shared<T> {
+    result: Option<Result<T, JoinError>>,
+    waker: Option<Waker>,
+}
+
+/// Fills the result in, or `Aborted` where the call was dropped without having run.
+struct Reply<T>(Arc<Mutex<Shared<T>>>);
+
+impl<T> Reply<T> {
+    fn send(&self, result: Result<T, JoinError>) {
+        let mut shared = lock(&self.0);
+        if shared.result.is_none() {
+            shared.result = Some(result);
+        }
+        let waker = shared.waker.take();
+        drop(shared);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        self.send(Err(JoinError::Aborted));
+    }
+}
+
+fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+    // Nothing can panic while the lock is held.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for the result of [`spawn_blocking`]; dropping it lets the call run on.
+#[must_use = "the result of the call is lost without it"]
+pub struct Blocking<T> {
+    shared: Arc<Mutex<Shared<T>>>,
+    /// The call, where the queue was full: it is tried again when there is room.
+    waiting: Option<(Local, Call)>,
+}
+
+impl<T> fmt::Debug for Blocking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut blocking = f.debug_struct("Blocking");
+        blocking.field("waiting", &self.waiting.is_some());
+        blocking.finish_non_exhaustive()
+    }
+}
+
+/// Run `call`, which may block, on a thread beside the loop.
+///
+/// Shape: it begins at once where one of at most [`crate::limits::BLOCKING_THREADS`] threads is free, else
+/// as soon as one is; past [`crate::limits::BLOCKING_QUEUE`] calls that wait, not before the future is
+/// polled.
+/// Errors: [`JoinError::Panicked`] with the call's panic, [`JoinError::Aborted`] where the runtime ended
+/// before the call began, [`JoinError::Refused`] where the system has no thread for it.
+/// Cancel safety: a call cannot be stopped. Dropping the future detaches it.
+///
+/// ```
+/// let runtime = ringloop::Runtime::new()?;
+/// let answer = runtime.block_on(ringloop::spawn_blocking(|| 6 * 7))?;
+/// assert_eq!(answer.ok(), Some(42));
+/// # Ok::<(), ringloop::Error>(())
+/// ```
+///
+/// # Panics
+/// Outside of a runtime.
+pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    let shared = Arc::new(Mutex::new(Shared {
+        result: None,
+        waker: None,
+    }));
+    let reply = Reply(Arc::clone(&shared));
+    let call = Box::new(move || {
+        let result = catch_unwind(AssertUnwindSafe(call));
+        reply.send(result.map_err(JoinError::Panicked));
+    });
+    let mut blocking = Blocking {
+        shared,
+        waiting: None,
+    };
+    blocking.start(Local::current(), call, Waker::noop());
+    blocking
+}
+
+impl<T> Blocking<T> {
+    fn start(&mut self, local: Local, call: Call, waker: &Waker) {
+        let pool = local.engine().blocking_pool().clone();
+        match pool.call(call, waker) {
+            Ok(()) => {}
+            Err((call, None)) => self.waiting = Some((local, call)),
+            Err((call, Some(error))) => self.refuse(call, error),
+        }
+    }
+
+    fn refuse(&self, call: Call, error: io::Error) {
+        let result = match error.raw_os_error() {
+            Some(libc::ECANCELED) => JoinError::Aborted,
+            _ => JoinError::Refused(error),
+        };
+        let mut shared = lock(&self.shared);
+        shared.result = Some(Err(result));
+        drop(shared);
+        // Last: its reply finds a result.
+        drop(call);
+    }
+}
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some((local, call)) = self.waiting.take() {
+            self.start(local, call, cx.waker());
+        }
+        let mut shared = lock(&self.shared);
+        if let Some(result) = shared.result.take() {
+            return Poll::Ready(result);
+        }
+        shared.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}

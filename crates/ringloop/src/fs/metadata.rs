@@ -1,0 +1,171 @@
+//! What is known of a file: statx(2), read with the words of `std::fs::Metadata`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What kind of file a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileType(u32);
+
+impl FileType {
+    /// A regular file.
+    pub fn is_file(self) -> bool {
+        self.0 == libc::S_IFREG
+    }
+
+    /// A directory.
+    pub fn is_dir(self) -> bool {
+        self.0 == libc::S_IFDIR
+    }
+
+    /// A symbolic link; seen only by [`super::symlink_metadata`].
+    pub fn is_symlink(self) -> bool {
+        self.0 == libc::S_IFLNK
+    }
+
+    /// A pipe with a name.
+    pub fn is_fifo(self) -> bool {
+        self.0 == libc::S_IFIFO
+    }
+
+    /// A socket with a name.
+    pub fn is_socket(self) -> bool {
+        self.0 == libc::S_IFSOCK
+    }
+
+    /// A block device.
+    pub fn is_block_device(self) -> bool {
+        self.0 == libc::S_IFBLK
+    }
+
+    /// A character device.
+    pub fn is_char_device(self) -> bool {
+        self.0 == libc::S_IFCHR
+    }
+}
+
+/// What the file system knows of a file.
+#[derive(Clone)]
+pub struct Metadata(Box<libc::statx>);
+
+impl std::fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metadata")
+            .field("file_type", &self.file_type())
+            .field("len", &self.len())
+            .field("mode", &format_args!("{:o}", self.mode()))
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Box<libc::statx>> for Metadata {
+    fn from(found: Box<libc::statx>) -> Self {
+        Self(found)
+    }
+}
+
+impl Metadata {
+    /// What kind of file it is.
+    pub fn file_type(&self) -> FileType {
+        FileType(u32::from(self.0.stx_mode) & libc::S_IFMT)
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file_type().is_file()
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type().is_dir()
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.file_type().is_symlink()
+    }
+
+    /// The file's length in bytes.
+    pub fn len(&self) -> u64 {
+        self.0.stx_size
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Kind and permissions, as in stat(2).
+    pub fn mode(&self) -> u32 {
+        u32::from(self.0.stx_mode)
+    }
+
+    /// Its owner.
+    pub fn uid(&self) -> u32 {
+        self.0.stx_uid
+    }
+
+    /// Its group.
+    pub fn gid(&self) -> u32 {
+        self.0.stx_gid
+    }
+
+    /// Its number on its file system.
+    pub fn ino(&self) -> u64 {
+        self.0.stx_ino
+    }
+
+    /// How many names it has.
+    pub fn nlink(&self) -> u32 {
+        self.0.stx_nlink
+    }
+
+    /// What it takes on the disk, in units of 512 bytes.
+    pub fn blocks(&self) -> u64 {
+        self.0.stx_blocks
+    }
+
+    /// When its contents were changed last.
+    pub fn modified(&self) -> SystemTime {
+        time(&self.0.stx_mtime)
+    }
+
+    /// When it was read last, as far as the mount keeps it.
+    pub fn accessed(&self) -> SystemTime {
+        time(&self.0.stx_atime)
+    }
+
+    /// When it was created; `None` where the file system does not know.
+    pub fn created(&self) -> Option<SystemTime> {
+        (self.0.stx_mask & libc::STATX_BTIME != 0).then(|| time(&self.0.stx_btime))
+    }
+
+    /// All of it, in the kernel's form.
+    pub fn as_statx(&self) -> &libc::statx {
+        &self.0
+    }
+}
+
+/// The nanoseconds count forward from the seconds, also before 1970.
+fn time(stamp: &libc::statx_timestamp) -> SystemTime {
+    let seconds = Duration::from_secs(stamp.tv_sec.unsigned_abs());
+    let nanoseconds = Duration::from_nanos(u64::from(stamp.tv_nsec));
+    if stamp.tv_sec < 0 {
+        UNIX_EPOCH - seconds + nanoseconds
+    } else {
+        UNIX_EPOCH + seconds + nanoseconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_before_1970_counts_its_nanoseconds_forward() {
+        let mut stamp = crate::sys::path::empty_metadata().stx_mtime;
+        stamp.tv_sec = -2;
+        stamp.tv_nsec = 500_000_000;
+        let before = UNIX_EPOCH - Duration::from_millis(1500);
+        assert_eq!(time(&stamp), before);
+    }
+}

@@ -1,0 +1,140 @@
+//! How a file is opened, with the words of `std::fs::OpenOptions`.
+
+use super::{File, name};
+use crate::executor::Op;
+use crate::op::Open;
+use crate::sys::path::HERE;
+use std::io;
+use std::path::Path;
+
+/// How a file is opened: for what, and whether it is created.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// let log = ringloop::fs::OpenOptions::new().append(true).create(true).open("log").await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+// The words are std's, and they are independent of one another.
+#[allow(clippy::struct_excessive_bools)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    mode: u32,
+    custom_flags: i32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing set: opening fails until an access is chosen.
+    pub fn new() -> Self {
+        Self {
+            read: false,
+            write: false,
+            append: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            mode: 0o666,
+            custom_flags: 0,
+        }
+    }
+
+    /// Open for reading.
+    pub fn read(&mut self, read: bool) -> &mut Self {
+        self.read = read;
+        self
+    }
+
+    /// Open for writing.
+    pub fn write(&mut self, write: bool) -> &mut Self {
+        self.write = write;
+        self
+    }
+
+    /// Open for writing at the end, wherever that is at the time of each write.
+    pub fn append(&mut self, append: bool) -> &mut Self {
+        self.append = append;
+        self
+    }
+
+    /// Cut the file to nothing; needs write access.
+    pub fn truncate(&mut self, truncate: bool) -> &mut Self {
+        self.truncate = truncate;
+        self
+    }
+
+    /// Create the file where it does not exist; needs write or append access.
+    pub fn create(&mut self, create: bool) -> &mut Self {
+        self.create = create;
+        self
+    }
+
+    /// Create the file, or fail where it exists.
+    pub fn create_new(&mut self, create_new: bool) -> &mut Self {
+        self.create_new = create_new;
+        self
+    }
+
+    /// The permissions of a file that is created, before the umask; 0o666 unless set.
+    pub fn mode(&mut self, mode: u32) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// More flags of open(2), such as `O_DIRECT` or `O_TMPFILE`; the access mode is not taken from them.
+    pub fn custom_flags(&mut self, flags: i32) -> &mut Self {
+        self.custom_flags = flags;
+        self
+    }
+
+    /// Open a file; it is closed on exec.
+    ///
+    /// Errors: those of open(2); `EINVAL` for options that make no sense together.
+    /// Cancel safety: a file that was opened for a dropped future is closed; one that was created exists.
+    /// Source: openat(2); the ring's `OPENAT`, Linux 5.6.
+    pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let open = Open {
+            dir: HERE,
+            path: name(path.as_ref())?,
+            flags: self.flags()?,
+            mode: self.mode,
+        };
+        Ok(File::from(Op::new(open).await?))
+    }
+
+    fn flags(&self) -> io::Result<i32> {
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let access = match (self.read, self.write, self.append) {
+            (true, false, false) => libc::O_RDONLY,
+            (false, true, false) => libc::O_WRONLY,
+            (true, true, false) => libc::O_RDWR,
+            (false, _, true) => libc::O_WRONLY | libc::O_APPEND,
+            (true, _, true) => libc::O_RDWR | libc::O_APPEND,
+            (false, false, false) => return Err(invalid()),
+        };
+        let writes = self.write || self.append;
+        let changes = self.truncate || self.create || self.create_new;
+        if (changes && !writes) || (self.truncate && self.append && !self.create_new) {
+            return Err(invalid());
+        }
+        let creation = match (self.create, self.truncate, self.create_new) {
+            (false, false, false) => 0,
+            (true, false, false) => libc::O_CREAT,
+            (false, true, false) => libc::O_TRUNC,
+            (true, true, false) => libc::O_CREAT | libc::O_TRUNC,
+            (_, _, true) => libc::O_CREAT | libc::O_EXCL,
+        };
+        let custom = self.custom_flags & !libc::O_ACCMODE;
+        Ok(access | creation | custom | libc::O_CLOEXEC)
+    }
+}

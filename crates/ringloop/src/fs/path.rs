@@ -1,0 +1,141 @@
+//! Files by their names, with the words of `std::fs`.
+
+use super::{Metadata, name};
+use crate::executor::Op;
+use crate::op::{HardLink, MakeDir, Rename, Statx, Symlink, Unlink};
+use crate::sys::path::HERE;
+use std::io;
+use std::path::Path;
+
+/// Look at a file; a symbolic link is followed.
+///
+/// Errors: those of stat(2).
+/// Source: statx(2); the ring's `STATX`, Linux 5.6.
+pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    let statx = Statx::new(HERE, name(path.as_ref())?, 0);
+    Op::new(statx).await.map(Metadata::from)
+}
+
+/// Look at a name itself, which may be a symbolic link.
+///
+/// Errors and source: as [`metadata`].
+pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    let statx = Statx::new(HERE, name(path.as_ref())?, libc::AT_SYMLINK_NOFOLLOW);
+    Op::new(statx).await.map(Metadata::from)
+}
+
+/// Rename a file or a directory; a file of the new name is replaced.
+///
+/// Errors: those of rename(2).
+/// Cancel safety: it may have happened or not.
+/// Source: renameat2(2); the ring's `RENAMEAT`, Linux 5.11.
+pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let rename = Rename {
+        from: (HERE, name(from.as_ref())?),
+        to: (HERE, name(to.as_ref())?),
+        flags: 0,
+    };
+    Op::new(rename).await
+}
+
+/// Remove a file's name.
+///
+/// Errors: those of unlink(2).
+/// Cancel safety: it may have happened or not.
+/// Source: unlinkat(2); the ring's `UNLINKAT`, Linux 5.11.
+pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
+    unlink(path.as_ref(), 0).await
+}
+
+/// Remove an empty directory.
+///
+/// Errors: those of rmdir(2).
+/// Cancel safety and source: as [`remove_file`].
+pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    unlink(path.as_ref(), libc::AT_REMOVEDIR).await
+}
+
+async fn unlink(path: &Path, flags: i32) -> io::Result<()> {
+    let unlink = Unlink {
+        dir: HERE,
+        path: name(path)?,
+        flags,
+    };
+    Op::new(unlink).await
+}
+
+/// Create a directory.
+///
+/// Errors: those of mkdir(2).
+/// Cancel safety: it may have happened or not.
+/// Source: mkdirat(2); the ring's `MKDIRAT`, Linux 5.15.
+pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    let make_dir = MakeDir {
+        dir: HERE,
+        path: name(path.as_ref())?,
+        mode: 0o777,
+    };
+    Op::new(make_dir).await
+}
+
+/// Create a directory and those above it that are missing; one that exists is no error.
+///
+/// Errors: those of mkdir(2).
+/// Cancel safety: some of them may exist.
+pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    // From the innermost that exists: usually only the last is missing.
+    let mut missing = Vec::new();
+    for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        match create_dir(dir).await {
+            Ok(()) => break,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(dir),
+            Err(error) => {
+                if is_dir(dir).await {
+                    break;
+                }
+                return Err(error);
+            }
+        }
+    }
+    for dir in missing.into_iter().rev() {
+        match create_dir(dir).await {
+            // Somebody else was faster.
+            Err(_) if is_dir(dir).await => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+async fn is_dir(path: &Path) -> bool {
+    metadata(path).await.is_ok_and(|found| found.is_dir())
+}
+
+/// Create a symbolic link named `link` that holds `target`.
+///
+/// Errors: those of symlink(2).
+/// Cancel safety: it may have happened or not.
+/// Source: symlinkat(2); the ring's `SYMLINKAT`, Linux 5.15.
+pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
+    let symlink = Symlink {
+        target: name(target.as_ref())?,
+        dir: HERE,
+        path: name(link.as_ref())?,
+    };
+    Op::new(symlink).await
+}
+
+/// Give the file `original` the second name `link`.
+///
+/// Errors: those of link(2).
+/// Cancel safety: it may have happened or not.
+/// Source: linkat(2); the ring's `LINKAT`, Linux 5.15.
+pub async fn hard_link(original: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
+    let hard_link = HardLink {
+        from: (HERE, name(original.as_ref())?),
+        to: (HERE, name(link.as_ref())?),
+        flags: 0,
+    };
+    Op::new(hard_link).await
+}

@@ -1,0 +1,136 @@
+//! Moving bytes without a copy: a pipe as the buffer between two descriptors.
+
+use crate::executor::{Home, Local, Op};
+use crate::op::{Poll, Splice, Tee};
+use crate::sys::interest::Interest;
+use crate::sys::{file, storage};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// A pipe of one's own, to splice through.
+#[derive(Debug)]
+pub struct Pipe {
+    /// The reading end, then the writing one.
+    ends: Option<(OwnedFd, OwnedFd)>,
+    capacity: usize,
+    home: RefCell<Option<Home>>,
+}
+
+impl Pipe {
+    /// Create a pipe that holds `capacity` bytes, or as many as the system allows.
+    ///
+    /// Errors: `EMFILE`, `ENFILE`.
+    /// Source: pipe2(2), fcntl(2) `F_SETPIPE_SZ`.
+    pub fn new(capacity: usize) -> io::Result<Self> {
+        /// What a pipe holds by itself.
+        const DEFAULT: usize = 64 * 1024;
+        let (reader, writer) = file::pipe()?;
+        let capacity = storage::set_pipe_capacity(writer.as_raw_fd(), capacity).unwrap_or(DEFAULT);
+        Ok(Self {
+            ends: Some((reader, writer)),
+            capacity,
+            home: RefCell::new(None),
+        })
+    }
+
+    /// How many bytes it holds.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The end to splice from.
+    pub fn reader(&self) -> impl AsRawFd + '_ {
+        self.at_home();
+        End(self.ends.as_ref().map(|(reader, _)| reader))
+    }
+
+    /// The end to splice to.
+    pub fn writer(&self) -> impl AsRawFd + '_ {
+        self.at_home();
+        End(self.ends.as_ref().map(|(_, writer)| writer))
+    }
+
+    fn at_home(&self) {
+        let mut home = self.home.borrow_mut();
+        if home.is_none() {
+            *home = Some(Local::current().home());
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let (Some((reader, writer)), Some(home)) = (self.ends.take(), self.home.get_mut()) {
+            home.close(reader);
+            home.close(writer);
+        }
+    }
+}
+
+/// One end of a pipe.
+struct End<'a>(Option<&'a OwnedFd>);
+
+impl AsRawFd for End<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
+
+/// Move at most `len` bytes from one descriptor to another, of which one is a pipe; returns how many, 0 at
+/// the end of the input. An offset of `None` is the descriptor's own position, and the only choice for
+/// pipes and sockets.
+///
+/// Shape: it waits until there are bytes and room for some. A socket or pipe is better non-blocking, as
+/// those of this crate are: on the ring a blocking one holds a thread of the kernel's.
+/// Errors: those of splice(2).
+/// Cancel safety: bytes that were moved meanwhile are where they were moved to.
+/// Source: splice(2); the ring's `SPLICE`, Linux 5.7.
+pub async fn splice(
+    from: &impl AsRawFd,
+    from_offset: Option<u64>,
+    to: &impl AsRawFd,
+    to_offset: Option<u64>,
+    len: usize,
+) -> io::Result<usize> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    loop {
+        let splice = Splice::new((from, from_offset), (to, to_offset), len);
+        match Op::new(splice).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(from, to).await?,
+            result => return result,
+        }
+    }
+}
+
+/// Show at most `len` bytes of one pipe to another; returns how many, 0 at the end of the input. The bytes
+/// stay in the first.
+///
+/// Errors: those of tee(2).
+/// Cancel safety: bytes that were shown meanwhile are in both.
+/// Source: tee(2); the ring's `TEE`, Linux 5.8.
+pub async fn tee(from: &impl AsRawFd, to: &impl AsRawFd, len: usize) -> io::Result<usize> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    loop {
+        match Op::new(Tee::new(from, to, len)).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(from, to).await?,
+            result => return result,
+        }
+    }
+}
+
+/// Wait until there are bytes, then until there is room.
+async fn wait(from: RawFd, to: RawFd) -> io::Result<()> {
+    for (fd, interest) in [(from, Interest::READ), (to, Interest::WRITE)] {
+        let level = false;
+        Op::new(Poll {
+            fd,
+            interest,
+            level,
+        })
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Whole files: read, write, copy.
+
+use super::{File, OpenOptions};
+use crate::buf::RecvBuf;
+use std::io;
+use std::path::Path;
+
+/// The size of buffer that moves a large file fastest: it stays in a core's second-level cache, and an
+/// operation's cost disappears in the copy.
+pub const CHUNK: usize = 256 * 1024;
+
+/// Read a whole file.
+///
+/// Errors: those of open(2) and read(2).
+/// Cost: one allocation of the file's length, and a copy out of the page cache.
+/// Cancel safety: nothing is kept.
+pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = File::open(path).await?;
+    let len = usize::try_from(file.metadata().await?.len()).unwrap_or(0);
+    // One byte more: the read that fills the file sees the end as well.
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len + 1)
+        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    loop {
+        if bytes.len() == bytes.capacity() {
+            // It grew meanwhile, or is one of /proc, whose length is 0.
+            bytes.reserve(CHUNK);
+        }
+        let offset = Some(bytes.len() as u64);
+        let room = RecvBuf::append(bytes, usize::MAX);
+        let (result, back) = file.read_buf(room, offset).await;
+        bytes = back;
+        match result {
+            Ok(0) => return Ok(bytes),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Read a whole file of text.
+///
+/// Errors: as [`read`], and [`io::ErrorKind::InvalidData`] where it is not UTF-8.
+pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = read(path).await?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Write a whole file: it is created, or cut to nothing first.
+///
+/// Errors: those of open(2) and write(2); some of it may be written.
+/// Cancel safety: some of it may be written.
+pub async fn write(path: impl AsRef<Path>, bytes: Vec<u8>) -> io::Result<()> {
+    let file = File::create(path).await?;
+    file.write_all_at(bytes, 0).await.0
+}
+
+/// Copy a file's contents and permissions; returns how many bytes.
+///
+/// Errors: those of open(2), read(2) and write(2); [`io::ErrorKind::InvalidInput`] where `from` is no
+/// regular file.
+/// Cancel safety: some of it may be written.
+pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
+    let from = File::open(from).await?;
+    let found = from.metadata().await?;
+    if !found.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "only a regular file can be copied",
+        ));
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let to = options.mode(found.mode() & 0o777).open(to).await?;
+    let mut offset = 0;
+    let mut buf = Vec::with_capacity(CHUNK);
+    loop {
+        let (count, bytes) = from.read_at(buf, offset).await;
+        let count = count?;
+        if count == 0 {
+            return Ok(offset);
+        }
+        let (written, bytes) = to.write_all_at(bytes, offset).await;
+        written?;
+        offset += count as u64;
+        buf = bytes;
+    }
+}

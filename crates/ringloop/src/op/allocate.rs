@@ -1,0 +1,53 @@
+//! Reserve space for a file, or give some back: fallocate(2), the ring's `FALLOCATE` (5.6).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::storage;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Change which parts of a file have space on the disk.
+#[derive(Debug)]
+pub struct Allocate {
+    /// The file.
+    pub fd: RawFd,
+    /// 0, or `FALLOC_FL_*`.
+    pub mode: i32,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Operation for Allocate {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_FALLOCATE;
+        sqe.fd = self.fd;
+        sqe.off = self.offset;
+        sqe.addr = self.len;
+        sqe.len = self.mode as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        storage::allocate(self.fd, self.mode, self.offset, self.len).map(|()| 0)
+    }
+}
+
+impl Kind for Allocate {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Allocate(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

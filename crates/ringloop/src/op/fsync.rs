@@ -1,0 +1,51 @@
+//! Bring a file to the disk: fsync(2), fdatasync(2), the ring's `FSYNC` (5.1).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::storage;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Complete once the file is on the disk. Writes that are still in flight are not waited for.
+#[derive(Debug)]
+pub struct Fsync {
+    /// The file.
+    pub fd: RawFd,
+    /// Leave out metadata that reading the data back does not need.
+    pub data_only: bool,
+}
+
+impl Operation for Fsync {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_FSYNC;
+        sqe.fd = self.fd;
+        sqe.op_flags = if self.data_only {
+            abi::FSYNC_DATASYNC
+        } else {
+            0
+        };
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        storage::sync(self.fd, self.data_only).map(|()| 0)
+    }
+}
+
+impl Kind for Fsync {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Fsync(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,54 @@
+//! Give a file a second name: linkat(2), the ring's `LINKAT` (5.15).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Create a hard link.
+#[derive(Debug)]
+pub struct HardLink {
+    /// The present name, relative to a directory or [`path::HERE`].
+    pub from: (RawFd, CString),
+    /// The second name, likewise.
+    pub to: (RawFd, CString),
+    /// `AT_SYMLINK_FOLLOW`, `AT_EMPTY_PATH`.
+    pub flags: i32,
+}
+
+impl Operation for HardLink {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_LINKAT;
+        sqe.fd = self.from.0;
+        sqe.addr = self.from.1.as_ptr() as u64;
+        sqe.len = self.to.0 as u32;
+        sqe.off = self.to.1.as_ptr() as u64;
+        sqe.op_flags = self.flags as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.from.0, self.to.0])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let (from, to) = ((self.from.0, &*self.from.1), (self.to.0, &*self.to.1));
+        path::hard_link(from, to, self.flags).map(|()| 0)
+    }
+}
+
+impl Kind for HardLink {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::HardLink(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,86 @@
+//! Read what the file system knows of a file: statx(2), the ring's `STATX` (5.6).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// The answer is in the request that comes back.
+#[derive(Debug)]
+pub struct Statx {
+    dir: RawFd,
+    flags: i32,
+    parts: Box<Parts>,
+}
+
+struct Parts {
+    path: CString,
+    found: libc::statx,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut parts = f.debug_struct("Parts");
+        parts.field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Statx {
+    /// Look at `path`, relative to `dir` or to [`path::HERE`]; `flags` are `AT_*`. An empty path with
+    /// `AT_EMPTY_PATH` is `dir` itself.
+    pub fn new(dir: RawFd, path: CString, flags: i32) -> Self {
+        let found = path::empty_metadata();
+        let parts = Box::new(Parts { path, found });
+        Self { dir, flags, parts }
+    }
+
+    /// What was found; all zero before.
+    pub fn found(&self) -> &libc::statx {
+        &self.parts.found
+    }
+}
+
+impl Operation for Statx {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_STATX;
+        sqe.fd = self.dir;
+        sqe.addr = self.parts.path.as_ptr() as u64;
+        sqe.len = path::METADATA_MASK;
+        sqe.off = (&raw mut self.parts.found) as u64;
+        sqe.op_flags = self.flags as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.dir, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let Parts { path, found } = &mut *self.parts;
+        path::metadata(self.dir, path, self.flags, found).map(|()| 0)
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Kind for Statx {
+    type Output = io::Result<Box<libc::statx>>;
+
+    fn into_request(self) -> Request {
+        Request::Statx(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result?;
+        match outcome.request {
+            Some(Request::Statx(statx)) => Ok(Box::new(statx.parts.found)),
+            _ => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}

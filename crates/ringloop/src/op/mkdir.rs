@@ -1,0 +1,51 @@
+//! Create a directory: mkdirat(2), the ring's `MKDIRAT` (5.15).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Create a directory.
+#[derive(Debug)]
+pub struct MakeDir {
+    /// Where relative names begin: a directory, or [`path::HERE`].
+    pub dir: RawFd,
+    /// The name.
+    pub path: CString,
+    /// Its permissions, before the umask.
+    pub mode: u32,
+}
+
+impl Operation for MakeDir {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_MKDIRAT;
+        sqe.fd = self.dir;
+        sqe.addr = self.path.as_ptr() as u64;
+        sqe.len = self.mode;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.dir, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        path::make_dir(self.dir, &self.path, self.mode).map(|()| 0)
+    }
+}
+
+impl Kind for MakeDir {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::MakeDir(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,66 @@
+//! Open a file: openat(2), the ring's `OPENAT` (5.6).
+//!
+//! Readiness form: on a pool thread. Opening a FIFO waits for its other end; there a cancel takes
+//! effect on the ring only.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::uring::abi::{self, Sqe};
+use crate::sys::{file, path};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+/// The file's descriptor is the result.
+#[derive(Debug)]
+pub struct Open {
+    /// Where relative names begin: a directory, or [`path::HERE`].
+    pub dir: RawFd,
+    /// The name.
+    pub path: CString,
+    /// `O_*`; `O_CLOEXEC` is not added.
+    pub flags: i32,
+    /// The permissions of a file that is created, before the umask.
+    pub mode: u32,
+}
+
+impl Operation for Open {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_OPENAT;
+        sqe.fd = self.dir;
+        sqe.addr = self.path.as_ptr() as u64;
+        sqe.len = self.mode;
+        sqe.op_flags = self.flags as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.dir, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let fd = path::open(self.dir, &self.path, self.flags, self.mode)?;
+        Ok(fd.into_raw_fd() as u32)
+    }
+
+    fn discard(&mut self, result: i32) {
+        if result >= 0 {
+            // Nothing was written through it, so there is no error to lose.
+            drop(file::close(result));
+        }
+    }
+}
+
+impl Kind for Open {
+    type Output = io::Result<OwnedFd>;
+
+    fn into_request(self) -> Request {
+        Request::Open(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        // SAFETY: a successful open yields a descriptor that nobody else knows.
+        outcome
+            .result
+            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+}

@@ -1,0 +1,130 @@
+//! Read from a file into several buffers: preadv2(2), the ring's `READV` (5.1).
+//!
+//! Readiness form: at once where the bytes are in memory (`RWF_NOWAIT`), else on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::buf::RecvBuf;
+use crate::limits::{CACHED_READ_BYTES, FILE_VECTOR_MAX};
+use crate::op::{Kind, Outcome};
+use crate::sys::storage::{self, Wait};
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes over all buffers, which are filled in order; 0 at the end of the
+/// file.
+#[derive(Debug)]
+pub struct ReadV {
+    fd: RawFd,
+    offset: u64,
+    parts: Box<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    bufs: Vec<RecvBuf>,
+    iovecs: Vec<libc::iovec>,
+}
+
+impl ReadV {
+    /// Read at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past the
+    /// kernel's vector bound stay empty.
+    pub fn new(fd: RawFd, bufs: Vec<RecvBuf>, offset: u64) -> Self {
+        let iovecs = Vec::new();
+        let parts = Box::new(Parts { bufs, iovecs });
+        Self { fd, offset, parts }
+    }
+
+    /// The buffers, each with what was read into it.
+    pub fn into_bufs(self) -> Vec<RecvBuf> {
+        self.parts.bufs
+    }
+
+    fn vector(&mut self) -> &[libc::iovec] {
+        let Parts { bufs, iovecs } = &mut *self.parts;
+        iovecs.clear();
+        iovecs.extend(bufs.iter_mut().take(FILE_VECTOR_MAX).map(|buf| {
+            let (ptr, iov_len) = buf.as_mut_ptr();
+            libc::iovec {
+                iov_base: ptr.cast(),
+                iov_len,
+            }
+        }));
+        iovecs
+    }
+
+    fn read(&mut self, wait: Wait) -> io::Result<u32> {
+        let (fd, offset) = (self.fd, self.offset);
+        let vector = self.vector();
+        // SAFETY: each entry is a buffer's own memory.
+        let count = unsafe { storage::read_vector(fd, vector, offset, wait) }?;
+        Ok(count as u32)
+    }
+}
+
+impl Operation for ReadV {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_READV;
+        sqe.fd = self.fd;
+        sqe.off = self.offset;
+        let vector = self.vector();
+        sqe.addr = vector.as_ptr() as u64;
+        sqe.len = vector.len() as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
+        if asked > CACHED_READ_BYTES || self.offset == storage::CURRENT_POSITION {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match self.read(Wait::Never) {
+            Ok(count) if count as usize == asked => Ok(count),
+            // Less than asked for may be all there is; the pool finds out.
+            Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        self.read(Wait::Disk)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        let mut left = result.max(0) as usize;
+        for buf in &mut self.parts.bufs {
+            let (_, capacity) = buf.as_mut_ptr();
+            let count = left.min(capacity);
+            // SAFETY: the kernel counted `result` bytes written over the buffers in order.
+            unsafe { buf.set_filled(count) };
+            left -= count;
+        }
+        result
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Kind for ReadV {
+    type Output = (io::Result<usize>, Vec<RecvBuf>);
+
+    fn into_request(self) -> Request {
+        Request::ReadV(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let bufs = match outcome.request {
+            Some(Request::ReadV(read)) => read.into_bufs(),
+            _ => Vec::new(),
+        };
+        (outcome.result.map(|count| count as usize), bufs)
+    }
+}

@@ -1,0 +1,54 @@
+//! Rename a file: renameat2(2), the ring's `RENAMEAT` (5.11).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Give a file another name; a file that has it already is replaced, unless `flags` say otherwise.
+#[derive(Debug)]
+pub struct Rename {
+    /// The present name, relative to a directory or [`path::HERE`].
+    pub from: (RawFd, CString),
+    /// The new name, likewise.
+    pub to: (RawFd, CString),
+    /// `RENAME_*`.
+    pub flags: u32,
+}
+
+impl Operation for Rename {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_RENAMEAT;
+        sqe.fd = self.from.0;
+        sqe.addr = self.from.1.as_ptr() as u64;
+        sqe.len = self.to.0 as u32;
+        sqe.off = self.to.1.as_ptr() as u64;
+        sqe.op_flags = self.flags;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.from.0, self.to.0])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let (from, to) = ((self.from.0, &*self.from.1), (self.to.0, &*self.to.1));
+        path::rename(from, to, self.flags).map(|()| 0)
+    }
+}
+
+impl Kind for Rename {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Rename(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,102 @@
+//! Move bytes between a pipe and a descriptor without a copy: splice(2), the ring's `SPLICE` (5.7).
+//!
+//! The ring runs it on a thread of the kernel's, which waits as splice(2) does; `EAGAIN` comes from
+//! there where a descriptor is non-blocking. Readiness form: wait for both ends one after the other, then
+//! splice without waiting; on a pool thread where an end is a file on a disk.
+
+use super::{Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::file::{self, FileKind};
+use crate::sys::interest::Interest;
+use crate::sys::storage::{self, CURRENT_POSITION};
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes, 0 at the end of the input. One end is a pipe.
+#[derive(Debug)]
+pub struct Splice {
+    from: (RawFd, Option<u64>),
+    to: (RawFd, Option<u64>),
+    len: u32,
+    /// Readiness form: the end that is not ready, once it was tried.
+    waits_for: Option<(RawFd, Interest)>,
+}
+
+impl Splice {
+    /// Move at most `len` bytes; an offset of `None` is the descriptor's own position, and the only
+    /// choice for a pipe.
+    pub fn new(from: (RawFd, Option<u64>), to: (RawFd, Option<u64>), len: u32) -> Self {
+        Self {
+            from,
+            to,
+            len,
+            waits_for: None,
+        }
+    }
+
+    fn splice(&self) -> io::Result<u32> {
+        let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+        let moved = storage::splice(self.from, self.to, self.len as usize, flags)?;
+        Ok(moved as u32)
+    }
+}
+
+impl Operation for Splice {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_SPLICE;
+        sqe.fd = self.to.0;
+        sqe.off = self.to.1.unwrap_or(CURRENT_POSITION);
+        sqe.splice_fd_in = self.from.0;
+        sqe.addr = self.from.1.unwrap_or(CURRENT_POSITION);
+        sqe.len = self.len;
+        sqe.op_flags = libc::SPLICE_F_MOVE;
+    }
+
+    fn need(&self) -> Need {
+        match self.waits_for {
+            Some((fd, interest)) => Need::Ready(fd, interest),
+            None => Need::Pool([self.from.0, self.to.0]),
+        }
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        self.waits_for = not_ready(self.from.0, self.to.0)?;
+        let on_disk = |fd| Ok::<_, io::Error>(file::kind(fd)? == FileKind::Other);
+        if self.waits_for.is_some() || on_disk(self.from.0)? || on_disk(self.to.0)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.splice()
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        self.splice()
+    }
+}
+
+/// Which of two ends has to be waited for: the input for bytes, then the output for room. Both are asked:
+/// what is wrong with either shows at once.
+pub(super) fn not_ready(from: RawFd, to: RawFd) -> io::Result<Option<(RawFd, Interest)>> {
+    let ends = [(from, Interest::READ), (to, Interest::WRITE)];
+    let (has_bytes, has_room) = (
+        file::poll_now(from, Interest::READ)?,
+        file::poll_now(to, Interest::WRITE)?,
+    );
+    let ready = [has_bytes, has_room];
+    Ok(ends
+        .into_iter()
+        .zip(ready)
+        .find_map(|(end, ready)| ready.is_none().then_some(end)))
+}
+
+impl Kind for Splice {
+    type Output = io::Result<usize>;
+
+    fn into_request(self) -> Request {
+        Request::Splice(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(|count| count as usize)
+    }
+}

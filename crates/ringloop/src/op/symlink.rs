@@ -1,0 +1,51 @@
+//! Create a symbolic link: symlinkat(2), the ring's `SYMLINKAT` (5.15).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Create a name that stands for another.
+#[derive(Debug)]
+pub struct Symlink {
+    /// What the link holds; it need not exist.
+    pub target: CString,
+    /// Where relative names begin: a directory, or [`path::HERE`].
+    pub dir: RawFd,
+    /// The link's name.
+    pub path: CString,
+}
+
+impl Operation for Symlink {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_SYMLINKAT;
+        sqe.fd = self.dir;
+        sqe.addr = self.target.as_ptr() as u64;
+        sqe.off = self.path.as_ptr() as u64;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.dir, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        path::symlink(&self.target, self.dir, &self.path).map(|()| 0)
+    }
+}
+
+impl Kind for Symlink {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Symlink(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

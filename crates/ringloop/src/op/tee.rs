@@ -1,0 +1,74 @@
+//! Show the bytes of one pipe to another, where they stay: tee(2), the ring's `TEE` (5.8).
+//!
+//! The ring runs it on a thread of the kernel's, which waits as tee(2) does; `EAGAIN` comes from there
+//! where a pipe is non-blocking. Readiness form: wait for both ends one after the other, then tee without
+//! waiting.
+
+use super::splice::not_ready;
+use super::{Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::interest::Interest;
+use crate::sys::storage;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// The result is the number of bytes, 0 at the end of the input. Both ends are pipes.
+#[derive(Debug)]
+pub struct Tee {
+    from: RawFd,
+    to: RawFd,
+    len: u32,
+    /// Readiness form: the end that is not ready, once it was tried.
+    waits_for: Option<(RawFd, Interest)>,
+}
+
+impl Tee {
+    /// Show at most `len` bytes.
+    pub fn new(from: RawFd, to: RawFd, len: u32) -> Self {
+        Self {
+            from,
+            to,
+            len,
+            waits_for: None,
+        }
+    }
+}
+
+impl Operation for Tee {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_TEE;
+        sqe.fd = self.to;
+        sqe.splice_fd_in = self.from;
+        sqe.len = self.len;
+    }
+
+    fn need(&self) -> Need {
+        match self.waits_for {
+            Some((fd, interest)) => Need::Ready(fd, interest),
+            None => Need::Pool([self.from, self.to]),
+        }
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        self.waits_for = not_ready(self.from, self.to)?;
+        if self.waits_for.is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let flags = libc::SPLICE_F_NONBLOCK;
+        let shown = storage::tee(self.from, self.to, self.len as usize, flags)?;
+        Ok(shown as u32)
+    }
+}
+
+impl Kind for Tee {
+    type Output = io::Result<usize>;
+
+    fn into_request(self) -> Request {
+        Request::Tee(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(|count| count as usize)
+    }
+}

@@ -1,0 +1,53 @@
+//! Set a file's length: ftruncate(2), the ring's `FTRUNCATE` (6.9).
+//!
+//! Readiness form: on a pool thread. A ring before 6.9 has no such entry; there the driver makes the
+//! system call itself, which waits for the file system's journal at most.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::storage;
+use crate::sys::uring::Feature;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Cut a file, or lengthen it by a hole.
+#[derive(Debug)]
+pub struct Truncate {
+    /// The file.
+    pub fd: RawFd,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Operation for Truncate {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_FTRUNCATE;
+        sqe.fd = self.fd;
+        sqe.off = self.len;
+    }
+
+    fn wants(&self) -> Option<Feature> {
+        Some(Feature::Ftruncate)
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        storage::truncate(self.fd, self.len).map(|()| 0)
+    }
+}
+
+impl Kind for Truncate {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Truncate(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

@@ -1,0 +1,51 @@
+//! Remove a name, or an empty directory: unlinkat(2), the ring's `UNLINKAT` (5.11).
+//!
+//! Readiness form: on a pool thread.
+
+use super::{NO_FD, Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::path;
+use crate::sys::uring::abi::{self, Sqe};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Remove a file's name.
+#[derive(Debug)]
+pub struct Unlink {
+    /// Where relative names begin: a directory, or [`path::HERE`].
+    pub dir: RawFd,
+    /// The name.
+    pub path: CString,
+    /// `AT_REMOVEDIR` removes an empty directory in place of a file.
+    pub flags: i32,
+}
+
+impl Operation for Unlink {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_UNLINKAT;
+        sqe.fd = self.dir;
+        sqe.addr = self.path.as_ptr() as u64;
+        sqe.op_flags = self.flags as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.dir, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        path::unlink(self.dir, &self.path, self.flags).map(|()| 0)
+    }
+}
+
+impl Kind for Unlink {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::Unlink(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}
