@@ -175,14 +175,22 @@ pub(super) fn connection_lost(this: Datagram_<'_, '_>, error: &Obj) -> PyResult<
 }
 
 /// Close the descriptor once the endpoint is lost and the kernel is done with it.
+/// A completion that waits to be handed out is no reason to keep it open: the code behind
+/// `connection_lost` may bind the address again at once.
 pub(super) fn close_socket_if_idle(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if !this.lifecycle.is_over() || this.in_flight() {
+    if !this.lifecycle.is_over() {
         return Ok(());
     }
     let py = this.py();
-    this.core(py)?
-        .get()
-        .release_handler(this.token.get(), this.socket.original_fd())?;
+    let (token, fd) = (this.token.get(), this.socket.original_fd());
+    let core = this.core(py)?;
+    if !this.in_flight() {
+        core.get().release_handler(token, fd)?;
+    } else if this.socket.is_some() && this.has_ended(py)? {
+        core.get().release_socket(token, fd)?;
+    } else {
+        return Ok(());
+    }
     close_socket(this)
 }
 

@@ -168,6 +168,8 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
         armed.set(Armed::Nothing);
     }
     let handled = match completion.result {
+        // The socket may be closed by now.
+        _ if this.lifecycle.is_over() => Ok(()),
         result if result == -libc::ECANCELED => Ok(()),
         result if result < 0 => lifecycle::poll_failed(this, -result),
         _ if is_read => read::ready(this),
@@ -210,8 +212,22 @@ impl Datagram {
         running != 0 && running != ffi::thread_id()
     }
 
+    /// Whether a completion of this endpoint's polls has yet to be taken.
     fn in_flight(&self) -> bool {
         self.read.armed().get() != Armed::Nothing || self.write.armed().get() != Armed::Nothing
+    }
+
+    /// Whether the kernel is done with all of them.
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        for armed in [self.read.armed().get(), self.write.armed().get()] {
+            if let Armed::Polling(key) | Armed::Stopping(key) = armed
+                && !core.get().engine.has_ended(key)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Poll for one direction until [`Datagram::disarm`].

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use ringloop::Options;
-use ringloop::driver::{Choice, Driver, Event, Kind};
+use ringloop::driver::{Choice, Driver, Event, Key, Kind};
 use ringloop::executor::{Engine, Unpark};
 
 use crate::error;
@@ -123,6 +123,11 @@ impl EngineCell {
     pub fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
         self.submitted.store(true, Relaxed);
         self.with(|engine| body(engine.driver_mut()))
+    }
+
+    /// Say whether an operation is over, also where its completion has not been handed out.
+    pub fn has_ended(&self, key: Key) -> PyResult<bool> {
+        self.with(|engine| engine.driver_mut().has_ended(key))
     }
 
     /// Which driver is in use.

@@ -68,6 +68,15 @@ impl LoopCore {
 
     /// Let go of a handler whose operations are over and whose descriptor is about to be closed.
     pub(crate) fn release_handler(&self, token: Token, fd: RawFd) -> PyResult<()> {
+        self.release_socket(token, fd)?;
+        if !self.is_closed() {
+            drop(self.handlers.with(|slab| slab.remove(token))?);
+        }
+        Ok(())
+    }
+
+    /// Say that a handler's descriptor is about to be closed, where that was not said before.
+    pub(crate) fn release_socket(&self, token: Token, fd: RawFd) -> PyResult<()> {
         if self.is_closed() {
             return Ok(());
         }
@@ -82,7 +91,6 @@ impl LoopCore {
         if own {
             self.engine.driver(|driver| driver.release(fd))?;
         }
-        drop(self.handlers.with(|slab| slab.remove(token))?);
         Ok(())
     }
 

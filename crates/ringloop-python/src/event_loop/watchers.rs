@@ -204,7 +204,8 @@ pub fn remove(
         return Ok(false);
     };
     if !core.engine.is_of_another_process() {
-        core.engine.driver(|driver| driver.forget(watch.key))?;
+        // The caller may close the descriptor in its next line.
+        core.engine.driver(|driver| driver.forget_now(watch.key))?;
     }
     let old = core.handlers.with(|slab| slab.remove(watch.token))?;
     drop(object);

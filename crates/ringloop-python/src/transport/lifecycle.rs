@@ -5,8 +5,9 @@
 //!     └──abort(), fatal error, nothing to send──▲
 //! ```
 //! `connection_lost` is scheduled as soon as the transport is done, as asyncio does. The descriptor
-//! is closed once the last operation on it has completed: closed earlier, the kernel would neither
-//! complete a pending receive nor send FIN.
+//! is closed once the last operation on it has ended: closed earlier, the kernel would neither
+//! complete a pending receive nor send FIN. A completion that waits to be handed out is no reason to
+//! keep it open: the code behind `connection_lost` may block until the other end sees the close.
 //!
 //! Called by: every part of the transport. Never does: touch the queues of `read` and `write`.
 
@@ -217,13 +218,19 @@ fn detach(this: Stream_<'_, '_>, server: &Obj) -> PyResult<()> {
 
 /// Close the descriptor once the connection is lost and the kernel is done with it.
 pub(super) fn close_socket_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.lifecycle.state.get() != State::Lost || this.in_flight() {
+    if this.lifecycle.state.get() != State::Lost {
         return Ok(());
     }
     let py = this.py();
-    this.core(py)?
-        .get()
-        .release_handler(this.token.get(), this.socket.original_fd())?;
+    let (token, fd) = (this.token.get(), this.socket.original_fd());
+    let core = this.core(py)?;
+    if !this.in_flight() {
+        core.get().release_handler(token, fd)?;
+    } else if this.socket.is_some() && this.has_ended(py)? {
+        core.get().release_socket(token, fd)?;
+    } else {
+        return Ok(());
+    }
     if let Some(socket) = this.socket.take() {
         socket.bind(py).call_method0(intern!(py, "close"))?;
     }

@@ -183,9 +183,20 @@ impl Stream {
         Sink::Handler(handlers::with_role(self.token.get(), role as u8))
     }
 
-    /// Whether any operation of this stream has yet to complete.
+    /// Whether a completion of this stream's operations has yet to be taken.
     fn in_flight(&self) -> bool {
         self.read.armed() || self.write.armed()
+    }
+
+    /// Whether the kernel is done with all of them.
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        for key in [self.read.key(), self.write.key()].into_iter().flatten() {
+            if !core.get().engine.has_ended(key)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -122,6 +122,14 @@ impl ReadSide {
         self.armed.get() != Armed::Nothing
     }
 
+    /// The operation in flight.
+    pub fn key(&self) -> Option<Key> {
+        match self.armed.get() {
+            Armed::Reading(key) | Armed::Stopping(key) => Some(key),
+            Armed::Nothing => None,
+        }
+    }
+
     pub fn forget(&self) {
         self.armed.set(Armed::Nothing);
     }

@@ -72,6 +72,14 @@ impl WriteSide {
         self.armed.get() != Armed::Nothing
     }
 
+    /// The operation in flight.
+    pub fn key(&self) -> Option<Key> {
+        match self.armed.get() {
+            Armed::Sending(key) | Armed::Waiting(key) => Some(key),
+            Armed::Nothing => None,
+        }
+    }
+
     pub fn forget(&self) {
         self.armed.set(Armed::Nothing);
         self.queue.take();

@@ -244,6 +244,19 @@ impl Driver {
         each!(self, driver => driver.forget(key));
     }
 
+    /// As [`Driver::forget`], for an operation whose descriptor its owner may close at once: the kernel has
+    /// let go of the file when this returns. Costs a system call where it waited for it (ring).
+    pub fn forget_now(&mut self, key: Key) {
+        each!(self, driver => driver.forget_now(key));
+    }
+
+    /// Whether an operation is over, also where its last completion has yet to be taken: the kernel holds
+    /// neither its file nor its memory any more. No system call; on the ring about 1 ns for each
+    /// completion that waits.
+    pub fn has_ended(&mut self, key: Key) -> bool {
+        each!(self, driver => driver.has_ended(key))
+    }
+
     /// Say that `fd`, whose operations are all over or cancelled, is about to be closed by other
     /// means than an operation. Without it the driver may take the next descriptor of that number
     /// for this one. Costs a system call where `fd` was waited for (readiness), or where an entry

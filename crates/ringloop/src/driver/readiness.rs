@@ -276,6 +276,17 @@ impl ReadinessDriver {
         keys.len()
     }
 
+    /// See [`super::Driver::has_ended`].
+    pub(super) fn has_ended(&mut self, key: Key) -> bool {
+        let slot = self.table.slot(key);
+        slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done))
+    }
+
+    /// See [`super::Driver::forget_now`]: here no operation holds on to a file.
+    pub(super) fn forget_now(&mut self, key: Key) {
+        self.forget(key);
+    }
+
     pub(super) fn forget(&mut self, key: Key) {
         self.cancel(key);
         for id in self.table.orphan(key) {

@@ -163,6 +163,25 @@ impl UringDriver {
         self.ring.peek(key.user_data()).map(|cqe| cqe.res)
     }
 
+    /// See [`super::Driver::has_ended`].
+    pub(super) fn has_ended(&mut self, key: Key) -> bool {
+        match self.table.slot(key) {
+            Some(slot) if slot.phase == Phase::Armed => self.ring.peek(key.user_data()).is_some(),
+            Some(slot) => matches!(slot.phase, Phase::Settled | Phase::Done),
+            None => true,
+        }
+    }
+
+    /// See [`super::Driver::forget_now`].
+    pub(super) fn forget_now(&mut self, key: Key) {
+        self.forget(key);
+        // Task work frees what the cancel ended. What fails here fails again, and is reported, at the
+        // next wait.
+        if !self.has_ended(key) && self.bound.is_some() {
+            drop(self.enter(0, Some(Duration::ZERO)));
+        }
+    }
+
     pub(super) fn cancel(&mut self, key: Key) {
         if self.cancel_unarmed(key) {
             return;

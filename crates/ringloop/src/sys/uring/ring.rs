@@ -365,7 +365,7 @@ impl Ring {
         Some(cqe)
     }
 
-    /// Look for a completion that waits, without taking it.
+    /// Look for the last completion of a request, without taking it: one that none will follow.
     ///
     /// Cost: about 1 ns for each that waits; no system call.
     pub fn peek(&self, user_data: u64) -> Option<Cqe> {
@@ -375,7 +375,8 @@ impl Ring {
             let entry = unsafe { self.cq.entries.add(slot) };
             // SAFETY: R1, R3: it is one of those that are ready.
             let cqe = unsafe { entry.read() };
-            (cqe.user_data == user_data).then_some(cqe)
+            let is_last = cqe.flags & abi::CQE_F_MORE == 0;
+            (cqe.user_data == user_data && is_last).then_some(cqe)
         })
     }
 
