@@ -24,8 +24,8 @@ T = TypeVar("T")
 # Hooks: pytest finds them here.
 __all__ = ["pytest_pyfunc_call", "pytest_terminal_summary"]
 
-# A background job of a shell starts with SIGINT ignored, what nohup starts with SIGHUP, and so would every
-# process that tests start.
+# A background job of a shell starts with SIGINT ignored, what nohup starts with SIGHUP, and so would
+# every process that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
