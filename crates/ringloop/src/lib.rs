@@ -6,7 +6,7 @@
 //! 1. [`sys`] – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
 //! 2. [`driver`] and [`op`] – operations in flight, one file an operation with both of its forms.
 //! 3. [`executor`] – one turn of the loop, tasks, timers, knocks from other threads.
-//! 4. [`net`], [`fs`] and [`time`] – thin `async fn`s over operations.
+//! 4. [`net`], [`fs`], [`process`], [`signal`] and [`time`] – thin `async fn`s over operations.
 //!
 //! Beside them: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
 //! operation owns), [`limits`] (every bound, with its reason).
@@ -50,6 +50,8 @@ pub mod future;
 pub mod limits;
 pub mod net;
 pub mod op;
+pub mod process;
+pub mod signal;
 pub mod sync;
 pub mod sys;
 pub mod time;

@@ -114,6 +114,12 @@ impl Local {
         )
     }
 
+    /// The one that the calling code runs in, if any.
+    pub fn try_current() -> Option<Self> {
+        let current = CURRENT.try_with(|current| current.try_borrow().ok()?.clone());
+        current.ok().flatten()
+    }
+
     /// Make this the thread's current one while the guard lives.
     pub fn enter(&self) -> Entered {
         let previous = CURRENT.with(|current| current.replace(Some(self.clone())));

@@ -159,6 +159,14 @@ impl Engine {
         &self.pool
     }
 
+    /// Whether the driver waits for a child by an operation of its own; polling its pidfd does where not.
+    pub fn waits_for_children(&self) -> bool {
+        match &self.driver {
+            Driver::Uring(_) => self.driver.features().has(Feature::Waitid),
+            Driver::Readiness(_) => true,
+        }
+    }
+
     /// The timers that wake futures.
     pub fn timers_mut(&mut self) -> &mut Timers {
         &mut self.timers

@@ -31,6 +31,7 @@ pub use lookup::lookup_host;
 pub use options::Keepalive;
 pub use readiness::Readiness;
 pub use receive::{Datagram, Datagrams, Receive};
+pub(crate) use socket::Socket;
 pub use split::{ReadHalf, Whole, WriteHalf};
 pub use tcp::{ListenOptions, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -40,6 +40,7 @@ mod tee;
 mod timeout;
 mod truncate;
 mod unlink;
+mod wait_child;
 mod write;
 mod writev;
 
@@ -82,6 +83,7 @@ pub use tee::Tee;
 pub use timeout::Timeout;
 pub use truncate::Truncate;
 pub use unlink::Unlink;
+pub use wait_child::WaitChild;
 pub use write::Write;
 pub use writev::WriteV;
 
@@ -249,6 +251,8 @@ pub enum Request {
     Symlink(Symlink),
     /// Create a hard link.
     HardLink(HardLink),
+    /// Wait for the end of a child process.
+    WaitChild(WaitChild),
     /// Wait for the clock.
     Timeout(Timeout),
     /// Cancel another operation.
@@ -290,6 +294,7 @@ macro_rules! each {
             Request::MakeDir($op) => $body,
             Request::Symlink($op) => $body,
             Request::HardLink($op) => $body,
+            Request::WaitChild($op) => $body,
             Request::Timeout($op) => $body,
             Request::Cancel($op) => $body,
         }

@@ -19,6 +19,8 @@
 //! | [`path`] | files by their names: open, metadata, rename, remove |
 //! | [`memory`] | mappings that a forked child does not inherit |
 //! | [`mod@thread`] | the calling thread: its processors, its signals |
+//! | [`process`] | a child as a descriptor |
+//! | [`signal`] | signals as readable descriptors |
 //! | [`limits`] | resource limits of the process |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
 //!
@@ -40,6 +42,8 @@ pub mod interest;
 pub mod limits;
 pub mod memory;
 pub mod path;
+pub mod process;
+pub mod signal;
 pub mod socket;
 pub mod storage;
 pub mod thread;

@@ -2,13 +2,18 @@
 //!
 //! Called by: Rust programs. Never does: a system call; the next deadline is an argument of the wait.
 
+mod interval;
+
 use crate::executor::{Local, TimerKey};
 use crate::sys::clock;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+pub use interval::{Interval, MissedTick, interval, interval_at};
 
 /// Completes once the monotonic clock has passed the deadline, never before.
 #[derive(Debug)]
@@ -24,6 +29,29 @@ pub fn sleep(delay: Duration) -> Sleep {
     Sleep {
         deadline_ns: clock::monotonic_ns().saturating_add(delay_ns),
         armed: None,
+    }
+}
+
+/// Wait until `deadline`. Of two that wait for the same time, who waited first is woken first.
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep {
+        deadline_ns: monotonic_ns_at(deadline),
+        armed: None,
+    }
+}
+
+/// The monotonic clock's nanoseconds at a time of std's. Counted from one pair of readings for all, so that
+/// equal times stay equal; the pair's order makes it late by the time between them, never early.
+fn monotonic_ns_at(deadline: Instant) -> u64 {
+    static READINGS: OnceLock<(Instant, u64)> = OnceLock::new();
+    let (instant, clock_ns) = *READINGS.get_or_init(|| {
+        let instant = Instant::now();
+        (instant, clock::monotonic_ns())
+    });
+    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    match deadline.checked_duration_since(instant) {
+        Some(after) => clock_ns.saturating_add(ns(after)),
+        None => clock_ns.saturating_sub(ns(instant.duration_since(deadline))),
     }
 }
 
@@ -78,8 +106,18 @@ impl From<Elapsed> for std::io::Error {
 /// Wait for `future`, at most `limit`. Cancel safety: the future is dropped when the time is up, so
 /// it is as cancel-safe as the future is.
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    before(sleep(limit), future).await
+}
+
+/// Wait for `future`, until `deadline` at most: what several calls in a row share. Cancel safety: as
+/// [`timeout`].
+pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
+    before(sleep_until(deadline), future).await
+}
+
+async fn before<F: Future>(sleep: Sleep, future: F) -> Result<F::Output, Elapsed> {
     let mut future = std::pin::pin!(future);
-    let mut sleep = std::pin::pin!(sleep(limit));
+    let mut sleep = std::pin::pin!(sleep);
     std::future::poll_fn(|cx| {
         if let Poll::Ready(value) = future.as_mut().poll(cx) {
             return Poll::Ready(Ok(value));

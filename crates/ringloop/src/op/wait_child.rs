@@ -1,0 +1,50 @@
+//! Wait for the end of a child process: the ring's waitid (kernel 6.7), or its pidfd's readiness. Does not reap.
+
+use super::{Need, Operation, Request};
+use crate::op::{Kind, Outcome};
+use crate::sys::interest::Interest;
+use crate::sys::process;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Completes once the child has ended; whoever started it takes its status then, without blocking.
+#[derive(Debug)]
+pub struct WaitChild {
+    /// The child's pidfd.
+    pub pidfd: RawFd,
+}
+
+impl Operation for WaitChild {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        // The fields are those of io_uring_prep_waitid(3); nothing is asked to be written.
+        sqe.opcode = abi::OP_WAITID;
+        sqe.fd = self.pidfd;
+        sqe.len = libc::P_PIDFD;
+        sqe.splice_fd_in = libc::WEXITED | libc::WNOWAIT;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.pidfd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        if process::has_ended(self.pidfd)? {
+            Ok(0)
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+}
+
+impl Kind for WaitChild {
+    type Output = io::Result<()>;
+
+    fn into_request(self) -> Request {
+        Request::WaitChild(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        outcome.result.map(drop)
+    }
+}

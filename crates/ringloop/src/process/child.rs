@@ -1,0 +1,164 @@
+//! A child that runs, or has ended.
+//!
+//! Owns: [`Child`]: std's handle, which takes the status, and the pidfd that tells when it can. Called by:
+//! `Command`. Never does: name a process by its number after its status was taken.
+
+use super::pipe::{PipeReader, PipeWriter};
+use crate::executor::{Local, Op};
+use crate::net::Socket;
+use crate::op::{Poll, WaitChild};
+use crate::sys::interest::Interest;
+use crate::sys::process;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+
+/// A child process. Dropping it leaves the child running, unless it was asked to be killed; on a loop that goes
+/// on running, a dropped child's end is seen to, so that it leaves no zombie.
+#[derive(Debug)]
+pub struct Child {
+    /// The writing end of its input, where that is a pipe. Dropped, it is the end of the child's input.
+    pub stdin: Option<PipeWriter>,
+    /// The reading end of its output, where that is a pipe.
+    pub stdout: Option<PipeReader>,
+    /// The reading end of its errors, where that is a pipe.
+    pub stderr: Option<PipeReader>,
+    /// `None` only while it is dropped.
+    running: Option<Running>,
+    kill_on_drop: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    std: std::process::Child,
+    pidfd: Socket,
+    status: Option<ExitStatus>,
+}
+
+impl Child {
+    pub(super) fn start(command: &mut std::process::Command, kill: bool) -> io::Result<Self> {
+        Self::take_over(command.spawn()?, kill)
+    }
+
+    fn take_over(mut std: std::process::Child, kill_on_drop: bool) -> io::Result<Self> {
+        let opened = process::pidfd_open(std.id()).and_then(|pidfd| {
+            let stdin = std.stdin.take().map(OwnedFd::from);
+            let stdout = std.stdout.take().map(OwnedFd::from);
+            let stderr = std.stderr.take().map(OwnedFd::from);
+            let stdin = stdin.map(PipeWriter::new).transpose()?;
+            let stdout = stdout.map(PipeReader::new).transpose()?;
+            Ok((
+                pidfd,
+                stdin,
+                stdout,
+                stderr.map(PipeReader::new).transpose()?,
+            ))
+        });
+        let (pidfd, stdin, stdout, stderr) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Nobody could wait for it: as if it had not started.
+                drop(std.kill());
+                drop(std.wait());
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            stdin,
+            stdout,
+            stderr,
+            running: Some(Running {
+                std,
+                pidfd: pidfd.into(),
+                status: None,
+            }),
+            kill_on_drop,
+        })
+    }
+
+    /// Its process id, while it has not been waited for; afterwards the number may be another's.
+    pub fn id(&self) -> Option<u32> {
+        let running = self.running.as_ref()?;
+        running.status.is_none().then(|| running.std.id())
+    }
+
+    /// Wait for its end. Its input is closed first, so that it does not wait for more.
+    ///
+    /// Errors: `ECHILD` where somebody else took the status (SIGCHLD ignored, or `wait(-1)`).
+    /// Cancel safety: safe.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.stdin = None;
+        match &mut self.running {
+            Some(running) => running.wait().await,
+            None => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    }
+
+    /// Its status, if it has ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match &mut self.running {
+            Some(running) => running.try_wait(),
+            None => Ok(None),
+        }
+    }
+
+    /// Send it SIGKILL; nothing happens where it has ended. [`Child::wait`] tells when it is gone.
+    pub fn kill(&mut self) -> io::Result<()> {
+        match &mut self.running {
+            Some(running) if running.status.is_none() => running.std.kill(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Running {
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.std.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            self.until_ended().await?;
+        }
+    }
+
+    /// Wait until the status can be taken.
+    async fn until_ended(&self) -> io::Result<()> {
+        let pidfd = self.pidfd.on_loop();
+        let waits = Local::current().engine().waits_for_children();
+        if waits {
+            return Op::new(WaitChild { pidfd }).await;
+        }
+        let poll = Poll {
+            fd: pidfd,
+            interest: Interest::READ,
+            level: false,
+        };
+        Op::new(poll).await.map(drop)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        if !matches!(running.try_wait(), Ok(None)) {
+            return;
+        }
+        if self.kill_on_drop {
+            // It may have ended just now.
+            drop(running.std.kill());
+        }
+        // Without a loop the zombie is init's to see to, when this process ends.
+        if let Some(local) = Local::try_current() {
+            drop(local.spawn(async move { running.wait().await }));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Our ends of a child's pipes.
+//!
+//! Owns: [`PipeReader`], [`PipeWriter`]. Called by: `Child`, and programs with a pipe of their own. Never does:
+//! block: an end is made non-blocking, which the other end does not see.
+
+use crate::buf::{RecvBuf, SendBuf};
+use crate::executor::Op;
+use crate::net::Socket;
+use crate::op::{Read, Write};
+use crate::sys::file;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Bytes that [`PipeReader::read_to_end`] asks for at once: what a pipe holds.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// The reading end of a pipe.
+#[derive(Debug)]
+pub struct PipeReader(Socket);
+
+/// The writing end of a pipe; dropping it is the end of the other side's input.
+#[derive(Debug)]
+pub struct PipeWriter(Socket);
+
+impl PipeReader {
+    /// Take over the reading end of a pipe.
+    pub fn new(end: OwnedFd) -> io::Result<Self> {
+        file::set_nonblocking(end.as_raw_fd(), true)?;
+        Ok(Self(end.into()))
+    }
+
+    /// Read up to the capacity of `buf`, from its start; 0 when every writer is gone.
+    ///
+    /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
+    pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let read = Read {
+            fd: self.0.on_loop(),
+            buf: RecvBuf::from(buf),
+            offset: None,
+        };
+        let (result, buf) = Op::new(read).await;
+        (result, buf.into_vec())
+    }
+
+    /// Read until every writer is gone, and add it to `bytes`.
+    pub async fn read_to_end(&self, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        let mut buf = Vec::with_capacity(PIPE_BYTES);
+        loop {
+            let (result, back) = self.read(buf).await;
+            if result? == 0 {
+                return Ok(bytes);
+            }
+            buf = back;
+            bytes.extend_from_slice(&buf);
+        }
+    }
+}
+
+impl PipeWriter {
+    /// Take over the writing end of a pipe.
+    pub fn new(end: OwnedFd) -> io::Result<Self> {
+        file::set_nonblocking(end.as_raw_fd(), true)?;
+        Ok(Self(end.into()))
+    }
+
+    /// Write some of `bytes`; returns how many.
+    ///
+    /// Errors: `EPIPE` when every reader is gone.
+    pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let (result, buf) = self.write_buf(bytes.into()).await;
+        (result, buf.into_vec().unwrap_or_default())
+    }
+
+    /// Write all of `bytes`.
+    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let mut buf = SendBuf::from(bytes);
+        let mut written = Ok(());
+        while !buf.is_empty() && written.is_ok() {
+            let (result, back) = self.write_buf(buf).await;
+            buf = back;
+            written = result.map(|count| buf.advance(count));
+        }
+        (written, buf.into_vec().unwrap_or_default())
+    }
+
+    async fn write_buf(&self, buf: SendBuf) -> (io::Result<usize>, SendBuf) {
+        let write = Write {
+            fd: self.0.on_loop(),
+            buf,
+            offset: None,
+        };
+        Op::new(write).await
+    }
+}
+
+/// Two ends of a new pipe.
+///
+/// Errors: `EMFILE`, `ENFILE`.
+/// Source: pipe(2).
+pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = file::pipe()?;
+    Ok((PipeReader(reader.into()), PipeWriter(writer.into())))
+}

@@ -1,0 +1,351 @@
+//! Signals as readable descriptors: a handler that leaves a bit and writes an eventfd.
+//!
+//! Owns: the handler, and a fixed number of slots, one a listener, each with its eventfd. Called by: `signal`.
+//! Never does: block a signal (signalfd(2) needs that in every thread, and children inherit it), touch a
+//! signal that nobody listens to, call anything from the handler but write(2) and getpid(2).
+//!
+//! ```text
+//!   signal ──▶ handler ──▶ every slot whose mask has it: pending |= bit, eventfd += 1 ──▶ the listener's loop
+//! ```
+//! A slot's eventfd is made once and never closed, so a handler that runs while its listener goes away
+//! writes to nobody else's descriptor. The first listener of a signal replaces its action, and the last one
+//! puts the previous action back, unless somebody has replaced ours meanwhile.
+//!
+//! # Invariants
+//! - **G1** The handler touches only atomics and makes only calls that signal-safety(7) allows, and leaves
+//!   `errno` as it was.
+//! - **G2** A pointer given to `sigaction` is to a live local or null.
+//! - **G3** All-zero bytes are a valid `sigaction` and a valid `sigset_t`.
+
+use super::check;
+use super::event::EventFd;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Listeners that a process may have at once.
+pub const LISTENERS_MAX: usize = 64;
+
+/// Signals are 1 to 64; a bit each.
+const SIGNALS_MAX: usize = 64;
+
+/// What the handler sees of a listener.
+struct Slot {
+    /// The eventfd, or -1 before the first use.
+    fd: AtomicI32,
+    /// The signals that are listened to.
+    mask: AtomicU64,
+    /// Those that came since the listener last looked.
+    pending: AtomicU64,
+}
+
+static SLOTS: [Slot; LISTENERS_MAX] = [const {
+    Slot {
+        fd: AtomicI32::new(-1),
+        mask: AtomicU64::new(0),
+        pending: AtomicU64::new(0),
+    }
+}; LISTENERS_MAX];
+
+/// The process that listens: a forked child shares the eventfds, and must not write them.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    events: Vec::new(),
+    used: [false; LISTENERS_MAX],
+    actions: [const { None }; SIGNALS_MAX],
+});
+
+/// What the handler does not need.
+struct Registry {
+    /// The eventfds of the slots that have one.
+    events: Vec<EventFd>,
+    used: [bool; LISTENERS_MAX],
+    /// By signal - 1: its listeners, and the action that ours took the place of.
+    actions: [Option<Action>; SIGNALS_MAX],
+}
+
+struct Action {
+    listener_count: usize,
+    previous: libc::sigaction,
+}
+
+/// Hears of some signals, from its making until it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    slot: usize,
+    fd: RawFd,
+    mask: u64,
+}
+
+impl Listener {
+    /// Listen to these signals.
+    ///
+    /// Errors: `EINVAL` for what is no signal, cannot be caught (`SIGKILL`, `SIGSTOP`), or must not be
+    /// returned from (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`); `EMFILE`; `EAGAIN` where
+    /// [`LISTENERS_MAX`] listen.
+    /// Source: sigaction(2), signal-safety(7).
+    pub fn new(signals: &[i32]) -> io::Result<Self> {
+        let mask = mask_of(signals)?;
+        let mut registry = registry();
+        let slot = registry.take_slot()?;
+        let fd = registry.events[slot].as_raw_fd();
+        registry.events[slot].drain();
+        let shared = &SLOTS[slot];
+        shared.pending.store(0, Ordering::Release);
+        shared.fd.store(fd, Ordering::Release);
+        shared.mask.store(mask, Ordering::Release);
+        PROCESS.store(std::process::id() as i32, Ordering::Release);
+        registry.used[slot] = true;
+        let mut listener = Self { slot, fd, mask: 0 };
+        for signal in signals_of(mask) {
+            if let Err(error) = registry.listen(signal) {
+                // What it listens to already is given up by its drop, which takes the lock.
+                drop(registry);
+                return Err(error);
+            }
+            listener.mask |= bit(signal);
+        }
+        Ok(listener)
+    }
+
+    /// Take the signals that came since the last call, lowest first; each counts once however often it
+    /// came.
+    pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
+        if let Some(event) = registry().events.get(self.slot) {
+            event.drain();
+        }
+        // After the counter: a signal in between makes it readable again.
+        signals_of(SLOTS[self.slot].pending.swap(0, Ordering::AcqRel))
+    }
+}
+
+impl AsRawFd for Listener {
+    /// Readable while signals wait to be taken.
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut registry = registry();
+        SLOTS[self.slot].mask.store(0, Ordering::Release);
+        for signal in signals_of(self.mask) {
+            registry.leave(signal);
+        }
+        registry.used[self.slot] = false;
+    }
+}
+
+impl Registry {
+    /// A free slot, with its eventfd.
+    fn take_slot(&mut self) -> io::Result<usize> {
+        let free = self.used.iter().position(|used| !used);
+        let slot = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+        // Slots are taken in order, so the first one without an eventfd is the next.
+        if slot == self.events.len() {
+            self.events.push(EventFd::new()?);
+        }
+        Ok(slot)
+    }
+
+    /// One more listener of a signal.
+    fn listen(&mut self, signal: i32) -> io::Result<()> {
+        let action = &mut self.actions[signal as usize - 1];
+        if let Some(action) = action {
+            action.listener_count += 1;
+            return Ok(());
+        }
+        let ours = Some(handle as *const () as libc::sighandler_t);
+        let previous = exchange(signal, ours.map(with_handler).as_ref())?;
+        *action = Some(Action {
+            listener_count: 1,
+            previous,
+        });
+        Ok(())
+    }
+
+    /// One less; after the last, the previous action is back.
+    fn leave(&mut self, signal: i32) {
+        let slot = &mut self.actions[signal as usize - 1];
+        let Some(action) = slot else {
+            return;
+        };
+        action.listener_count -= 1;
+        if action.listener_count > 0 {
+            return;
+        }
+        let previous = action.previous;
+        *slot = None;
+        let current = exchange(signal, None);
+        let ours = handle as *const () as libc::sighandler_t;
+        if current.is_ok_and(|current| current.sa_sigaction == ours) {
+            // It was there before, so it is valid.
+            drop(exchange(signal, Some(&previous)));
+        }
+    }
+}
+
+fn registry() -> MutexGuard<'static, Registry> {
+    // Nothing panics while it is held, and it is whole at any point.
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs wherever a signal finds the process.
+extern "C" fn handle(signal: libc::c_int) {
+    // SAFETY: G1: it gives the address of this thread's own errno.
+    let errno_at = unsafe { libc::__errno_location() };
+    // SAFETY: G1.
+    let errno = unsafe { *errno_at };
+    // SAFETY: G1: no pointer is passed.
+    let process = unsafe { libc::getpid() };
+    if process == PROCESS.load(Ordering::Acquire) {
+        for slot in &SLOTS {
+            if slot.mask.load(Ordering::Acquire) & bit(signal) != 0 {
+                slot.pending.fetch_or(bit(signal), Ordering::AcqRel);
+                notify(slot.fd.load(Ordering::Acquire));
+            }
+        }
+    }
+    // SAFETY: G1.
+    unsafe { *errno_at = errno };
+}
+
+fn notify(fd: RawFd) {
+    let one = 1_u64;
+    // SAFETY: G1: eight bytes of a live local. A full counter is readable already.
+    unsafe { libc::write(fd, (&raw const one).cast(), size_of::<u64>()) };
+}
+
+fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
+    // SAFETY: G3.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    // Calls elsewhere in the program go on as if nothing had happened.
+    action.sa_flags = libc::SA_RESTART;
+    action
+}
+
+/// Replace a signal's action, or only read it.
+fn exchange(signal: i32, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    // SAFETY: G3.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: G1, G2.
+    check(unsafe { libc::sigaction(signal, new, &raw mut old) })?;
+    Ok(old)
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << ((signal - 1) as u32 % SIGNALS_MAX as u32)
+}
+
+fn signals_of(mask: u64) -> impl Iterator<Item = i32> {
+    (1..=SIGNALS_MAX as i32).filter(move |signal| mask & bit(*signal) != 0)
+}
+
+fn mask_of(signals: &[i32]) -> io::Result<u64> {
+    let refused = [
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+    ];
+    let mut mask = 0;
+    for signal in signals {
+        if !(1..=SIGNALS_MAX as i32).contains(signal) || refused.contains(signal) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        mask |= bit(*signal);
+    }
+    Ok(mask)
+}
+
+/// Send this process a signal; for tests.
+///
+/// Errors: `EINVAL` for what is no signal.
+/// Source: kill(2).
+#[cfg(test)]
+fn raise(signal: i32) {
+    // SAFETY: no pointer is passed.
+    check(unsafe { libc::kill(std::process::id() as i32, signal) }).unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::file::poll_now;
+    use crate::sys::interest::Interest;
+    use crate::sys::testing::LONG;
+    use std::time::Instant;
+
+    /// Another thread may be the one that runs the handler.
+    fn wait_for(listener: &Listener) -> Vec<i32> {
+        let started = Instant::now();
+        loop {
+            let taken: Vec<i32> = listener.take().collect();
+            if !taken.is_empty() {
+                return taken;
+            }
+            assert!(started.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+    }
+
+    fn action_of(signal: i32) -> libc::sighandler_t {
+        exchange(signal, None).unwrap().sa_sigaction
+    }
+
+    #[test]
+    fn g1_each_listener_hears_its_own_signals_once() {
+        let (one, two) = (libc::SIGRTMIN() + 1, libc::SIGRTMIN() + 2);
+        let both = Listener::new(&[one, two]).unwrap();
+        let only = Listener::new(&[two]).unwrap();
+        raise(one);
+        assert_eq!(wait_for(&both), [one]);
+        assert_eq!(only.take().count(), 0);
+        raise(two);
+        assert_eq!(wait_for(&both), [two]);
+        assert_eq!(wait_for(&only), [two]);
+        assert_eq!(
+            poll_now(both.as_raw_fd(), Interest::READ).unwrap(),
+            Interest::NONE
+        );
+    }
+
+    #[test]
+    fn g2_the_previous_action_comes_back_with_the_last_listener() {
+        let signal = libc::SIGRTMIN() + 3;
+        let before = action_of(signal);
+        let one = Listener::new(&[signal]).unwrap();
+        let two = Listener::new(&[signal]).unwrap();
+        assert_ne!(action_of(signal), before);
+        drop(one);
+        assert_ne!(action_of(signal), before);
+        drop(two);
+        assert_eq!(action_of(signal), before);
+        // Somebody else's action is left alone.
+        let third = Listener::new(&[signal]).unwrap();
+        exchange(signal, Some(&with_handler(libc::SIG_IGN))).unwrap();
+        drop(third);
+        assert_eq!(action_of(signal), libc::SIG_IGN);
+        exchange(signal, Some(&with_handler(before))).unwrap();
+    }
+
+    #[test]
+    fn g3_what_cannot_be_listened_to_is_refused_and_leaves_nothing() {
+        for signal in [0, -1, 65, i32::MAX, libc::SIGKILL, libc::SIGSEGV] {
+            let refused = Listener::new(&[signal]).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EINVAL), "{signal}");
+        }
+        // 32 and 33 are the C library's own: its sigaction refuses them.
+        let signal = libc::SIGRTMIN() + 4;
+        let before = action_of(signal);
+        assert!(Listener::new(&[32, signal]).is_err());
+        assert_eq!(action_of(signal), before);
+    }
+}

@@ -1,0 +1,265 @@
+//! Child processes: pipes of many MiB both ways, ends of every kind, kills and drops at every state, none left
+//! behind; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::process::{Command, pipe};
+use ringloop::{Runtime, spawn, time};
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use support::{PATIENCE, in_runtimes};
+
+fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    runtime.block_on(future).unwrap()
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script);
+    command
+}
+
+/// The children of this process, ended or not.
+fn child_count() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let children = tasks.map(|task| {
+        let path = task.unwrap().path().join("children");
+        std::fs::read_to_string(path).unwrap_or_default()
+    });
+    children.map(|line| line.split_whitespace().count()).sum()
+}
+
+async fn until_childless() {
+    let started = Instant::now();
+    while child_count() > 0 {
+        assert!(started.elapsed() < PATIENCE, "a child or a zombie is left");
+        time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn status_is_the_childs() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            assert!(shell("exit 0").status().await.unwrap().success());
+            assert_eq!(shell("exit 7").status().await.unwrap().code(), Some(7));
+            let killed = shell("kill -USR1 $$").status().await.unwrap();
+            assert_eq!(killed.signal(), Some(libc::SIGUSR1));
+            let absent = Command::new("/nonexistent/program").status().await;
+            assert_eq!(absent.unwrap_err().kind(), io::ErrorKind::NotFound);
+        });
+        assert_eq!(child_count(), 0);
+    });
+}
+
+#[test]
+fn output_is_all_that_was_written_to_both_pipes() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let script = "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2; exit 3";
+            let mut command = shell(script);
+            for _ in 0..2 {
+                let output = command.output().await.unwrap();
+                assert_eq!(output.status.code(), Some(3));
+                assert_eq!(
+                    (output.stdout.len(), output.stderr.len()),
+                    (3_000_000, 2_000_000)
+                );
+            }
+            // What is set stays set.
+            let output = command.stderr(Stdio::null()).output().await.unwrap();
+            assert_eq!((output.stdout.len(), output.stderr.len()), (3_000_000, 0));
+            let mut echo = shell("echo $GREETING; pwd; cat");
+            echo.env_clear()
+                .env("GREETING", "hello")
+                .env("PATH", "/usr/bin:/bin");
+            let output = echo
+                .current_dir("/")
+                .args(["a", "b"])
+                .output()
+                .await
+                .unwrap();
+            assert_eq!(output.stdout, b"hello\n/\n");
+        });
+        assert_eq!(child_count(), 0);
+    });
+}
+
+#[test]
+fn mebibytes_go_both_ways_at_once() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut command = Command::new("cat");
+            let mut child = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let sent: Vec<u8> = (0..8_000_000_u32).map(|at| (at % 251) as u8).collect();
+            let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            let bytes = sent.clone();
+            let writing = spawn(async move { stdin.write_all(bytes).await.0 });
+            let received = stdout.read_to_end(Vec::new()).await.unwrap();
+            writing.await.unwrap().unwrap();
+            assert!(received == sent);
+            assert!(child.wait().await.unwrap().success());
+            assert_eq!(child.id(), None);
+            // Asked again, it says the same.
+            assert!(child.wait().await.unwrap().success());
+            assert!(child.try_wait().unwrap().unwrap().success());
+            child.kill().unwrap();
+        });
+    });
+}
+
+#[test]
+fn child_that_reads_no_more_is_a_broken_pipe() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut child = shell("exec true").stdin(Stdio::piped()).spawn().unwrap();
+            let stdin = child.stdin.take().unwrap();
+            assert!(child.wait().await.unwrap().success());
+            let (result, bytes) = stdin.write_all(vec![b'x'; 100_000]).await;
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(bytes.len(), 100_000);
+        });
+    });
+}
+
+#[test]
+fn waiting_closes_the_childs_input() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            assert!(child.try_wait().unwrap().is_none());
+            assert!(child.id().is_some());
+            assert!(child.wait().await.unwrap().success());
+        });
+    });
+}
+
+#[test]
+fn killed_child_tells_by_what_and_a_late_kill_does_nothing() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut child = shell("exec sleep 100").spawn().unwrap();
+            let late = time::timeout(Duration::from_millis(5), child.wait()).await;
+            assert!(late.is_err(), "it sleeps");
+            child.kill().unwrap();
+            assert_eq!(child.wait().await.unwrap().signal(), Some(libc::SIGKILL));
+            child.kill().unwrap();
+        });
+        assert_eq!(child_count(), 0);
+    });
+}
+
+/// Never waited for, waiting, and ended unseen; each dropped.
+#[test]
+fn dropped_child_is_killed_where_asked_and_leaves_no_zombie() {
+    in_runtimes(|runtime| {
+        for state in 0..3 {
+            run(runtime, async {
+                let mut command = shell(if state == 2 {
+                    "exit 0"
+                } else {
+                    "exec sleep 100"
+                });
+                let mut child = command.kill_on_drop(true).spawn().unwrap();
+                if state == 1 {
+                    let mut wait = Box::pin(child.wait());
+                    let first = poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await;
+                    assert!(first.is_pending());
+                    time::sleep(Duration::from_millis(1)).await;
+                }
+                if state == 2 {
+                    time::sleep(Duration::from_millis(20)).await;
+                }
+                drop(child);
+                until_childless().await;
+            });
+        }
+    });
+}
+
+#[test]
+fn dropped_child_that_is_not_to_be_killed_runs_on_and_is_seen_to() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (reader, writer) = pipe().unwrap();
+            let mut command = shell("read line; echo done");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            drop(child);
+            assert_eq!(child_count(), 1, "it runs on");
+            stdin.write_all(b"go\n".to_vec()).await.0.unwrap();
+            assert_eq!(stdout.read_to_end(Vec::new()).await.unwrap(), b"done\n");
+            until_childless().await;
+            writer.write_all(b"end".to_vec()).await.0.unwrap();
+            drop(writer);
+            assert_eq!(
+                reader.read_to_end(b"the ".to_vec()).await.unwrap(),
+                b"the end"
+            );
+        });
+    });
+}
+
+#[test]
+fn children_of_a_dropped_runtime_are_killed_where_asked() {
+    in_runtimes(|_| {
+        let inner = Runtime::new().unwrap();
+        let child = run(&inner, async {
+            spawn(async {
+                let mut command = shell("exec sleep 100");
+                let mut child = command.kill_on_drop(true).spawn().unwrap();
+                child.wait().await
+            });
+            time::sleep(Duration::from_millis(5)).await;
+            shell("exec sleep 100").kill_on_drop(true).spawn().unwrap()
+        });
+        drop(inner);
+        drop(child);
+        // Their statuses are taken here, in place of init.
+        for _ in 0..2 {
+            // SAFETY: a null pointer asks for no status.
+            assert!(unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0);
+        }
+        assert_eq!(child_count(), 0);
+    });
+}
+
+#[test]
+fn hundred_children_at_once_each_have_their_own_status() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let children: Vec<_> = (0..100)
+                .map(|code| spawn(async move { shell(&format!("exit {code}")).status().await }))
+                .collect();
+            for (code, child) in children.into_iter().enumerate() {
+                let status = child.await.unwrap().unwrap();
+                assert_eq!(status.code(), i32::try_from(code).ok());
+            }
+        });
+        assert_eq!(child_count(), 0);
+    });
+}
+
+#[test]
+fn status_that_somebody_else_took_is_an_error() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut child = shell("exit 0").spawn().unwrap();
+            let pid = i32::try_from(child.id().unwrap()).unwrap();
+            // SAFETY: a null pointer asks for no status.
+            assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+            let error = child.wait().await.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
+        });
+    });
+}

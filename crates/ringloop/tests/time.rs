@@ -1,0 +1,198 @@
+//! Sleeping, time-outs and intervals: never early, first in first out on ties, nothing lost to a dropped
+//! future; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use ringloop::time::{
+    Elapsed, MissedTick, interval, interval_at, sleep, sleep_until, timeout, timeout_at, yield_now,
+};
+use ringloop::{Options, Runtime, spawn};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use support::{alone, drivers, in_runtimes};
+
+fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    runtime.block_on(future).unwrap()
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn sleepers_of_one_deadline_wake_in_the_order_they_lay_down() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let deadline = Instant::now() + 10 * MS;
+            let sleepers: Vec<_> = (0..200)
+                .map(|number| {
+                    let order = Rc::clone(&order);
+                    spawn(async move {
+                        sleep_until(deadline).await;
+                        assert!(Instant::now() >= deadline, "early");
+                        order.borrow_mut().push(number);
+                    })
+                })
+                .collect();
+            for sleeper in sleepers {
+                sleeper.await.unwrap();
+            }
+            let in_order: Vec<_> = (0..200).collect();
+            assert_eq!(*order.borrow(), in_order);
+        });
+    });
+}
+
+#[test]
+fn deadline_that_has_passed_is_no_wait() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+            sleep_until(past).await;
+            sleep(Duration::ZERO).await;
+            // A future that is ready wins against a deadline that has passed.
+            assert_eq!(timeout_at(past, async { 1 }).await, Ok(1));
+            assert_eq!(
+                timeout_at(past, std::future::pending::<()>()).await,
+                Err(Elapsed)
+            );
+            let never = timeout(Duration::MAX, async { 2 }).await;
+            assert_eq!(never, Ok(2));
+        });
+    });
+}
+
+#[test]
+fn calls_share_one_deadline() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let started = Instant::now();
+            let deadline = started + 10 * MS;
+            let mut done_count = 0;
+            while timeout_at(deadline, sleep(3 * MS)).await.is_ok() {
+                done_count += 1;
+            }
+            assert!(
+                started.elapsed() >= 10 * MS && done_count <= 3,
+                "{done_count}"
+            );
+        });
+    });
+}
+
+#[test]
+fn interval_ticks_at_its_times_and_never_before() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let start = Instant::now() + 2 * MS;
+            let mut ticks = interval_at(start, 2 * MS);
+            for number in 0..10 {
+                let due = ticks.tick().await;
+                assert_eq!(due, start + number * 2 * MS);
+                assert!(Instant::now() >= due, "early");
+            }
+            let mut now = interval(Duration::from_secs(3600));
+            now.tick().await;
+            assert!(timeout(MS, now.tick()).await.is_err());
+            now.reset();
+            assert!(timeout(MS, now.tick()).await.is_err());
+        });
+    });
+}
+
+#[test]
+fn missed_ticks_follow_their_policy() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let period = 5 * MS;
+            for missed in [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip] {
+                let start = Instant::now();
+                let mut ticks = interval_at(start, period).on_missed(missed);
+                ticks.tick().await;
+                std::thread::sleep(4 * period);
+                let busy_until = Instant::now();
+                assert_eq!(ticks.tick().await, start + period, "it was due all along");
+                let next = ticks.tick().await;
+                match missed {
+                    MissedTick::Burst => assert_eq!(next, start + 2 * period),
+                    MissedTick::Delay => assert!(next >= busy_until + period),
+                    MissedTick::Skip => {
+                        assert!(next > busy_until);
+                        let on_grid = next.duration_since(start).as_nanos() % period.as_nanos();
+                        assert_eq!(on_grid, 0);
+                    }
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn tick_that_was_given_up_is_the_next_calls() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let start = Instant::now();
+            let mut ticks = interval_at(start, 3 * MS);
+            ticks.tick().await;
+            while timeout(MS / 2, ticks.tick()).await.is_err() {}
+            assert!(ticks.tick().await >= start + 6 * MS);
+        });
+    });
+}
+
+#[test]
+fn dropped_sleeps_leave_no_timer_that_wakes_the_loop() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            for _ in 0..1_000 {
+                let soon = timeout(Duration::ZERO, sleep(2 * MS)).await;
+                assert!(soon.is_err());
+            }
+            yield_now().await;
+            let started = Instant::now();
+            sleep(20 * MS).await;
+            assert!(started.elapsed() >= 20 * MS);
+        });
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
+
+    /// Whatever is slept, given up and raced: wakes come in order of deadline, ties in order of arrival,
+    /// none early.
+    #[test]
+    fn wakes_come_in_order_of_deadline(
+        naps in prop::collection::vec((0_u64..12, any::<bool>()), 1..40),
+    ) {
+        let _alone = alone();
+        for driver in drivers() {
+            let runtime = Runtime::with_options(Options { driver, ..Options::default() }).unwrap();
+            let woken = Rc::new(RefCell::new(Vec::new()));
+            run(&runtime, async {
+                let start = Instant::now() + 2 * MS;
+                let sleepers: Vec<_> = naps.iter().enumerate().map(|(number, (delay, given_up))| {
+                    let (woken, deadline) = (Rc::clone(&woken), start + *delay as u32 * MS / 4);
+                    let given_up = *given_up;
+                    spawn(async move {
+                        if given_up {
+                            // Its timer must not disturb the others.
+                            let _late_or_not = timeout(Duration::ZERO, sleep_until(deadline)).await;
+                            return;
+                        }
+                        sleep_until(deadline).await;
+                        assert!(Instant::now() >= deadline);
+                        woken.borrow_mut().push((deadline, number));
+                    })
+                }).collect();
+                for sleeper in sleepers {
+                    sleeper.await.unwrap();
+                }
+            });
+            let woken = woken.borrow();
+            assert!(woken.is_sorted(), "{woken:?}");
+        }
+    }
+}
