@@ -42,6 +42,7 @@
 //! ```
 
 pub mod buf;
+pub mod compat;
 pub mod driver;
 pub mod error;
 pub mod executor;

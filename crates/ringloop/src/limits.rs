@@ -71,3 +71,13 @@ pub const CACHED_READ_BYTES: usize = 1 << 20;
 
 /// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
 pub const FILE_VECTOR_MAX: usize = 1024;
+
+/// Bytes a polled stream receives at a time, and keeps until they are taken.
+pub const POLLED_READ_BYTES: usize = 16 * 1024;
+
+/// Bytes a polled stream keeps while as many are on their way: several of TLS's records, and a send worth
+/// its system call.
+pub const POLLED_WRITE_BYTES: usize = 64 * 1024;
+
+/// How long a polled stream that was dropped goes on sending what was written to it.
+pub const POLLED_LINGER_MS: u64 = 10_000;

@@ -3,7 +3,7 @@
 
 use ringloop::future::{Either, join_all, select};
 use ringloop::sync::{self, local};
-use ringloop::time::{sleep, timeout, yield_now};
+use ringloop::time::{timeout, yield_now};
 use ringloop::{Runtime, join, select, spawn, spawn_on};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
@@ -376,10 +376,12 @@ fn notification_crosses_threads_and_is_not_lost() {
 fn join_polls_all_and_drops_none_early() {
     block_on(async {
         let order = RefCell::new(Vec::new());
-        let wait = |ms, name| {
+        let wait = |turns, name| {
             let order = &order;
             async move {
-                sleep(Duration::from_millis(ms)).await;
+                for _ in 0..turns {
+                    yield_now().await;
+                }
                 order.borrow_mut().push(name);
                 name
             }
@@ -390,7 +392,9 @@ fn join_polls_all_and_drops_none_early() {
         assert_eq!(join!(async { 1 }), (1,));
         assert_eq!(join!(async { 1 }, async { 2 }), (1, 2));
         let all = join_all((0..5).map(|number| async move {
-            sleep(Duration::from_millis(5 - number)).await;
+            for _ in number..5 {
+                yield_now().await;
+            }
             number
         }));
         assert_eq!(all.await, [0, 1, 2, 3, 4]);
@@ -428,18 +432,20 @@ fn select_takes_the_first_that_is_ready_and_drops_the_others_before_it_goes_on()
 fn select_goes_on_with_a_borrowed_future_and_leaves_the_loop() {
     async fn first_failure() -> Result<u32, &'static str> {
         let mut slow = pin!(async {
-            sleep(Duration::from_millis(10)).await;
+            for _ in 0..5 {
+                yield_now().await;
+            }
             Err("slow")
         });
         let mut ticks = 0;
         loop {
             select! {
                 result = slow.as_mut() => {
-                    assert!(ticks > 0);
+                    assert_eq!(ticks, 5);
                     result?;
                     break Ok(ticks)
                 }
-                () = sleep(Duration::from_millis(1)) => ticks += 1,
+                () = async {} => ticks += 1,
             }
         }
     }

@@ -5,6 +5,7 @@
 mod support;
 
 use ringloop::executor::JoinError;
+use ringloop::net::TcpListener;
 use ringloop::{Error, Runtime, spawn, spawn_on, time, worker};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -415,4 +416,51 @@ fn threads_named(start: &str) -> usize {
     names
         .filter(|name| name.starts_with(start.as_bytes()))
         .count()
+}
+
+#[test]
+fn listeners_of_one_address_share_its_connections() {
+    for driver in support::drivers() {
+        let runtime = Runtime::builder()
+            .driver(driver)
+            .workers(2)
+            .build()
+            .unwrap();
+        let serving = TcpListener::serve_on_all(
+            &runtime.workers(),
+            ([127, 0, 0, 1], 0).into(),
+            |listener: TcpListener| async move {
+                let mut incoming = listener.incoming();
+                while let Ok(stream) = incoming.next().await {
+                    let number = u8::try_from(worker()).unwrap();
+                    let (sent, _) = stream.write_all(vec![number]).await;
+                    sent.unwrap();
+                }
+            },
+        )
+        .unwrap();
+        let addr = serving.local_addr;
+        assert_eq!(serving.handles.len(), 2);
+        let client = thread::spawn(move || {
+            let mut served = [0_u32; 2];
+            for _ in 0..400 {
+                let mut stream = std::net::TcpStream::connect(addr).unwrap();
+                let mut number = [0];
+                std::io::Read::read_exact(&mut stream, &mut number).unwrap();
+                served[usize::from(number[0])] += 1;
+            }
+            served
+        });
+        let served = runtime
+            .block_on(async {
+                while !client.is_finished() {
+                    time::sleep(Duration::from_millis(1)).await;
+                }
+                client.join().unwrap()
+            })
+            .unwrap();
+        // The kernel's hash is even: 200 of 400, by 10 standard deviations at most.
+        assert!(served.iter().all(|count| *count >= 100), "{served:?}");
+        runtime.shut_down().unwrap();
+    }
 }

@@ -75,7 +75,7 @@ impl<T> fmt::Debug for Blocking<T> {
 ///
 /// ```
 /// let runtime = ringloop::Runtime::new()?;
-/// let answer = runtime.block_on(ringloop::spawn_blocking(|| 6 * 7))?;
+/// let answer = runtime.block_on(async { ringloop::spawn_blocking(|| 6 * 7).await })?;
 /// assert_eq!(answer.ok(), Some(42));
 /// # Ok::<(), ringloop::Error>(())
 /// ```

@@ -6,6 +6,8 @@
 
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
+#[cfg(feature = "hyper")]
+use super::remote::{self, RemoteJoinHandle};
 use super::task;
 use super::workers::Team;
 use super::{Engine, Options, TimerKey};
@@ -157,6 +159,17 @@ impl Local {
         JoinHandle {
             task: task::start(&self.shared.hub, future),
         }
+    }
+
+    /// Start a task on this loop, with a handle that may leave the thread.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn spawn_remote<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> RemoteJoinHandle<T> {
+        let (settle, handle) = remote::pair();
+        drop(self.spawn(remote::drive(future, settle)));
+        handle
     }
 
     /// Poll the tasks that were ready when the call began, up to a bound. Returns whether more wait.

@@ -10,13 +10,17 @@
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `split` | the two directions of a stream as two values |
 //! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
+//! | `shared` | one address, a listener on every worker |
 //! | `options` | options of sockets, by their meaning |
+//! | `polled` | a stream with `poll_read` and `poll_write`, for other crates' traits |
 
 mod incoming;
 mod lookup;
 mod options;
+mod polled;
 mod readiness;
 mod receive;
+mod shared;
 mod socket;
 mod split;
 mod tcp;
@@ -29,8 +33,10 @@ pub use crate::sys::address::{SockAddr, UnixName};
 pub use incoming::Incoming;
 pub use lookup::lookup_host;
 pub use options::Keepalive;
+pub use polled::{Polled, Stream};
 pub use readiness::Readiness;
 pub use receive::{Datagram, Datagrams, Receive};
+pub use shared::Shared;
 pub(crate) use socket::Socket;
 pub use split::{ReadHalf, Whole, WriteHalf};
 pub use tcp::{ListenOptions, TcpListener, TcpStream};

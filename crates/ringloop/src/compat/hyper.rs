@@ -1,0 +1,125 @@
+//! hyper on this runtime: streams by [`crate::net::Polled`], tasks by [`Executor`], time-outs by [`Timer`].
+//!
+//! Tasks stay on the thread they were made on, so services and bodies need not be `Send`.
+
+use crate::executor::{Local, RemoteJoinHandle};
+use crate::net::{Polled, Stream};
+use crate::time;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+impl<S: Stream> Read for Polled<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let this = self.get_mut();
+        let filled = ready!(this.poll_fill(cx))?;
+        let count = filled.len().min(into.remaining());
+        into.put_slice(&filled[..count]);
+        this.consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> Write for Polled<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_shutdown(cx)
+    }
+}
+
+/// Starts hyper's tasks on the loop that the calling code runs in; HTTP/2 has some of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Executor;
+
+impl<F> hyper::rt::Executor<F> for Executor
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    fn execute(&self, future: F) {
+        drop(crate::spawn(future));
+    }
+}
+
+/// hyper's time-outs on the loop's timers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timer;
+
+impl hyper::rt::Timer for Timer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Sleep::new(duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        self.sleep(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// A sleep that is `Send` and `Sync`, as hyper demands: a task of the loop sleeps for it.
+struct Sleep {
+    task: RemoteJoinHandle<()>,
+    is_over: bool,
+}
+
+impl Sleep {
+    fn new(duration: Duration) -> Self {
+        Self {
+            task: Local::current().spawn_remote(time::sleep(duration)),
+            is_over: false,
+        }
+    }
+}
+
+impl hyper::rt::Sleep for Sleep {}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_over {
+            // An end by the runtime's is an end too.
+            let _ = ready!(Pin::new(&mut self.task).poll(cx));
+            self.is_over = true;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
