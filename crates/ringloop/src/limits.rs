@@ -81,3 +81,6 @@ pub const POLLED_WRITE_BYTES: usize = 64 * 1024;
 
 /// How long a polled stream that was dropped goes on sending what was written to it.
 pub const POLLED_LINGER_MS: u64 = 10_000;
+
+/// Operations in one link that the ring runs by itself; a longer one is run in sequence.
+pub const LINKED_MAX: usize = 64;

@@ -11,6 +11,7 @@
 //! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
 
 use std::mem::MaybeUninit;
+use std::rc::Rc;
 
 /// Releases a foreign owner; called once, with the pointer given to `from_raw`.
 pub type Release = unsafe fn(*mut ());
@@ -75,9 +76,24 @@ impl SendBuf {
         }
     }
 
+    /// Where the bytes are, and how many; good also while an operation of the same link is yet to fill
+    /// them in.
+    pub fn as_ptr(&self) -> (*const u8, usize) {
+        match &self.memory {
+            Memory::Vec(vec) => (
+                vec.as_ptr().wrapping_add(self.start),
+                vec.len() - self.start,
+            ),
+            Memory::Foreign(foreign) => {
+                let at = foreign.ptr.cast_const().wrapping_add(self.start);
+                (at, foreign.len - self.start)
+            }
+        }
+    }
+
     /// How many bytes are still to be sent.
     pub fn len(&self) -> usize {
-        self.as_slice().len()
+        self.as_ptr().1
     }
 
     /// Whether nothing is left to send.
@@ -223,6 +239,44 @@ impl From<Vec<u8>> for RecvBuf {
     fn from(mut vec: Vec<u8>) -> Self {
         vec.clear();
         Self::append(vec, usize::MAX)
+    }
+}
+
+/// A receive buffer that two operations of a link share: the first fills it, the second sends it.
+#[derive(Debug)]
+pub(crate) struct Shared(Rc<RecvBuf>);
+
+unsafe fn release_shared(owner: *mut ()) {
+    // SAFETY: `owner` came from `Rc::into_raw` in `share`, on this thread, and is released once a loan (invariant 2).
+    drop(unsafe { Rc::from_raw(owner.cast_const().cast::<RecvBuf>()) });
+}
+
+impl Shared {
+    /// The two faces of `buf`, each of all its room, and a hold on it.
+    ///
+    /// # Safety
+    /// Nobody looks at the bytes of the second (`as_slice`) before the first is filled to its end.
+    pub unsafe fn share(mut buf: RecvBuf) -> (RecvBuf, SendBuf, Self) {
+        let (ptr, len) = buf.as_mut_ptr();
+        let shared = Rc::new(buf);
+        let owner = || Rc::into_raw(Rc::clone(&shared)).cast_mut().cast();
+        // SAFETY: the memory stays with the `Rc` that the owner is (invariant 1), which is not touched
+        // until both faces are gone.
+        let into = unsafe { RecvBuf::from_raw(ptr, len, owner(), release_shared) };
+        // SAFETY: as above; that it is readable is this function's contract.
+        let from = unsafe { SendBuf::from_raw(ptr, len, owner(), release_shared) };
+        (into, from, Self(shared))
+    }
+
+    /// The buffer with `filled` bytes, once both faces are gone; `None` while an operation has one.
+    ///
+    /// # Safety
+    /// As [`RecvBuf::set_filled`].
+    pub unsafe fn into_buf(self, filled: usize) -> Option<RecvBuf> {
+        let mut buf = Rc::into_inner(self.0)?;
+        // SAFETY: this function's contract.
+        unsafe { buf.set_filled(filled) };
+        Some(buf)
     }
 }
 

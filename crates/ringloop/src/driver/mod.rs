@@ -214,6 +214,21 @@ impl Driver {
         each!(self, driver => driver.submit(request, sink))
     }
 
+    /// Hand requests over as a link that the kernel runs in order, without coming back in between; they
+    /// come back where the driver has no such thing.
+    pub(crate) fn submit_linked(
+        &mut self,
+        requests: Vec<Request>,
+        waker: &Waker,
+    ) -> Result<Vec<Key>, Vec<Request>> {
+        match self {
+            Self::Uring(driver) if driver.can_link(&requests) => {
+                Ok(driver.submit_linked(requests, waker))
+            }
+            _ => Err(requests),
+        }
+    }
+
     /// The result of an operation that has ended and whose event was not taken yet, where that can be seen
     /// without a system call: on the ring.
     pub fn peek(&self, key: Key) -> Option<i32> {

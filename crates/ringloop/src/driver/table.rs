@@ -64,11 +64,15 @@ enum Receiver {
 
 /// One operation.
 #[derive(Debug)]
+// Each is a fact of its own beside the phase, and any of them may hold together.
+#[allow(clippy::struct_excessive_bools)]
 pub(super) struct Slot {
     generation: u32,
     pub phase: Phase,
     /// The operation has been asked to stop; it is not armed again.
     pub cancelled: bool,
+    /// It is one of a link's.
+    pub linked: bool,
     /// As many completions wait for the future as its shape allows: it is not armed again until they
     /// are taken.
     pub paused: bool,
@@ -86,6 +90,7 @@ impl Slot {
             generation: 0,
             phase: Phase::Free,
             cancelled: false,
+            linked: false,
             paused: false,
             was_stopped: false,
             receiver: Receiver::Nobody,
@@ -184,6 +189,7 @@ impl Table {
         let next_free = slot.next_free;
         slot.phase = Phase::Queued;
         slot.cancelled = false;
+        slot.linked = false;
         slot.paused = false;
         slot.was_stopped = false;
         slot.request = Some(request);

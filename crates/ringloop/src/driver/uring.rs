@@ -15,6 +15,8 @@
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
 use super::lease::Lease;
+mod link;
+
 use super::lent::Lent;
 use super::table::{Delivery, Phase, Slot, Table};
 use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
@@ -61,6 +63,8 @@ pub struct UringDriver {
     unsubmitted: Vec<RawFd>,
     /// Level polls whose completion was handed out: armed again at the next wait.
     resting: Vec<Key>,
+    /// Operations of links that were cancelled, perhaps before they had begun.
+    late_cancels: Vec<Key>,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
@@ -72,6 +76,8 @@ enum Entry {
     Cancel(Key),
     /// Cancel everything on a descriptor.
     CancelDescriptor(RawFd),
+    /// Operations that go to the kernel as one.
+    Link(Vec<Key>),
 }
 
 impl UringDriver {
@@ -100,6 +106,7 @@ impl UringDriver {
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
             resting: Vec::new(),
+            late_cancels: Vec::new(),
             synthetic: VecDeque::new(),
         })
     }
@@ -193,6 +200,9 @@ impl UringDriver {
             return;
         }
         slot.cancelled = true;
+        if slot.linked {
+            self.late_cancels.push(key);
+        }
         if !self.backlog.is_empty() || !self.push_cancel(key) {
             self.backlog.push_back(Entry::Cancel(key));
         }
@@ -442,6 +452,9 @@ impl UringDriver {
         if !self.wake_armed {
             self.arm_wake();
         }
+        if !self.late_cancels.is_empty() {
+            self.cancel_late();
+        }
         for index in 0..self.resting.len() {
             self.rearm(self.resting[index]);
         }
@@ -451,6 +464,10 @@ impl UringDriver {
         }
         while let Some(entry) = self.backlog.front() {
             let done = match *entry {
+                Entry::Link(ref keys) => {
+                    let keys = keys.clone();
+                    self.arm_linked(&keys)
+                }
                 Entry::Operation(key) => self.arm(key),
                 Entry::Cancel(key) => self.push_cancel(key),
                 Entry::CancelDescriptor(fd) => self.push_cancel_descriptor(fd),
@@ -598,6 +615,19 @@ impl UringDriver {
             ..Sqe::default()
         };
         self.wake_armed = self.push(sqe);
+    }
+
+    /// Push entries as one, or none of them.
+    fn push_linked(&mut self, entries: &[Sqe]) -> bool {
+        // SAFETY: invariant 1, as in `push`.
+        if unsafe { self.ring.push_all(entries) } {
+            return true;
+        }
+        if self.bound.is_none() || self.hand_over().is_err() {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { self.ring.push_all(entries) }
     }
 
     fn push(&mut self, sqe: Sqe) -> bool {

@@ -3,13 +3,14 @@
 //! Owns: [`Op`]. Called by: `net`, `time`, and users of the operation set.
 //! Never does: keep the buffer; that is the driver's from submission to completion.
 
-use super::Local;
+use super::{First, Limited, Link, Linked, Local};
 use crate::driver::{Key, Sink};
 use crate::op::{Kind, Outcome};
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// An operation as a future, on the runtime that polls it first.
 ///
@@ -33,6 +34,18 @@ impl<K: Kind> Op<K> {
     pub fn new(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
+        }
+    }
+
+    /// Cancel the operation where it is not over `limit` after it began: it ends with `ETIMEDOUT` then. On
+    /// the ring the kernel keeps the time ([`Link::timeout`]).
+    ///
+    /// # Panics
+    /// Where it has been polled.
+    pub fn timeout(mut self, limit: Duration) -> Linked<Limited<First<K>>> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Unsubmitted(kind) => Link::new(kind).timeout(limit).into_future(),
+            _ => panic!("an operation was bounded in time after it was polled"),
         }
     }
 

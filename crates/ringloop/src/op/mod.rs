@@ -168,6 +168,12 @@ pub(crate) trait Operation {
         true
     }
 
+    /// Whether a link ends with this result. The kernel's rule: after an error, and after a file transfer
+    /// that moved less than it was asked to.
+    fn breaks_link(&mut self, result: i32) -> bool {
+        result < 0
+    }
+
     /// Take note of the result before the request is handed back; returns it in the words that both
     /// drivers share.
     fn finish(&mut self, result: i32) -> i32 {
@@ -328,6 +334,10 @@ impl Operation for Request {
 
     fn rearms(&self) -> bool {
         each!(self, op => op.rearms())
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        each!(self, op => op.breaks_link(result))
     }
 
     fn finish(&mut self, result: i32) -> i32 {

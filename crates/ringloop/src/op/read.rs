@@ -103,6 +103,11 @@ impl Operation for Read {
         result
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let (_, capacity) = self.buf.as_mut_ptr();
+        usize::try_from(result) != Ok(capacity)
+    }
+
     fn lends_memory(&self) -> bool {
         true
     }

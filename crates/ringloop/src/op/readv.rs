@@ -108,6 +108,11 @@ impl Operation for ReadV {
         result
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
+        usize::try_from(result) != Ok(asked)
+    }
+
     fn lends_memory(&self) -> bool {
         true
     }

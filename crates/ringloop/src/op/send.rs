@@ -37,6 +37,10 @@ impl Operation for Send {
         socket::send(self.fd, self.buf.as_slice(), libc::MSG_DONTWAIT).map(|count| count as u32)
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        usize::try_from(result) != Ok(self.buf.len())
+    }
+
     fn lends_memory(&self) -> bool {
         true
     }

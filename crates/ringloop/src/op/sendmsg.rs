@@ -98,6 +98,12 @@ impl Operation for SendMsg {
         unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let parts = &*self.parts;
+        let asked: usize = parts.bufs.iter().map(SendBuf::len).sum();
+        usize::try_from(result) != Ok(asked)
+    }
+
     fn lends_memory(&self) -> bool {
         true
     }

@@ -69,6 +69,10 @@ impl Operation for Splice {
         self.splice()
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        u32::try_from(result) != Ok(self.len)
+    }
+
     fn work(&mut self) -> io::Result<u32> {
         self.splice()
     }

@@ -50,6 +50,10 @@ impl Operation for Tee {
         }
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        u32::try_from(result) != Ok(self.len)
+    }
+
     fn attempt(&mut self) -> io::Result<u32> {
         self.waits_for = not_ready(self.from, self.to)?;
         if self.waits_for.is_some() {

@@ -12,6 +12,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Timeout {
     deadline_ns: u64,
+    /// It bounds the operation before it in a link, from when that begins.
+    limit: Option<Duration>,
     // What the kernel reads; filled in the slot, where it does not move.
     timespec: [i64; 2],
 }
@@ -27,7 +29,17 @@ impl Timeout {
     pub fn at(deadline_ns: u64) -> Self {
         Self {
             deadline_ns,
+            limit: None,
             timespec: [0; 2],
+        }
+    }
+
+    /// Bound the operation before it in a link of the ring; completes with 0 where the time was up first,
+    /// else with `ECANCELED`.
+    pub(crate) fn of_link(limit: Duration) -> Self {
+        Self {
+            limit: Some(limit),
+            ..Self::after(limit)
         }
     }
 }
@@ -35,6 +47,15 @@ impl Timeout {
 impl Operation for Timeout {
     fn prepare(&mut self, sqe: &mut Sqe) {
         const NS: u64 = 1_000_000_000;
+        if let Some(limit) = self.limit {
+            let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+            self.timespec = [seconds, i64::from(limit.subsec_nanos())];
+            sqe.opcode = abi::OP_LINK_TIMEOUT;
+            sqe.fd = -1;
+            sqe.addr = (&raw const self.timespec) as u64;
+            sqe.len = 1;
+            return;
+        }
         self.timespec = [
             (self.deadline_ns / NS) as i64,
             (self.deadline_ns % NS) as i64,
@@ -43,7 +64,8 @@ impl Operation for Timeout {
         sqe.fd = -1;
         sqe.addr = (&raw const self.timespec) as u64;
         sqe.len = 1;
-        sqe.op_flags = abi::TIMEOUT_ABS;
+        // Passing is success: a link goes on.
+        sqe.op_flags = abi::TIMEOUT_ABS | abi::TIMEOUT_ETIME_SUCCESS;
     }
 
     fn need(&self) -> Need {

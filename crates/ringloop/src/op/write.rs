@@ -26,11 +26,12 @@ pub struct Write {
 
 impl Operation for Write {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        let bytes = self.buf.as_slice();
+        // By its address: in a link the bytes may be yet to come.
+        let (ptr, len) = self.buf.as_ptr();
         sqe.opcode = abi::OP_WRITE;
         sqe.fd = self.fd;
-        sqe.addr = bytes.as_ptr() as u64;
-        sqe.len = bytes.len().min(i32::MAX as usize) as u32;
+        sqe.addr = ptr as u64;
+        sqe.len = len.min(i32::MAX as usize) as u32;
         sqe.off = self.offset.unwrap_or(CURRENT_POSITION);
     }
 
@@ -62,6 +63,11 @@ impl Operation for Write {
         // SAFETY: the buffer's bytes are there, and nobody changes them.
         let written = unsafe { storage::write_vector(self.fd, &vector, offset) };
         written.map(|count| count as u32)
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let (_, len) = self.buf.as_ptr();
+        usize::try_from(result) != Ok(len)
     }
 
     fn lends_memory(&self) -> bool {

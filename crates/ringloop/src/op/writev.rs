@@ -74,6 +74,11 @@ impl Operation for WriteV {
         unsafe { storage::write_vector(fd, vector, offset) }.map(|count| count as u32)
     }
 
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
+        usize::try_from(result) != Ok(asked)
+    }
+
     fn lends_memory(&self) -> bool {
         true
     }

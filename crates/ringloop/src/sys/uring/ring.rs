@@ -256,14 +256,24 @@ impl Ring {
         if self.pending() > self.sq.mask {
             return Err(sqe);
         }
-        let slot = (self.sq.next & self.sq.mask) as usize;
-        // SAFETY: R1: the masked index is below the number of entries.
-        let entry = unsafe { self.sq.entries.add(slot) };
-        // SAFETY: R1, R2: the queue is not full, so this slot is not the kernel's.
-        unsafe { entry.write(sqe) };
-        self.sq.next = self.sq.next.wrapping_add(1);
+        self.sq.write(sqe);
         self.sq.tail.store(self.sq.next);
         Ok(())
+    }
+
+    /// Queue entries that the kernel has to see at once, such as a link; `false` where they do not all fit.
+    ///
+    /// # Safety
+    /// As [`Ring::push`], for each.
+    pub unsafe fn push_all(&mut self, entries: &[Sqe]) -> bool {
+        if self.pending() as usize + entries.len() > self.sq.mask as usize + 1 {
+            return false;
+        }
+        for sqe in entries {
+            self.sq.write(*sqe);
+        }
+        self.sq.tail.store(self.sq.next);
+        true
     }
 
     /// Count the entries that the kernel has not taken yet.
@@ -471,6 +481,16 @@ impl Drop for Ring {
 }
 
 impl Submission {
+    /// Write the next entry, for which there is room; the kernel does not see it before the tail moves.
+    fn write(&mut self, sqe: Sqe) {
+        let slot = (self.next & self.mask) as usize;
+        // SAFETY: R1: the masked index is below the number of entries.
+        let entry = unsafe { self.entries.add(slot) };
+        // SAFETY: R1, R2: the queue is not full, so this slot is not the kernel's.
+        unsafe { entry.write(sqe) };
+        self.next = self.next.wrapping_add(1);
+    }
+
     fn locate(queues: &Mapping, entries: &Mapping, params: &Params) -> Option<Self> {
         let word = |offset: u32| queues.locate(offset as usize).map(Word);
         let off = &params.sq_off;

@@ -1,0 +1,109 @@
+//! Links: operations that the kernel runs one after the other, without coming back in between.
+//!
+//! Called by: `driver::uring`. Never does: anything for drivers without a ring; there the future runs the
+//! operations in sequence (`executor::link`).
+//!
+//! The entries of a link reach the queue as one, since a link ends where a submission does. An operation
+//! that has not begun is nowhere in the kernel's lists, so a cancel does not find it: it ends with the one
+//! before it. Where that one was not to be stopped, the next begins all the same, and its cancel is sent
+//! again.
+
+use super::{Entry, UringDriver};
+use crate::driver::table::Phase;
+use crate::driver::{Key, Sink};
+use crate::limits;
+use crate::op::{Need, Operation, Request};
+use crate::sys::uring::abi::{self, Sqe};
+use std::task::Waker;
+
+impl UringDriver {
+    /// Whether the ring can run these as a link.
+    pub fn can_link(&self, requests: &[Request]) -> bool {
+        let has = |request: &Request| match request.wants() {
+            Some(feature) => self.ring.features().has(feature),
+            None => true,
+        };
+        requests.len() <= limits::LINKED_MAX && requests.iter().all(has)
+    }
+
+    /// Hand requests over as a link. Each has a completion of its own; after one that fails, or moves less
+    /// than it was asked to, the others end with `ECANCELED`.
+    pub fn submit_linked(&mut self, requests: Vec<Request>, waker: &Waker) -> Vec<Key> {
+        let insert = |request| {
+            let key = self.table.insert(request, Sink::Waker(waker.clone()));
+            if let Some(slot) = self.table.slot(key) {
+                slot.linked = true;
+            }
+            key
+        };
+        let keys: Vec<_> = requests.into_iter().map(insert).collect();
+        if self.bound.is_none() || !self.backlog.is_empty() || !self.arm_linked(&keys) {
+            self.backlog.push_back(Entry::Link(keys.clone()));
+        }
+        keys
+    }
+
+    /// Push the entries of a link; `false` where the submission queue stays too full.
+    pub(super) fn arm_linked(&mut self, keys: &[Key]) -> bool {
+        if !keys.iter().all(|key| self.is_queued(*key)) {
+            // One was cancelled while the link waited for room.
+            for key in keys {
+                self.cancel_unarmed(*key);
+            }
+            return true;
+        }
+        let mut entries = Vec::with_capacity(keys.len());
+        let mut named = Vec::new();
+        for key in keys {
+            let slot = self.table.slot(*key);
+            let Some(request) = slot.and_then(|slot| slot.request_mut()) else {
+                continue;
+            };
+            let mut sqe = Sqe {
+                user_data: key.user_data(),
+                ..Sqe::default()
+            };
+            request.prepare(&mut sqe);
+            sqe.flags |= abi::SQE_IO_LINK;
+            entries.push(sqe);
+            match request.need() {
+                Need::Ready(fd, _) => named.push(fd),
+                Need::Pool(fds) => named.extend(fds),
+                _ => {}
+            }
+        }
+        if let Some(last) = entries.last_mut() {
+            last.flags &= !abi::SQE_IO_LINK;
+        }
+        if !self.push_linked(&entries) {
+            return false;
+        }
+        self.unsubmitted.extend(named);
+        for key in keys {
+            if let Some(slot) = self.table.slot(*key) {
+                slot.phase = Phase::Armed;
+            }
+        }
+        true
+    }
+
+    fn is_queued(&mut self, key: Key) -> bool {
+        let slot = self.table.slot(key);
+        slot.is_some_and(|slot| slot.phase == Phase::Queued)
+    }
+
+    /// Send the cancels again that may have come before their operation began.
+    pub(super) fn cancel_late(&mut self) {
+        for key in std::mem::take(&mut self.late_cancels) {
+            if self
+                .table
+                .slot(key)
+                .is_some_and(|slot| slot.phase == Phase::Armed)
+            {
+                // A full queue is no harm: it is sent again as long as the operation is there.
+                self.push_cancel(key);
+                self.late_cancels.push(key);
+            }
+        }
+    }
+}
