@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import queue
-import socket
 import sys
 import sysconfig
 import threading
@@ -364,85 +362,6 @@ def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
     assert total == connections * 20 * 3000
     assert all(looks)
     transports.clear()
-
-
-class Busy(asyncio.Protocol):
-    """Keeps its thread busy in each callback until another thread has asked the transport something."""
-
-    transport: Any
-
-    def __init__(self) -> None:
-        self.questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # The callback, and whether the transport was closing meanwhile.
-        self.heard: list[tuple[str, bool]] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.be_busy("data_received")
-
-    def pause_writing(self) -> None:
-        self.be_busy("pause_writing")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.be_busy("connection_lost")
-
-    def be_busy(self, callback: str) -> None:
-        answers: list[bool] = []
-        self.questions.put((self.transport, answers))
-        deadline = time.monotonic() + 20
-        while not answers and time.monotonic() < deadline:
-            pass
-        self.heard += [(callback, answer) for answer in answers]
-
-    def ask(self) -> None:
-        """Ask, in another thread, until there is no more to ask."""
-        while question := self.questions.get():
-            transport, answers = question
-            answers.append(transport.is_closing())
-
-    async def connect(self, kind: str, sock: socket.socket) -> Any:
-        loop = asyncio.get_running_loop()
-        connecting: dict[str, Callable[[], Any]] = {
-            "stream": lambda: loop.create_connection(lambda: self, sock=sock),
-            "read pipe": lambda: loop.connect_read_pipe(lambda: self, sock),
-            "write pipe": lambda: loop.connect_write_pipe(lambda: self, sock),
-        }
-        transport, _ = await connecting[kind]()
-        return transport
-
-
-@pytest.mark.parametrize("kind", ["stream", "read pipe", "write pipe"])
-def test_transport_answers_while_its_protocol_is_busy(loop: Any, kind: str) -> None:
-    """Callbacks take as long as they like and need not give way: who asks is not kept waiting."""
-    protocol = Busy()
-    expected: list[tuple[str, bool]] = []
-
-    async def expect(callback: str, is_closing: bool) -> None:
-        expected.append((callback, is_closing))
-        await support.wait_until(lambda: protocol.heard == expected, callback, timeout=30)
-
-    async def main() -> None:
-        left, right = socket.socketpair()
-        transport = await protocol.connect(kind, left)
-        if kind != "write pipe":
-            right.send(b"x")
-            await expect("data_received", False)
-        if kind != "read pipe":
-            transport.write(bytes(8 << 20))
-            await expect("pause_writing", False)
-        (transport.close if kind == "read pipe" else transport.abort)()
-        await expect("connection_lost", True)
-        right.close()
-
-    asking = threading.Thread(target=protocol.ask)
-    asking.start()
-    try:
-        loop.run_until_complete(main())
-    finally:
-        protocol.questions.put(None)
-        asking.join()
 
 
 def test_wrong_thread_is_refused_or_served_and_never_hurts_the_loop(

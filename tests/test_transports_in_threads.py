@@ -1,0 +1,207 @@
+"""Transports in threads that do not run their loop: answered at once, work handed over, nothing torn.
+
+Streams under more threads than these are in `test_threads.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import random
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import Recorder, socket_pair
+from tests.tls import connected_tls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from tests.tls import Certificates
+
+pytestmark = pytest.mark.one_thread("has threads of its own")
+
+THREADS = 4
+CALLS = 400
+
+
+@contextlib.contextmanager
+def threads(count: int, use: Callable[[int], None]) -> Iterator[Callable[[], bool]]:
+    """Have `use` called in `count` threads; gives a function that says whether one still runs."""
+    started = [threading.Thread(target=use, args=(number,)) for number in range(count)]
+    for thread in started:
+        thread.start()
+    try:
+        yield lambda: any(thread.is_alive() for thread in started)
+    finally:
+        for thread in started:
+            thread.join()
+
+
+class Busy(asyncio.Protocol):
+    """Keeps its thread busy in each callback until another thread has asked the transport something."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # The callback, and whether the transport was closing meanwhile.
+        self.heard: list[tuple[str, bool]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.be_busy("data_received")
+
+    def pause_writing(self) -> None:
+        self.be_busy("pause_writing")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.be_busy("connection_lost")
+
+    def be_busy(self, callback: str) -> None:
+        answers: list[bool] = []
+        self.questions.put((self.transport, answers))
+        deadline = time.monotonic() + 20
+        while not answers and time.monotonic() < deadline:
+            pass
+        self.heard += [(callback, answer) for answer in answers]
+
+    def ask(self) -> None:
+        """Ask, in another thread, until there is no more to ask."""
+        while question := self.questions.get():
+            transport, answers = question
+            answers.append(transport.is_closing())
+
+    async def connect(self, kind: str, sock: socket.socket) -> Any:
+        loop = asyncio.get_running_loop()
+        connecting: dict[str, Callable[[], Any]] = {
+            "stream": lambda: loop.create_connection(lambda: self, sock=sock),
+            "read pipe": lambda: loop.connect_read_pipe(lambda: self, sock),
+            "write pipe": lambda: loop.connect_write_pipe(lambda: self, sock),
+        }
+        transport, _ = await connecting[kind]()
+        return transport
+
+
+@pytest.mark.parametrize("kind", ["stream", "read pipe", "write pipe"])
+def test_transport_answers_while_its_protocol_is_busy(loop: Any, kind: str) -> None:
+    """Callbacks take as long as they like and need not give way: who asks is not kept waiting."""
+    protocol = Busy()
+    expected: list[tuple[str, bool]] = []
+
+    async def expect(callback: str, is_closing: bool) -> None:
+        expected.append((callback, is_closing))
+        await support.wait_until(lambda: protocol.heard == expected, callback, timeout=30)
+
+    async def main() -> None:
+        left, right = socket.socketpair()
+        transport = await protocol.connect(kind, left)
+        if kind != "write pipe":
+            right.send(b"x")
+            await expect("data_received", False)
+        if kind != "read pipe":
+            transport.write(bytes(8 << 20))
+            await expect("pause_writing", False)
+        (transport.close if kind == "read pipe" else transport.abort)()
+        await expect("connection_lost", True)
+        right.close()
+
+    with threads(1, lambda _: protocol.ask()):
+        try:
+            loop.run_until_complete(main())
+        finally:
+            protocol.questions.put(None)
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Takes what comes."""
+
+
+def datagram_pair() -> tuple[socket.socket, socket.socket]:
+    left, right = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    right.bind(("127.0.0.1", 0))
+    left.connect(right.getsockname())
+    return left, right
+
+
+@contextlib.asynccontextmanager
+async def connected(kind: str, certificates: Certificates) -> AsyncIterator[Any]:
+    """A transport of one kind, and another end that sends and takes nothing."""
+    loop: Any = asyncio.get_running_loop()
+    if kind == "tls":
+        async with connected_tls(Recorder(), certificates) as (transport, _peer):
+            yield transport
+        return
+    left, right = datagram_pair() if kind == "datagrams" else socket_pair()
+    connecting: dict[str, Callable[[], Any]] = {
+        "stream": lambda: loop.create_connection(Recorder, sock=left),
+        "datagrams": lambda: loop.create_datagram_endpoint(Datagrams, sock=left),
+        "read pipe": lambda: loop.connect_read_pipe(Recorder, left),
+        "write pipe": lambda: loop.connect_write_pipe(Recorder, left),
+    }
+    transport, _ = await connecting[kind]()
+    try:
+        yield transport
+    finally:
+        (transport.close if kind == "read pipe" else transport.abort)()
+        right.close()
+        await support.wait_until(lambda: left.fileno() == -1, "the socket to be closed")
+
+
+def methods_of(kind: str, transport: Any) -> list[Callable[[], Any]]:
+    """What a thread may call, of what this kind has."""
+    asks = ["is_closing", "get_protocol", "get_write_buffer_size", "get_write_buffer_limits"]
+    asks += ["__repr__"]
+    if kind != "write pipe":
+        # There they are inherited and answer NotImplementedError.
+        asks += ["is_reading", "pause_reading", "resume_reading"]
+    found = [getattr(transport, name) for name in asks if hasattr(transport, name)]
+    found.append(lambda: transport.get_extra_info("sockname"))
+    found.append(lambda: transport.set_protocol(transport.get_protocol()))
+    if hasattr(transport, "set_write_buffer_limits"):
+        found += [lambda: transport.set_write_buffer_limits(high=100)]
+        found += [lambda: transport.set_write_buffer_limits(high=1 << 20)]
+    if hasattr(transport, "sendto"):
+        found += [lambda: transport.sendto(b"x" * 50)]
+    elif hasattr(transport, "write"):
+        found += [lambda: transport.write(b"x" * 50), lambda: transport.write(bytes(5000))]
+        found += [lambda: transport.writelines([b"x", b"y" * 50])]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["stream", "tls", "datagrams", "read pipe", "write pipe"])
+def test_every_method_in_four_threads(
+    loop_name: str, loop: Any, certificates: Certificates, kind: str
+) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio promises nothing here")
+    errors: list[Exception] = []
+
+    async def main() -> None:
+        async with connected(kind, certificates) as transport:
+
+            def use(number: int) -> None:
+                chance = random.Random(number)
+                for _ in range(CALLS):
+                    try:
+                        chance.choice(methods_of(kind, transport))()
+                    except Exception as error:
+                        errors.append(error)
+                    if chance.random() < 0.1:
+                        time.sleep(0.0005)  # so that the loop sleeps too
+
+            with threads(THREADS, use) as running:
+                await support.wait_until(lambda: not running(), "the threads to end", timeout=50)
+
+    loop.run_until_complete(main())
+    assert errors == []
+    # The loop is whole.
+    assert loop.run_until_complete(asyncio.sleep(0.001, "alive")) == "alive"
