@@ -397,6 +397,72 @@ fn unix_pairs_talk_both_ways_in_halves() {
 }
 
 #[test]
+fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (one, other) = UnixStream::pair().unwrap();
+            let before = support::open_descriptors();
+            let (reader, writer) = std::io::pipe().unwrap();
+            let passed = vec![OwnedFd::from(reader), OwnedFd::from(writer)];
+            let (sent, bytes, back) = one.send_descriptors(b"two".to_vec(), passed).await;
+            assert_eq!((sent.unwrap(), &bytes[..], back.len()), (3, &b"two"[..], 2));
+            drop(back);
+            let (count, bytes, mut fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
+            assert_eq!((count.unwrap(), &bytes[..], fds.len()), (3, &b"two"[..], 2));
+            let mut writer = std::io::PipeWriter::from(fds.pop().unwrap());
+            let mut reader = std::io::PipeReader::from(fds.pop().unwrap());
+            std::io::Write::write_all(&mut writer, b"through").unwrap();
+            drop(writer);
+            let mut all = String::new();
+            std::io::Read::read_to_string(&mut reader, &mut all).unwrap();
+            assert_eq!(all, "through");
+            drop(reader);
+            assert_eq!(support::open_descriptors(), before);
+            // Without any it is a plain send and receive.
+            one.send_descriptors(b"none".to_vec(), Vec::new())
+                .await
+                .0
+                .unwrap();
+            let (_, bytes, fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
+            assert_eq!((&bytes[..], fds.len()), (&b"none"[..], 0));
+            let (nothing, ..) = one.send_descriptors(Vec::new(), Vec::new()).await;
+            assert_eq!(nothing.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            // Given up before and while they arrive.
+            for wait in [false, true] {
+                let mut recv = Box::pin(other.recv_descriptors(Vec::with_capacity(8)));
+                let first = std::future::poll_fn(|cx| {
+                    std::task::Poll::Ready(recv.as_mut().poll(cx).is_pending())
+                });
+                assert!(first.await);
+                let null = std::fs::File::open("/dev/null").unwrap();
+                one.send_descriptors(b"x".to_vec(), vec![null.into()])
+                    .await
+                    .0
+                    .unwrap();
+                if wait {
+                    time::sleep(Duration::from_millis(1)).await;
+                }
+                drop(recv);
+                time::sleep(Duration::from_millis(1)).await;
+            }
+            one.write_all(b"end".to_vec()).await.0.unwrap();
+            loop {
+                let (_, bytes) = other.read(Vec::with_capacity(8)).await;
+                if bytes.ends_with(b"end") {
+                    break;
+                }
+            }
+            time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(
+                support::open_descriptors(),
+                before,
+                "a descriptor for nobody"
+            );
+        });
+    });
+}
+
+#[test]
 fn unix_datagrams_keep_their_bounds_and_tell_their_sender() {
     in_runtimes(|runtime| {
         let name = abstract_name("datagram", runtime);

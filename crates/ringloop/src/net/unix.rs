@@ -9,9 +9,10 @@ use super::split::{ReadHalf, WriteHalf};
 use super::tcp::{descriptor, from_socket};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::Op;
-use crate::op::{Accept, Connect, RecvMsg, SendMsg};
+use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors, SendMsg};
 use crate::sys::address::{SockAddr, UnixName};
 use crate::sys::datagram::Control;
+use crate::sys::descriptors::DESCRIPTORS_MAX;
 use crate::sys::socket;
 use std::io;
 use std::net::Shutdown;
@@ -116,6 +117,39 @@ impl UnixStream {
     /// Send all of `bufs`, in order.
     pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
         self.socket.send_all_vectored(bufs).await
+    }
+
+    /// Send `bytes`, at least one, and descriptors with the first of them; returns how many bytes went out. The
+    /// descriptors come back: the receiver gets its own.
+    ///
+    /// Shape: at most 253 descriptors.
+    /// Errors: `ETOOMANYREFS` where too many are on their way, and those of sendmsg(2).
+    /// Source: unix(7), `SCM_RIGHTS`.
+    pub async fn send_descriptors(
+        &self,
+        bytes: Vec<u8>,
+        descriptors: Vec<OwnedFd>,
+    ) -> (io::Result<usize>, Vec<u8>, Vec<OwnedFd>) {
+        if bytes.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
+            let error = io::Error::from_raw_os_error(libc::EINVAL);
+            return (Err(error), bytes, descriptors);
+        }
+        let send = SendDescriptors::new(self.socket.on_loop(), bytes.into(), descriptors);
+        let (result, buf, descriptors) = Op::new(send).await;
+        (result, buf.into_vec().unwrap_or_default(), descriptors)
+    }
+
+    /// Receive as [`UnixStream::read`], with the descriptors that came with the bytes; they are closed on
+    /// exec. A plain read closes them.
+    ///
+    /// Cancel safety: bytes and descriptors taken while the future was being dropped are lost and closed.
+    pub async fn recv_descriptors(
+        &self,
+        buf: Vec<u8>,
+    ) -> (io::Result<usize>, Vec<u8>, Vec<OwnedFd>) {
+        let recv = RecvDescriptors::new(self.socket.on_loop(), buf.into());
+        let (result, buf, descriptors) = Op::new(recv).await;
+        (result, buf.into_vec(), descriptors)
     }
 
     /// Shut down one or both directions.

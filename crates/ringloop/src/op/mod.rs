@@ -15,6 +15,7 @@ mod allocate;
 mod cancel;
 mod close;
 mod connect;
+mod descriptors;
 mod fsync;
 mod hard_link;
 mod kind;
@@ -57,6 +58,7 @@ pub use allocate::Allocate;
 pub use cancel::Cancel;
 pub use close::Close;
 pub use connect::Connect;
+pub use descriptors::{RecvDescriptors, SendDescriptors};
 pub use fsync::Fsync;
 pub use hard_link::HardLink;
 pub use kind::{Kind, Outcome};
@@ -257,6 +259,10 @@ pub enum Request {
     Symlink(Symlink),
     /// Create a hard link.
     HardLink(HardLink),
+    /// Send bytes and descriptors.
+    SendDescriptors(SendDescriptors),
+    /// Receive bytes and descriptors.
+    RecvDescriptors(RecvDescriptors),
     /// Wait for the end of a child process.
     WaitChild(WaitChild),
     /// Wait for the clock.
@@ -300,6 +306,8 @@ macro_rules! each {
             Request::MakeDir($op) => $body,
             Request::Symlink($op) => $body,
             Request::HardLink($op) => $body,
+            Request::SendDescriptors($op) => $body,
+            Request::RecvDescriptors($op) => $body,
             Request::WaitChild($op) => $body,
             Request::Timeout($op) => $body,
             Request::Cancel($op) => $body,

@@ -19,6 +19,7 @@
 //! | [`path`] | files by their names: open, metadata, rename, remove |
 //! | [`memory`] | mappings that a forked child does not inherit |
 //! | [`mod@thread`] | the calling thread: its processors, its signals |
+//! | [`descriptors`] | descriptors on their way through a Unix socket |
 //! | [`process`] | a child as a descriptor |
 //! | [`signal`] | signals as readable descriptors |
 //! | [`limits`] | resource limits of the process |
@@ -35,6 +36,7 @@
 pub mod address;
 pub mod clock;
 pub mod datagram;
+pub mod descriptors;
 pub mod epoll;
 pub mod event;
 pub mod file;

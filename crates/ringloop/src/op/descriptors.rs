@@ -1,0 +1,210 @@
+//! Pass descriptors through a Unix socket: sendmsg(2) and recvmsg(2) with `SCM_RIGHTS`.
+
+use super::{Need, Operation, Request};
+use crate::buf::{RecvBuf, SendBuf};
+use crate::op::{Kind, Outcome};
+use crate::sys::datagram::empty_message;
+use crate::sys::descriptors::Rights;
+use crate::sys::interest::Interest;
+use crate::sys::socket;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+
+/// Send bytes and descriptors; a stream needs one byte at least. The result is the number of bytes that went
+/// out; the descriptors went with the first one.
+#[derive(Debug)]
+pub struct SendDescriptors {
+    fd: RawFd,
+    // Boxed so that a request stays small; the header points at what is beside it.
+    parts: Box<Outgoing>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    buf: SendBuf,
+    rights: Rights,
+    iovec: libc::iovec,
+    header: libc::msghdr,
+}
+
+/// Receive bytes, and the descriptors that came with them. The result is the number of bytes.
+#[derive(Debug)]
+pub struct RecvDescriptors {
+    fd: RawFd,
+    parts: Box<Incoming>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    buf: RecvBuf,
+    rights: Rights,
+    received: Vec<OwnedFd>,
+    iovec: libc::iovec,
+    header: libc::msghdr,
+}
+
+fn empty_iovec() -> libc::iovec {
+    libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    }
+}
+
+impl SendDescriptors {
+    /// Send `buf` with `descriptors`, at most 253.
+    pub fn new(fd: RawFd, buf: SendBuf, descriptors: Vec<OwnedFd>) -> Self {
+        Self {
+            fd,
+            parts: Box::new(Outgoing {
+                buf,
+                rights: Rights::carrying(descriptors),
+                iovec: empty_iovec(),
+                header: empty_message(),
+            }),
+        }
+    }
+
+    fn header(&mut self) -> *const libc::msghdr {
+        let parts = &mut *self.parts;
+        let bytes = parts.buf.as_slice();
+        parts.iovec = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let (at, len) = parts.rights.as_mut_ptr();
+        parts.header.msg_iov = &raw mut parts.iovec;
+        parts.header.msg_iovlen = 1;
+        parts.header.msg_control = at;
+        parts.header.msg_controllen = len as _;
+        &raw const parts.header
+    }
+}
+
+impl RecvDescriptors {
+    /// Receive into `buf`.
+    pub fn new(fd: RawFd, buf: RecvBuf) -> Self {
+        Self {
+            fd,
+            parts: Box::new(Incoming {
+                buf,
+                rights: Rights::empty(),
+                received: Vec::new(),
+                iovec: empty_iovec(),
+                header: empty_message(),
+            }),
+        }
+    }
+
+    fn header(&mut self) -> *mut libc::msghdr {
+        let parts = &mut *self.parts;
+        let (ptr, capacity) = parts.buf.as_mut_ptr();
+        parts.iovec = libc::iovec {
+            iov_base: ptr.cast(),
+            iov_len: capacity,
+        };
+        let (at, len) = parts.rights.as_mut_ptr();
+        parts.header.msg_iov = &raw mut parts.iovec;
+        parts.header.msg_iovlen = 1;
+        parts.header.msg_control = at;
+        parts.header.msg_controllen = len as _;
+        &raw mut parts.header
+    }
+}
+
+impl Operation for SendDescriptors {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_SENDMSG;
+        sqe.fd = self.fd;
+        sqe.addr = self.header() as u64;
+        sqe.len = 1;
+        // Without MSG_WAITALL: the rest of a short send would carry the descriptors again.
+        sqe.op_flags = libc::MSG_NOSIGNAL as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let header = self.header();
+        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Operation for RecvDescriptors {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_RECVMSG;
+        sqe.fd = self.fd;
+        sqe.addr = self.header() as u64;
+        sqe.len = 1;
+        sqe.op_flags = libc::MSG_CMSG_CLOEXEC as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let header = self.header();
+        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        unsafe { socket::recvmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
+    }
+
+    /// Descriptors become owned at once: whatever becomes of the result, they are closed with it.
+    fn finish(&mut self, result: i32) -> i32 {
+        let parts = &mut *self.parts;
+        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
+        unsafe { parts.buf.set_filled(result.max(0) as usize) };
+        if result >= 0 {
+            // Its type differs between C libraries.
+            let len = parts.header.msg_controllen as _;
+            // SAFETY: the receive that succeeded just now has written the message, and told its length.
+            parts.received = unsafe { parts.rights.take(len) };
+        }
+        result
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Kind for SendDescriptors {
+    type Output = (io::Result<usize>, SendBuf, Vec<OwnedFd>);
+
+    fn into_request(self) -> Request {
+        Request::SendDescriptors(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let result = outcome.result.map(|count| count as usize);
+        match outcome.request {
+            Some(Request::SendDescriptors(send)) => {
+                (result, send.parts.buf, send.parts.rights.into_sent())
+            }
+            _ => (result, Vec::new().into(), Vec::new()),
+        }
+    }
+}
+
+impl Kind for RecvDescriptors {
+    type Output = (io::Result<usize>, RecvBuf, Vec<OwnedFd>);
+
+    fn into_request(self) -> Request {
+        Request::RecvDescriptors(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let result = outcome.result.map(|count| count as usize);
+        match outcome.request {
+            Some(Request::RecvDescriptors(recv)) => (result, recv.parts.buf, recv.parts.received),
+            _ => (result, RecvBuf::with_capacity(0), Vec::new()),
+        }
+    }
+}
