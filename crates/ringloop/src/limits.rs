@@ -41,6 +41,14 @@ pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 4;
 /// The same for a stream of datagrams.
 pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 
+/// Operations that one poll of a task may have done at once, by the system call, before it has to wait its turn:
+/// a peer that always has more must not keep the others waiting.
+pub const ATTEMPTS_PER_POLL: u32 = 32;
+
+/// Bytes from which a socket's reads and writes are made by the task itself, while its memory is in cache, and
+/// not by the kernel for a whole batch of connections. Below it the ring's batch is worth more.
+pub const BULK_BYTES: usize = 32 * 1024;
+
 /// Tasks polled in one turn before the driver is asked for completions.
 pub const TASKS_PER_TURN: usize = 256;
 

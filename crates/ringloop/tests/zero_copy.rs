@@ -171,12 +171,20 @@ fn futures_dropped_at_any_state_leave_the_stream_usable() {
                 let (ours, peer) = pair().await;
                 let reader = spawn(read_to_end(peer));
                 let mut write = Box::pin(ours.write_zero_copy(pattern(1 << 20)));
+                let mut first = Poll::Pending;
                 if state >= 1 {
-                    let first = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
-                    assert!(first.is_pending());
+                    first = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
+                    // Without a ring there is nothing to wait for.
+                    assert!(first.is_pending() || runtime.kind() == Kind::Epoll);
                 }
                 if state >= 2 {
-                    let (count, lent) = write.await;
+                    let (count, lent) = match first {
+                        Poll::Ready(sent) => {
+                            drop(write);
+                            sent
+                        }
+                        Poll::Pending => write.await,
+                    };
                     count.unwrap();
                     if state >= 3 {
                         lent.await;

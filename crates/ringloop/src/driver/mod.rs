@@ -26,7 +26,7 @@ mod working;
 
 use crate::error::Error;
 use crate::limits;
-use crate::op::Request;
+use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::uring::Features;
 use std::io;
@@ -226,6 +226,19 @@ impl Driver {
                 Ok(driver.submit_linked(requests, waker))
             }
             _ => Err(requests),
+        }
+    }
+
+    /// Try a request before it is submitted: always on the readiness driver, which would try it first anyway;
+    /// on the ring where it is `eager`. `None`: it would block, or others wait before it; submit it.
+    pub(crate) fn attempt(&mut self, request: &mut Request, eager: bool) -> Option<i32> {
+        match self {
+            Self::Uring(_) if !eager => None,
+            Self::Uring(_) => {
+                let result = readiness::attempt(request)?;
+                Some(request.finish(result))
+            }
+            Self::Readiness(driver) => driver.attempt_first(request),
         }
     }
 

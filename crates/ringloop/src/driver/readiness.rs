@@ -46,6 +46,9 @@ const DEAD_DEADLINES_MAX: usize = 100;
 #[derive(Debug)]
 struct Watch {
     registered: Interest,
+    /// Directions of which the last call said that the next one would block: not tried again before epoll
+    /// reports them. It always does, being level-triggered.
+    blocked: Interest,
     /// Operations that wait for the descriptor, oldest first.
     waiting: Vec<(Key, Interest)>,
 }
@@ -193,6 +196,9 @@ impl ReadinessDriver {
                 if !matches!(shape, Shape::Level | Shape::Edge) {
                     self.runnable.push_back((key, interest));
                 }
+            }
+            Need::Ready(fd, interest) if self.is_blocked(fd, interest) => {
+                self.park(key, fd, interest);
             }
             Need::Ready(..) | Need::Pool(_) => self.place(key),
         }
@@ -575,10 +581,41 @@ impl ReadinessDriver {
     /// One non-blocking try; `None` is "would block".
     fn attempt(&mut self, key: Key) -> Option<i32> {
         let request = self.table.slot(key)?.request_mut()?;
-        match request.attempt() {
-            Ok(count) => Some(count as i32),
-            Err(error) if would_block(&error) => None,
-            Err(error) => Some(negated(&error)),
+        let result = attempt(request);
+        let blocked = blocked_after(request, result);
+        self.note(blocked);
+        result
+    }
+
+    /// Try a request that is not in the table, unless it is known to block or others wait before it.
+    pub(super) fn attempt_first(&mut self, request: &mut Request) -> Option<i32> {
+        let Need::Ready(fd, interest) = request.need() else {
+            return None;
+        };
+        if request.shape() != Shape::Once || self.is_blocked(fd, interest) {
+            return None;
+        }
+        let result = attempt(request);
+        self.note(blocked_after(request, result));
+        result.map(|result| request.finish(result))
+    }
+
+    /// Whether trying is known to be in vain, or would overtake.
+    fn is_blocked(&self, fd: RawFd, interest: Interest) -> bool {
+        let index = usize::try_from(fd).unwrap_or(usize::MAX);
+        let watch = self.watches.get(index).and_then(Option::as_ref);
+        watch.is_some_and(|watch| {
+            let taken = watch.wanted() | watch.blocked;
+            !(taken & interest).is_none()
+        })
+    }
+
+    /// Remember that a direction of a descriptor would block.
+    fn note(&mut self, blocked: Option<(RawFd, Interest)>) {
+        if let Some((fd, interest)) = blocked
+            && let Some(Some(watch)) = self.watches.get_mut(fd as usize)
+        {
+            watch.blocked |= interest;
         }
     }
 
@@ -607,6 +644,7 @@ impl ReadinessDriver {
         }
         let watch = self.watches[index].get_or_insert_with(|| Watch {
             registered: Interest::NONE,
+            blocked: Interest::NONE,
             waiting: Vec::new(),
         });
         watch.registered = wanted;
@@ -662,6 +700,7 @@ impl ReadinessDriver {
         let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
             return;
         };
+        watch.blocked = watch.blocked.without(interest);
         let mut served = Interest::NONE;
         for (key, wanted) in &watch.waiting {
             let both = interest & *wanted;
@@ -749,6 +788,29 @@ fn register(epoll: &Epoll, fd: RawFd, known: Interest, wanted: Interest) -> io::
         }
         done => done,
     }
+}
+
+/// The system call of a request, without blocking; `None` is "would block".
+pub(super) fn attempt(request: &mut Request) -> Option<i32> {
+    match request.attempt() {
+        Ok(count) => Some(count as i32),
+        Err(error) if would_block(&error) => None,
+        Err(error) => Some(negated(&error)),
+    }
+}
+
+/// Which direction is known to block after a try: the one that did, and reading after a receive that left
+/// room in its buffer.
+fn blocked_after(request: &mut Request, result: Option<i32>) -> Option<(RawFd, Interest)> {
+    let Need::Ready(fd, interest) = request.need() else {
+        return None;
+    };
+    let blocks = match (result, request) {
+        (None, _) => true,
+        (Some(count @ 1..), Request::Recv(recv)) => (count as usize) < recv.buf.as_uninit().len(),
+        _ => false,
+    };
+    blocks.then_some((fd, interest))
 }
 
 fn would_block(error: &io::Error) -> bool {

@@ -14,7 +14,8 @@ use super::{Engine, Options, TimerKey};
 use crate::driver::{Key, Lease};
 use crate::error::Error;
 use crate::limits;
-use std::cell::{OnceCell, RefCell, RefMut};
+use crate::op::Request;
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::{OwnedFd, RawFd};
@@ -41,6 +42,8 @@ struct Shared {
     returned: RefCell<Vec<Lease>>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
+    /// Operations that the poll that runs may still have done at once.
+    attempts_left: Cell<u32>,
     /// Set once, when the loop becomes one of several.
     seat: OnceCell<Seat>,
 }
@@ -93,6 +96,7 @@ impl Local {
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
             closing: RefCell::new(Vec::new()),
+            attempts_left: Cell::new(0),
             seat: OnceCell::new(),
         };
         Ok(Self {
@@ -207,8 +211,22 @@ impl Local {
         }
     }
 
+    /// A task is about to be polled, with a new allowance of operations that are done at once.
+    pub(super) fn begin_poll(&self) {
+        self.shared.attempts_left.set(limits::ATTEMPTS_PER_POLL);
+    }
+
+    /// Do a request at once, by the driver's own judgement; `None` where it has to be submitted.
+    pub(super) fn attempt(&self, request: &mut Request, eager: bool) -> Option<i32> {
+        let left = self.shared.attempts_left.get().checked_sub(1)?;
+        let result = self.engine().driver_mut().attempt(request, eager)?;
+        self.shared.attempts_left.set(left);
+        Some(result)
+    }
+
     /// Poll the task that has been ready for the longest time; `false` where none is.
     pub(super) fn run_one(&self) -> bool {
+        self.begin_poll();
         // The queue is free again before the task runs.
         let task = self.shared.hub.pop_ready();
         task.inspect(|task| task.run()).is_some()

@@ -20,6 +20,7 @@ use std::time::Duration;
 #[must_use = "an operation does nothing until it is awaited"]
 pub struct Op<K: Kind> {
     state: State<K>,
+    eager: bool,
 }
 
 #[derive(Debug)]
@@ -34,6 +35,16 @@ impl<K: Kind> Op<K> {
     pub fn new(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
+            eager: false,
+        }
+    }
+
+    /// As [`Op::new`], but the system call is tried at the first poll, and only what would block is submitted:
+    /// for large copies, and where the descriptor is known to be ready.
+    pub fn eager(kind: K) -> Self {
+        Self {
+            state: State::Unsubmitted(kind),
+            eager: true,
         }
     }
 
@@ -65,11 +76,12 @@ impl<K: Kind> Future for Op<K> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsubmitted(kind) => {
                 let local = Local::current();
+                let mut request = kind.into_request();
+                if let Some(result) = local.attempt(&mut request, self.eager) {
+                    return Poll::Ready(K::output(Outcome::of(result, request)));
+                }
                 let sink = Sink::Waker(cx.waker().clone());
-                let key = local
-                    .engine()
-                    .driver_mut()
-                    .submit(kind.into_request(), sink);
+                let key = local.engine().driver_mut().submit(request, sink);
                 self.state = State::InFlight(local, key);
                 Poll::Pending
             }

@@ -266,6 +266,7 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
             let ran = local.run_one();
             if let Some(waker) = root.take() {
                 let mut cx = Context::from_waker(&waker);
+                local.begin_poll();
                 if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
                     return Ok(value);
                 }

@@ -16,6 +16,17 @@ pub struct Outcome {
     pub request: Option<Request>,
 }
 
+impl Outcome {
+    /// Of an operation that was over before it was submitted.
+    pub(crate) fn of(result: i32, request: Request) -> Self {
+        let result = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        Self {
+            result,
+            request: Some(request),
+        }
+    }
+}
+
 impl From<Completion> for Outcome {
     fn from(completion: Completion) -> Self {
         Self {
