@@ -142,12 +142,17 @@ $(DENY):
 lint: lint-rust lint-python ## formatting, clippy, layers, dependencies, ruff, mypy
 
 .PHONY: lint-rust
-lint-rust: check-tools $(DENY)
+lint-rust: check-tools $(DENY) doc
 	@tools/check-tools rustfmt clippy
 	tools/check-layers
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
 	$(DENY) --log-level error check bans licenses sources
+
+# A missing word on a public item, a link that leads nowhere: errors.
+.PHONY: doc
+doc: check-tools ## the engine's reference, into $(TARGET)/doc
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop --no-deps --all-features
 
 .PHONY: lint-python
 lint-python: venv
@@ -160,6 +165,27 @@ format: venv ## rewrite Rust and Python in the project's format
 	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
+
+# --- the crate ---------------------------------------------------------------------------------------------
+
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+# What the public interface is compared with: a released version's tag or commit.
+BASELINE ?= HEAD~1
+
+.PHONY: msrv
+msrv: check-tools ## the engine and its examples on the oldest Rust that is promised (needs that toolchain)
+	@cargo +$(MSRV) --version >/dev/null 2>&1 || { echo "make msrv: no toolchain; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; }
+	cargo +$(MSRV) check --quiet --package ringloop --target-dir $(TARGET)/msrv
+	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-web-examples --all-features --target-dir $(TARGET)/msrv
+
+.PHONY: package
+package: check-tools ## what would be published, built from its archive
+	cargo publish --dry-run --quiet --package ringloop $(ARGS)
+
+.PHONY: semver
+semver: check-tools ## compare the engine's public interface with BASELINE= (a tag or commit)
+	@command -v cargo-semver-checks >/dev/null || { echo "make semver: run: cargo install --locked cargo-semver-checks" >&2; exit 1; }
+	cargo semver-checks --package ringloop --baseline-rev $(BASELINE)
 
 # --- packages ---------------------------------------------------------------------------------------------
 

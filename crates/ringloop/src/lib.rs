@@ -62,3 +62,8 @@ pub use executor::{
     Builder, JoinError, JoinHandle, Options, RemoteJoinHandle, Runtime, Workers, spawn,
     spawn_blocking, spawn_on, worker,
 };
+
+/// The examples of the readme are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -102,7 +102,7 @@ pub struct Token(pub u64);
 /// Where an operation's completions go.
 #[derive(Debug)]
 pub enum Sink {
-    /// A future: the waker is woken and the result kept for [`Driver::poll`].
+    /// A future: the waker is woken and the result kept until it is polled.
     Waker(Waker),
     /// An embedder: the completion comes out of [`Driver::next_event`] as an [`Event`].
     Handler(Token),

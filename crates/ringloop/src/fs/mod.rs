@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | read, `read_at`, vectored | the buffers | the bytes are lost with the buffer; [`File::read`] may have moved the position |
 //! | write, `write_at`, vectored | the buffers | it may be written or not |
-//! | `read_exact_at`, `write_all_at`, [`read`], [`write`], [`copy`] | as above | some of it was done |
+//! | `read_exact_at`, `write_all_at`, [`read`], [`write()`], [`copy`] | as above | some of it was done |
 //! | open | the name | a file that was opened is closed; one that was created exists |
 //! | metadata | the answer | nothing happened |
 //! | rename, remove, create, links, `set_len`, `allocate` | the names | it may have happened or not |
