@@ -11,6 +11,7 @@
 //! | `split` | the two directions of a stream as two values |
 //! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
 //! | `shared` | one address, a listener on every worker |
+//! | `stream` | sequences as `futures_core::Stream`, with the feature `futures-core` |
 //! | `options` | options of sockets, by their meaning |
 //! | `polled` | a stream with `poll_read` and `poll_write`, for other crates' traits |
 
@@ -23,6 +24,8 @@ mod receive;
 mod shared;
 mod socket;
 mod split;
+#[cfg(feature = "futures-core")]
+mod stream;
 mod tcp;
 mod udp;
 mod unix;
