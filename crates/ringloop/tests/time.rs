@@ -106,11 +106,15 @@ fn interval_ticks_at_its_times_and_never_before() {
 fn missed_ticks_follow_their_policy() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let period = 5 * MS;
+            let period = 20 * MS;
             for missed in [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip] {
                 let start = Instant::now();
                 let mut ticks = interval_at(start, period).on_missed(missed);
                 ticks.tick().await;
+                if start.elapsed() >= period {
+                    // A busy machine: the first one was missed already.
+                    continue;
+                }
                 std::thread::sleep(4 * period);
                 let busy_until = Instant::now();
                 assert_eq!(ticks.tick().await, start + period, "it was due all along");
