@@ -92,3 +92,9 @@ pub const POLLED_LINGER_MS: u64 = 10_000;
 
 /// Operations in one link that the ring runs by itself; a longer one is run in sequence.
 pub const LINKED_MAX: usize = 64;
+
+/// Slots in a ring's table of registered files; a file past it is used by its descriptor.
+pub const REGISTERED_FILES: u32 = 1024;
+
+/// Slots in a ring's table of registered buffers; a buffer past it is used by its address.
+pub const REGISTERED_BUFFERS: u32 = 1024;

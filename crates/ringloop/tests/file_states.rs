@@ -407,7 +407,7 @@ fn what_waits_for_a_thread_is_cancelled_at_once_and_more_than_fits_waits_its_tur
         bed.cancel(*key);
         assert_eq!(bed.expect(*token).result, -libc::ECANCELED);
     }
-    file::write(writer.as_raw_fd(), &vec![7; BLOCKING_THREADS], None).unwrap();
+    file::write(writer.as_raw_fd(), &[7; BLOCKING_THREADS], None).unwrap();
     for token in stuck {
         assert_eq!(bed.expect(token).result, 1);
     }

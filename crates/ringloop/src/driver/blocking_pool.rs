@@ -45,8 +45,8 @@ struct Job {
     request: ManuallyDrop<Box<Request>>,
 }
 
-// SAFETY: invariant 1. What keeps a request from being `Send` is the owner of foreign memory, which is
-// touched only when the request is dropped.
+// SAFETY: invariant 1. What keeps a request from being `Send` is the owner of foreign memory, or a slot of a
+// ring's table; both are touched only when the request is dropped.
 unsafe impl Send for Job {}
 
 impl Job {

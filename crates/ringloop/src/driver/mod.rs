@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::limits;
 use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
-use crate::sys::uring::Features;
+use crate::sys::uring::{Features, Slot};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
@@ -239,6 +239,22 @@ impl Driver {
                 Some(request.finish(result))
             }
             Self::Readiness(driver) => driver.attempt_first(request),
+        }
+    }
+
+    /// Have the ring hold on to a descriptor, where there is a ring and that can be.
+    pub(crate) fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
+        match self {
+            Self::Uring(driver) => driver.register_file(fd),
+            Self::Readiness(_) => None,
+        }
+    }
+
+    /// Have the ring hold on to memory, where there is a ring and that can be.
+    pub(crate) fn register_buffer(&mut self, memory: &mut [u8]) -> Option<Slot> {
+        match self {
+            Self::Uring(driver) => driver.register_buffer(memory),
+            Self::Readiness(_) => None,
         }
     }
 

@@ -16,7 +16,9 @@
 
 use super::lease::Lease;
 mod link;
+mod registered;
 
+use self::registered::Registered;
 use super::lent::Lent;
 use super::table::{Delivery, Phase, Slot, Table};
 use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
@@ -65,6 +67,8 @@ pub struct UringDriver {
     resting: Vec<Key>,
     /// Operations of links that were cancelled, perhaps before they had begun.
     late_cancels: Vec<Key>,
+    /// Files and buffers that the kernel has at hand; none where nobody asked for it.
+    registered: Registered,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
@@ -107,6 +111,7 @@ impl UringDriver {
             unsubmitted: Vec::new(),
             resting: Vec::new(),
             late_cancels: Vec::new(),
+            registered: Registered::default(),
             synthetic: VecDeque::new(),
         })
     }
@@ -455,6 +460,7 @@ impl UringDriver {
         if !self.late_cancels.is_empty() {
             self.cancel_late();
         }
+        self.registered.empty_returned(&self.ring);
         for index in 0..self.resting.len() {
             self.rearm(self.resting[index]);
         }

@@ -14,6 +14,7 @@
 //! | read many files | a task each: the ring takes all their reads by one system call |
 //! | copy a file | [`copy`] |
 //! | write a log | [`File::write_vectored_at`], or [`File::append`](OpenOptions::append) and [`File::write`] |
+//! | many small operations, `O_DIRECT` | [`RegisteredFile`] with [`RegisteredBuf`]s |
 //! | file to socket or pipe | [`splice`] by way of a [`Pipe`] |
 //!
 //! # Ownership and cancel safety
@@ -36,8 +37,10 @@ mod metadata;
 mod options;
 mod path;
 mod pipe;
+mod registered;
 mod whole;
 
+pub use crate::op::RegisteredBuf;
 pub use file::File;
 pub use metadata::{FileType, Metadata};
 pub use options::OpenOptions;
@@ -46,6 +49,7 @@ pub use path::{
     symlink_metadata,
 };
 pub use pipe::{Pipe, splice, tee};
+pub use registered::RegisteredFile;
 pub use whole::{CHUNK, copy, read, read_to_string, write};
 
 use std::ffi::CString;

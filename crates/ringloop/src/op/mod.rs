@@ -27,10 +27,12 @@ mod peek;
 mod poll;
 mod poll_multi;
 mod read;
+mod read_fixed;
 mod readv;
 mod recv;
 mod recvmsg;
 mod recvmsg_multi;
+mod registered;
 mod rename;
 mod send;
 mod send_zc;
@@ -43,6 +45,7 @@ mod truncate;
 mod unlink;
 mod wait_child;
 mod write;
+mod write_fixed;
 mod writev;
 
 use crate::driver::{Key, PoolKind};
@@ -70,10 +73,12 @@ pub use peek::{Peek, Peeking};
 pub use poll::Poll;
 pub use poll_multi::PollMulti;
 pub use read::Read;
+pub use read_fixed::ReadFixed;
 pub use readv::ReadV;
 pub use recv::{Recv, RecvMulti};
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
+pub use registered::{RegisteredBuf, RegisteredFd};
 pub use rename::Rename;
 pub use send::Send;
 pub(crate) use send_zc::sent_parts;
@@ -87,6 +92,7 @@ pub use truncate::Truncate;
 pub use unlink::Unlink;
 pub use wait_child::WaitChild;
 pub use write::Write;
+pub use write_fixed::WriteFixed;
 pub use writev::WriteV;
 
 /// In place of a descriptor: none.
@@ -231,6 +237,10 @@ pub enum Request {
     Read(Read),
     /// Read from a file into several buffers.
     ReadV(ReadV),
+    /// Read from a registered file into a registered buffer.
+    ReadFixed(ReadFixed),
+    /// Write to a registered file from a registered buffer.
+    WriteFixed(WriteFixed),
     /// Write to a file or pipe.
     Write(Write),
     /// Write several buffers to a file.
@@ -292,6 +302,8 @@ macro_rules! each {
             Request::Close($op) => $body,
             Request::Read($op) => $body,
             Request::ReadV($op) => $body,
+            Request::ReadFixed($op) => $body,
+            Request::WriteFixed($op) => $body,
             Request::Write($op) => $body,
             Request::WriteV($op) => $body,
             Request::Splice($op) => $body,

@@ -6,7 +6,7 @@
 //! returns a [`Refusal`], and the driver chooses.
 //!
 //! Reading order: [`abi`] what the kernel reads and writes ▸ [`ring`] the two queues ▸
-//! [`buffer_ring`] memory lent to the kernel ▸ `setup` how a ring is asked for ▸ [`features`] what
+//! [`buffer_ring`] memory lent to the kernel ▸ [`slots`] files and buffers it has at hand ▸ `setup` how a ring is asked for ▸ [`features`] what
 //! the kernel has beyond that ▸ [`refusal`] why it may say no ▸ `kernel` the three system calls,
 //! and the seam at which tests put another kernel.
 //!
@@ -20,8 +20,10 @@ mod kernel;
 pub mod refusal;
 pub mod ring;
 mod setup;
+pub mod slots;
 
 pub use buffer_ring::{BufferRing, Detached};
 pub use features::{Feature, Features};
 pub use refusal::{Cause, Refusal};
 pub use ring::{Config, Ring};
+pub use slots::{Slot, Slots, Table as SlotTable};

@@ -1,0 +1,161 @@
+//! Registered files and buffers: the same results on both drivers, and nothing kept for longer than it is
+//! used.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::driver::Choice;
+use ringloop::executor::{Link, Local};
+use ringloop::fs::{File, OpenOptions, RegisteredBuf, RegisteredFile};
+use ringloop::op::Nop;
+use ringloop::{Options, Runtime, limits, time};
+use std::future::Future;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use support::{alone, drivers, open_descriptors};
+
+fn runtime(driver: Choice) -> Runtime {
+    let options = Options {
+        driver,
+        ..Options::default()
+    };
+    Runtime::with_options(options).unwrap()
+}
+
+fn on_both<F: Future<Output = ()>>(test: impl Fn(Choice, PathBuf) -> F) {
+    let _alone = alone();
+    for driver in drivers() {
+        let before = open_descriptors();
+        let path = std::env::temp_dir().join(format!("ringloop-registered-{}", std::process::id()));
+        std::fs::write(&path, b"0123456789").unwrap();
+        let runtime = runtime(driver);
+        runtime.block_on(test(driver, path.clone())).unwrap();
+        drop(runtime);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(open_descriptors(), before, "descriptors ({driver:?})");
+    }
+}
+
+async fn open(path: &PathBuf) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).open(path).await.unwrap()
+}
+
+#[test]
+fn registered_file_and_buffer_read_and_write_as_others_do() {
+    on_both(|driver, path| async move {
+        let file = RegisteredFile::new(open(&path).await);
+        let buf = RegisteredBuf::with_capacity(4);
+        let is_ring = driver == Choice::Uring;
+        assert_eq!(
+            (file.is_registered(), buf.is_registered()),
+            (is_ring, is_ring)
+        );
+        let (count, mut buf) = file.read_at(buf, 2).await;
+        assert_eq!((count.unwrap(), &*buf), (4, b"2345".as_slice()));
+        assert_eq!(buf.fill(b"abcdef"), 4);
+        let (count, buf) = file.write_at(buf, 8).await;
+        assert_eq!((count.unwrap(), &*buf), (4, b"abcd".as_slice()));
+        let (count, buf) = file.read_at(buf, 10).await;
+        assert_eq!((count.unwrap(), &*buf), (2, b"cd".as_slice()), "the end");
+        let (count, buf) = file.read_at(buf, 100).await;
+        assert_eq!((count.unwrap(), buf.len()), (0, 0));
+        assert_eq!(file.file().metadata().await.unwrap().len(), 12);
+        let large = RegisteredBuf::with_capacity(limits::CACHED_READ_BYTES + 1);
+        let (count, large) = file.read_at(large, 0).await;
+        assert_eq!((count.unwrap(), &*large), (12, b"01234567abcd".as_slice()));
+    });
+}
+
+#[test]
+fn more_than_there_are_slots_work_without() {
+    on_both(|driver, path| async move {
+        let count = limits::REGISTERED_BUFFERS as usize + 2;
+        let mut bufs: Vec<_> = (0..count)
+            .map(|_| RegisteredBuf::with_capacity(8))
+            .collect();
+        let file = RegisteredFile::new(open(&path).await);
+        let without = bufs.pop().unwrap();
+        assert!(!without.is_registered());
+        let (count, without) = file.read_at(without, 0).await;
+        assert_eq!((count.unwrap(), &*without), (8, b"01234567".as_slice()));
+        drop(bufs);
+        let again = RegisteredBuf::with_capacity(8);
+        assert_eq!(
+            again.is_registered(),
+            driver == Choice::Uring,
+            "slots are used again"
+        );
+    });
+}
+
+#[test]
+fn file_that_was_dropped_is_closed_also_for_the_ring() {
+    on_both(|_, _| async move {
+        let (reader, writer) = ringloop::sys::file::pipe().unwrap();
+        let file = RegisteredFile::new(File::from(writer));
+        let reader = File::from(reader);
+        drop(file);
+        // The next wait empties the slot; a ring that held on to the file would keep the pipe open.
+        let (count, _) = reader.read(Vec::with_capacity(1)).await;
+        assert_eq!(count.unwrap(), 0, "the end");
+    });
+}
+
+#[test]
+fn operation_given_up_keeps_buffer_and_slot_until_it_ends() {
+    on_both(|driver, path| async move {
+        let file = RegisteredFile::new(open(&path).await);
+        for polled in [false, true] {
+            for _ in 0..2 * limits::REGISTERED_BUFFERS {
+                let buf = RegisteredBuf::with_capacity(4096);
+                assert!(buf.is_registered() || driver == Choice::Epoll);
+                let mut read = pin!(file.read_at(buf, 0));
+                if polled {
+                    std::future::poll_fn(|cx| {
+                        drop(read.as_mut().poll(cx));
+                        Poll::Ready(())
+                    })
+                    .await;
+                }
+                time::yield_now().await;
+                while Local::current().engine().driver_mut().in_flight() > 1 {
+                    time::yield_now().await;
+                }
+            }
+        }
+        drop(file);
+        Link::new(Nop).await.unwrap();
+    });
+}
+
+#[test]
+fn file_registered_with_one_runtime_is_used_by_its_descriptor_on_another() {
+    let _alone = alone();
+    for driver in drivers() {
+        let path = std::env::temp_dir().join(format!("ringloop-two-{}", std::process::id()));
+        let other = path.with_extension("other");
+        std::fs::write(&path, b"right").unwrap();
+        std::fs::write(&other, b"wrong").unwrap();
+        let (first, second) = (runtime(driver), runtime(driver));
+        let file = first
+            .block_on(async { RegisteredFile::new(open(&path).await) })
+            .unwrap();
+        second
+            .block_on(async {
+                // It has the same slot in the other ring's table.
+                let decoy = RegisteredFile::new(open(&other).await);
+                let buf = RegisteredBuf::with_capacity(8);
+                let (count, buf) = file.read_at(buf, 0).await;
+                assert_eq!((count.unwrap(), &*buf), (5, b"right".as_slice()));
+                drop(decoy);
+            })
+            .unwrap();
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&other).unwrap();
+    }
+}
