@@ -10,11 +10,9 @@ use ringloop::fs::{File, OpenOptions, RegisteredBuf, RegisteredFile};
 use ringloop::op::Nop;
 use ringloop::{Options, Runtime, limits, time};
 use std::future::Future;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 use support::{alone, drivers, open_descriptors};
 
 fn runtime(driver: Choice) -> Runtime {

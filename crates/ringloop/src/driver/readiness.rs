@@ -589,8 +589,11 @@ impl ReadinessDriver {
 
     /// Try a request that is not in the table, unless it is known to block or others wait before it.
     pub(super) fn attempt_first(&mut self, request: &mut Request) -> Option<i32> {
-        let Need::Ready(fd, interest) = request.need() else {
-            return None;
+        let (fd, interest) = match request.need() {
+            Need::Ready(fd, interest) => (fd, interest),
+            // What is in memory already.
+            Need::Pool(_) => return attempt(request).map(|result| request.finish(result)),
+            _ => return None,
         };
         if request.shape() != Shape::Once || self.is_blocked(fd, interest) {
             return None;
