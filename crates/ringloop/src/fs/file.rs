@@ -122,6 +122,7 @@ impl File {
 
     /// Read up to the capacity of `buf`, from its start, at the file's own position; 0 is the end.
     ///
+    /// Cost: as [`File::read_at`] on the ring; on epoll always a pool thread's.
     /// Errors: those of read(2).
     /// Cancel safety: bytes that were read meanwhile are lost with the buffer, and the position has moved.
     /// Source: read(2); the ring's `READ`, Linux 5.6.
@@ -135,6 +136,8 @@ impl File {
     /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
     /// end. The position stays.
     ///
+    /// Cost: a copy out of the page cache, and less than a microsecond. On epoll a pool thread's, where the
+    /// bytes are not in memory or more than [`crate::limits::CACHED_READ_BYTES`].
     /// Errors: those of pread(2).
     /// Cancel safety: the buffer is lost.
     /// Source: preadv2(2); the ring's `READ`, Linux 5.6.

@@ -1,7 +1,7 @@
 //! Read from a pipe, or from a file at an offset: read(2), preadv2(2), the ring's `READ` (5.6).
 //!
-//! Readiness form: from a pipe when it is readable. From a file at once where the bytes are in memory
-//! (`RWF_NOWAIT`), else on a pool thread.
+//! Readiness form: from a pipe when it is readable. From a file at an offset at once where the bytes are in
+//! memory (`RWF_NOWAIT`), else on a pool thread.
 
 use super::{NO_FD, Need, Operation, Request};
 use crate::buf::RecvBuf;
@@ -44,7 +44,8 @@ impl Read {
     /// Read what is in memory: all that was asked for, or up to the end of the file.
     fn read_cached(&mut self, offset: u64) -> io::Result<usize> {
         let (_, capacity) = self.buf.as_mut_ptr();
-        if capacity > CACHED_READ_BYTES {
+        // At the file's own position a read of a part could not be taken back.
+        if capacity > CACHED_READ_BYTES || offset == CURRENT_POSITION {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let count = match self.read(offset, 0, Wait::Never) {
@@ -53,7 +54,7 @@ impl Read {
             }
             result => result?,
         };
-        if count == 0 || count == capacity || offset == CURRENT_POSITION {
+        if count == 0 || count == capacity {
             return Ok(count);
         }
         // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
