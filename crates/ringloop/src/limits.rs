@@ -49,6 +49,10 @@ pub const ATTEMPTS_PER_POLL: u32 = 32;
 /// not by the kernel for a whole batch of connections. Below it the ring's batch is worth more.
 pub const BULK_BYTES: usize = 32 * 1024;
 
+/// Bytes from which `write_all_zero_copy` leaves copying out: below, two completions and the wait for the
+/// network cost more than the copy (docs/decisions/0009).
+pub const ZERO_COPY_BYTES_MIN: usize = 32 * 1024;
+
 /// Tasks polled in one turn before the driver is asked for completions.
 pub const TASKS_PER_TURN: usize = 256;
 

@@ -430,7 +430,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             // Given up before and while they arrive.
             for wait in [false, true] {
                 let mut recv = Box::pin(other.recv_descriptors(Vec::with_capacity(8)));
-                // Ready at first_poll with what the one before it has left behind, else waiting.
+                // Ready at once with what the one before it has left behind, else waiting.
                 let first_poll = std::future::poll_fn(|cx| {
                     std::task::Poll::Ready(recv.as_mut().poll(cx).is_ready())
                 });

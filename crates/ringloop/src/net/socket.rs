@@ -162,7 +162,11 @@ impl Socket {
     }
 
     /// Send all of `bytes` without copying, and wait until the network has let go of them.
+    /// Small ones are copied.
     pub async fn send_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        if bytes.len() < limits::ZERO_COPY_BYTES_MIN {
+            return self.send_all(bytes).await;
+        }
         let mut buf = SendBuf::from(bytes);
         let mut sent = Ok(());
         while !buf.is_empty() && sent.is_ok() {

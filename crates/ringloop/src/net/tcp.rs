@@ -191,7 +191,7 @@ impl TcpStream {
     }
 
     /// Send all of `bytes` without copying them, and wait until the network has let go of them: over TCP,
-    /// until the peer has acknowledged them.
+    /// until the peer has acknowledged them. Less than `limits::ZERO_COPY_BYTES_MIN` is a plain send.
     pub async fn write_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         self.socket.send_all_zero_copy(bytes).await
     }
