@@ -8,9 +8,12 @@ use ringloop::executor::JoinError;
 use ringloop::net::TcpListener;
 use ringloop::{Error, Runtime, spawn, spawn_on, time, worker};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -463,4 +466,36 @@ fn listeners_of_one_address_share_its_connections() {
         assert!(served.iter().all(|count| *count >= 100), "{served:?}");
         runtime.shut_down().unwrap();
     }
+}
+
+#[test]
+fn loop_that_is_torn_down_by_a_foreign_waker_is_reported_and_the_others_go_on() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of somebody else's");
+        }
+    }
+    on_both(3, |runtime| {
+        let workers = runtime.workers();
+        let trap = || async {
+            let mut task = spawn(time::yield_now());
+            let waker = Waker::from(Arc::new(Bomb));
+            let polled = Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            std::future::pending::<()>().await;
+        };
+        let caught = workers.spawn_on(1, trap).unwrap();
+        let ended = runtime.block_on(caught).unwrap();
+        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        let other = workers.spawn_on(2, || async { worker() }).unwrap();
+        assert_eq!(runtime.block_on(other).unwrap().unwrap(), 2);
+        let error = runtime.shut_down().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "worker 1 has stopped, and its tasks were dropped: a waker of somebody else's"
+        );
+        let late = workers.spawn_on(1, || async {});
+        assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+    });
 }
