@@ -5,13 +5,11 @@ use bench_common::{
     timer_delay,
 };
 use ringloop::Runtime;
-use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::executor::Op;
+use ringloop::fs::File;
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Read, Write};
-use std::fs::File;
+use ringloop::sync::local::mpsc::channel;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 fn main() -> io::Result<()> {
@@ -78,33 +76,20 @@ async fn http(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
 
 async fn cat(path: &str) -> io::Result<()> {
     let start = Instant::now();
-    let file = File::open(path)?;
-    let mut buffer = RecvBuf::with_capacity(CAT_BYTES);
+    let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let file = File::open(path).await?;
+    let mut buffer = Vec::with_capacity(CAT_BYTES);
     let mut bytes = 0;
     loop {
-        let (count, filled) = Op::new(Read {
-            fd: file.as_raw_fd(),
-            buf: buffer,
-            offset: None,
-        })
-        .await;
+        let (count, filled) = file.read_at(buffer, bytes).await;
         let count = count?;
         if count == 0 {
             break;
         }
         bytes += count as u64;
-        let mut left = SendBuf::from(filled.into_vec());
-        while !left.is_empty() {
-            let (written, back) = Op::new(Write {
-                fd: 1,
-                buf: left,
-                offset: None,
-            })
-            .await;
-            left = back;
-            left.advance(written?);
-        }
-        buffer = left.into_vec().unwrap_or_default().into();
+        let (written, back) = out.write_all(filled).await;
+        written?;
+        buffer = back;
     }
     report(bytes, start);
     Ok(())
@@ -140,19 +125,19 @@ async fn timers(ops: usize) -> io::Result<()> {
 }
 
 async fn ping_pong(ops: usize) -> io::Result<()> {
-    let (ping, pinged) = flume::bounded::<u64>(1);
-    let (pong, ponged) = flume::bounded::<u64>(1);
+    let (ping, mut pinged) = channel::<u64>(1);
+    let (pong, mut ponged) = channel::<u64>(1);
     ringloop::spawn(async move {
-        while let Ok(number) = pinged.recv_async().await {
-            if pong.send_async(number).await.is_err() {
+        while let Some(number) = pinged.recv().await {
+            if pong.send(number).await.is_err() {
                 break;
             }
         }
     });
     let start = Instant::now();
     for number in 0..ops as u64 {
-        assert!(ping.send_async(number).await.is_ok());
-        assert_eq!(ponged.recv_async().await, Ok(number));
+        assert!(ping.send(number).await.is_ok());
+        assert_eq!(ponged.recv().await, Some(number));
     }
     report(ops as u64, start);
     Ok(())
