@@ -12,6 +12,24 @@
 //! operation owns), [`limits`] (every bound, with its reason).
 //! Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
 //!
+//! | what | where | tests |
+//! |---|---|---|
+//! | the ring, what the kernel has of it, why it may be refused | [`sys::uring`] | `sys`, `faults.rs` |
+//! | the same on readiness, chosen at run time | [`driver::Choice`] | all; each runs on both drivers |
+//! | operations that own their buffers, cancelled when dropped | [`op`], [`executor::Op`] | `drop_states*.rs`, `futures.rs` |
+//! | tasks, handles, aborts, panics | [`executor`] | `tasks.rs`, `runtime.rs` |
+//! | TCP, UDP, Unix sockets, halves, options, descriptors | [`net`] | `net.rs` |
+//! | connections, bytes, datagrams, readiness as they come | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot.rs`, `future_faults.rs` |
+//! | files, directories, linked operations | [`fs`], [`executor`] | `files.rs`, `links.rs` |
+//! | sleep, time-out, deadline, interval | [`time`] | `time.rs` |
+//! | cancelling by operation, by descriptor, of everything | [`executor::Op`], [`net::TcpStream::cancel`], [`executor::Local::cancel_all`] | `cancel.rs` |
+//! | sending without a copy | [`net::TcpStream::write_zero_copy`] | `zero_copy.rs` |
+//! | submission polling by the kernel | [`Options::submission_polling`] | `polling.rs` |
+//! | several threads, a ring each | [`Builder`], [`spawn_on`] | `workers.rs` |
+//! | child processes, signals | [`process`], [`signal`] | `process.rs`, `signal.rs` |
+//! | channels, locks, select and join | [`sync`], [`future`] | `sync.rs` |
+//! | blocking work | [`spawn_blocking`] | `files.rs` |
+//!
 //! ```no_run
 //! use ringloop::{Runtime, net::TcpListener};
 //!
