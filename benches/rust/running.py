@@ -93,10 +93,10 @@ def run_once(
     runs.rates.append(counted["ops"] / counted["seconds"])
 
 
-def arguments_of(row: Row) -> list[str]:
-    """The part of a row's arguments that the contestant knows."""
+def arguments_of(row: Row, without: Sequence[str] = ("--connections",)) -> list[str]:
+    """A row's arguments without those that are another program's."""
     pairs = zip(row.arguments[::2], row.arguments[1::2], strict=True)
-    return [word for pair in pairs if pair[0] != "--connections" for word in pair]
+    return [word for pair in pairs if pair[0] not in without for word in pair]
 
 
 def clean() -> dict[str, str]:
@@ -127,7 +127,8 @@ def served(
     row: Row, command: Sequence[str], environment: Mapping[str, str], settings: Settings
 ) -> dict:
     """Start a server, load it, and return what came of it."""
-    with server([*pinned(settings.server_cpu), *command], environment) as process:
+    cpu = None if "--workers" in row.arguments else settings.server_cpu
+    with server([*pinned(cpu), *command], environment) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
         if not port:
@@ -137,7 +138,7 @@ def served(
             str(paths.LOADGEN),
             *("--addr", f"127.0.0.1:{port}"),
             *("--mode", row.workload),
-            *row.arguments,
+            *arguments_of(row, ("--workers",)),
             *("--seconds", str(settings.seconds)),
             *("--warmup", str(WARMUP_SECONDS)),
             *("--server-pid", str(process.pid)),

@@ -8,6 +8,7 @@ from comparison.rows import Row, connections_text, size_text
 ECHO_SIZES = (64, 1024, 16 * 1024, 100 * 1024)
 ECHO_CONNECTIONS = (1, 64, 1000)
 HTTP_CONNECTIONS = (1, 1000)
+WORKERS = (1, 2)
 
 # Name: title and what a run counts. All on one CPU, but for the thread that wakes.
 EXECUTOR = {
@@ -35,4 +36,9 @@ def all_rows() -> list[Row]:
             title = f"{size_text(size)}, {connections_text(count)}"
             name = f"echo/{size}/{count}"
             rows.append(Row(name, "echo", "TCP echo", title, held, has_floor=True))
+    # By the CPU time of a request: with two CPUs the load generator is on one of the workers'.
+    for count in WORKERS:
+        held = ("--connections", "256", "--size", "1024", "--workers", str(count))
+        title = f"1 KiB, 256 connections, {count} worker{'s' if count > 1 else ''}"
+        rows.append(Row(f"workers/{count}", "echo", "Workers, on every CPU", title, held))
     return rows

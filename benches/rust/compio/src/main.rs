@@ -8,7 +8,7 @@ use compio::buf::{BufResult, IntoInner, IoBuf};
 use compio::driver::ProactorBuilder;
 use compio::fs::File;
 use compio::io::{AsyncRead, AsyncReadAt, AsyncWriteExt};
-use compio::net::{TcpListener, TcpStream};
+use compio::net::{TcpListener, TcpSocket, TcpStream};
 use compio::runtime::RuntimeBuilder;
 use std::io;
 use std::thread;
@@ -62,7 +62,7 @@ async fn run(arguments: Arguments, port: u16) -> io::Result<()> {
 }
 
 async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
-    let listener = listen(port)?;
+    let listener = listen(port).await?;
     announce(listener.local_addr()?.port());
     loop {
         let (stream, _) = listener.accept().await?;
@@ -76,8 +76,11 @@ async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
     }
 }
 
-fn listen(port: u16) -> io::Result<TcpListener> {
-    TcpListener::from_std(std::net::TcpListener::bind(("127.0.0.1", port))?)
+async fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4().await?;
+    socket.set_reuseport(port != 0)?;
+    socket.bind(([127, 0, 0, 1], port).into()).await?;
+    socket.listen(4096).await
 }
 
 async fn echo(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {

@@ -15,6 +15,9 @@ const ENTRIES: u32 = 4096;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
+    if arguments.workers > 1 {
+        unsupported("one thread is what this program runs");
+    }
     ringcore::init(ENTRIES, 0)?;
     match arguments.workload {
         Workload::Echo => serve(arguments.buffer_len(), true),

@@ -14,25 +14,30 @@ use std::time::Instant;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    let runtime = Runtime::new().map_err(io::Error::other)?;
-    runtime.block_on(run(arguments))?
-}
-
-async fn run(arguments: Arguments) -> io::Result<()> {
+    let builder = Runtime::builder().workers(arguments.workers);
+    let runtime = builder.build().map_err(io::Error::other)?;
     match arguments.workload {
-        Workload::Echo => serve(arguments.buffer_len(), true).await,
-        Workload::Http => serve(4096, false).await,
-        Workload::Cat => cat(&arguments.path).await,
-        Workload::Spawn => spawn(arguments.ops).await,
-        Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Echo => serve(&runtime, arguments.buffer_len(), true),
+        Workload::Http => serve(&runtime, 4096, false),
+        _ => runtime.block_on(run(arguments))?,
     }
 }
 
-async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
-    announce(listener.local_addr()?.port());
+/// A listener on every worker, where there are several.
+fn serve(runtime: &Runtime, buffer_len: usize, is_echo: bool) -> io::Result<()> {
+    let addr = ([127, 0, 0, 1], 0).into();
+    let accept = move |listener| accept(listener, buffer_len, is_echo);
+    let serving = TcpListener::serve_on_all(&runtime.workers(), addr, accept);
+    let serving = serving.map_err(io::Error::other)?;
+    announce(serving.local_addr.port());
+    for worker in serving.handles {
+        let ended = runtime.block_on(worker)?;
+        ended.map_err(|error| io::Error::other(error.to_string()))??;
+    }
+    Ok(())
+}
+
+async fn accept(listener: TcpListener, buffer_len: usize, is_echo: bool) -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -42,6 +47,17 @@ async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
         } else {
             ringloop::spawn(http(stream, buffer_len));
         }
+    }
+}
+
+async fn run(arguments: Arguments) -> io::Result<()> {
+    match arguments.workload {
+        Workload::Echo | Workload::Http => unreachable!("these are served"),
+        Workload::Cat => cat(&arguments.path).await,
+        Workload::Spawn => spawn(arguments.ops).await,
+        Workload::Wake => wake(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops).await,
+        Workload::PingPong => ping_pong(arguments.ops).await,
     }
 }
 

@@ -12,6 +12,9 @@ use std::time::Instant;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
+    if arguments.workers > 1 {
+        unsupported("threads are what it has, as many as there are connections");
+    }
     match arguments.workload {
         Workload::Echo => serve(arguments.buffer_len(), echo),
         Workload::Http => serve(4096, http),
