@@ -262,15 +262,21 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
     let mut future = pin!(future);
     loop {
         local.tidy();
-        for _ in 0..limits::TASKS_PER_TURN {
-            let ran = local.run_one();
+        let mut left = limits::TASKS_PER_TURN;
+        while left > 0 {
+            // The future has its turn behind the tasks that were ready first: it may be what they wake.
+            let batch = local.hub().ready_count().min(left);
+            for _ in 0..batch {
+                local.run_one();
+            }
+            left -= batch.max(1);
             if let Some(waker) = root.take() {
                 let mut cx = Context::from_waker(&waker);
                 local.begin_poll();
                 if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
                     return Ok(value);
                 }
-            } else if !ran {
+            } else if batch == 0 {
                 break;
             }
         }
