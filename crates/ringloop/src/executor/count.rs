@@ -20,30 +20,39 @@ use std::cell::Cell;
 /// Set in `away` once the count is closed; far above any count.
 const CLOSED: isize = 1 << (isize::BITS - 2);
 
-/// A reference count that its own thread changes without atomics.
+/// What the owner's half is once the count is closed; no sum of references.
+const CLOSED_HERE: isize = isize::MIN;
+
+/// A reference count that its own thread changes without atomics, and what else is that thread's alone.
 #[derive(Debug)]
-pub(super) struct SplitCount {
-    here: Owned<Here>,
+pub(super) struct SplitCount<T> {
+    here: Owned<Here<T>>,
     away: AtomicIsize,
 }
 
 #[derive(Debug)]
-struct Here {
+struct Here<T> {
     count: Cell<isize>,
-    closed: Cell<bool>,
+    value: T,
 }
 
-impl SplitCount {
-    /// No references, and the calling thread the owner.
-    pub fn new() -> Self {
+impl<T> SplitCount<T> {
+    /// No references, and the calling thread the owner, of `value` too.
+    pub fn new(value: T) -> Self {
         let here = Here {
             count: Cell::new(0),
-            closed: Cell::new(false),
+            value,
         };
         Self {
             here: Owned::new(here),
             away: AtomicIsize::new(0),
         }
+    }
+
+    /// What only the owner's thread may touch.
+    #[inline]
+    pub fn here(&self) -> Option<&T> {
+        self.here.get().map(|here| &here.value)
     }
 
     /// Another reference.
@@ -75,8 +84,7 @@ impl SplitCount {
         let Some(here) = self.open_here() else {
             return false;
         };
-        here.closed.set(true);
-        let count = here.count.get();
+        let count = here.count.replace(CLOSED_HERE);
         // Where the sum is 0 nobody is left who could change it.
         if count + self.away.load(Ordering::Acquire) == 0 {
             return true;
@@ -84,8 +92,10 @@ impl SplitCount {
         self.away.fetch_add(count + CLOSED, Ordering::AcqRel) + count == 0
     }
 
-    fn open_here(&self) -> Option<&Here> {
-        self.here.get().filter(|here| !here.closed.get())
+    fn open_here(&self) -> Option<&Here<T>> {
+        self.here
+            .get()
+            .filter(|here| here.count.get() != CLOSED_HERE)
     }
 }
 
@@ -96,7 +106,7 @@ mod tests {
 
     #[test]
     fn reference_made_here_and_dropped_there_is_counted_once() {
-        let count = Arc::new(SplitCount::new());
+        let count = Arc::new(SplitCount::new(()));
         count.add();
         let other = Arc::clone(&count);
         std::thread::spawn(move || {
@@ -112,7 +122,7 @@ mod tests {
 
     #[test]
     fn last_reference_of_a_closed_count_is_told() {
-        let count = SplitCount::new();
+        let count = SplitCount::new(());
         count.add();
         count.add();
         assert!(!count.sub());
@@ -135,7 +145,7 @@ mod loom_tests {
     #[test]
     fn one_of_all_frees() {
         loom::model(|| {
-            let count = Arc::new(SplitCount::new());
+            let count = Arc::new(SplitCount::new(()));
             let freed = Arc::new(AtomicU32::new(0));
             let touched = Arc::new(loom::cell::UnsafeCell::new(0));
             count.add();

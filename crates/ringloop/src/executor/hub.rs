@@ -37,7 +37,7 @@ pub(super) struct Hub {
     lists: Owned<Lists>,
     inbox: Inbox<Arrival>,
     /// The tasks that have memory; together they hold one count of the `Arc` that this is in.
-    pub cells: SplitCount,
+    pub cells: SplitCount<()>,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Hub {
         Self {
             lists: Owned::new(Lists::default()),
             inbox: Inbox::new(unpark, inbox_messages),
-            cells: SplitCount::new(),
+            cells: SplitCount::new(()),
         }
     }
 

@@ -28,7 +28,6 @@
 use super::count::SplitCount;
 use super::hub::Hub;
 use super::join::JoinError;
-use super::owned::Owned;
 use super::sync::{AtomicBool, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
@@ -90,9 +89,9 @@ impl Knock {
 struct Header {
     vtable: &'static VTable,
     hub: NonNull<Hub>,
-    wakers: SplitCount,
+    /// How many wakers there are, and what the loop's thread keeps.
+    wakers: SplitCount<Here>,
     knock: Knock,
-    here: Owned<Here>,
 }
 
 struct VTable {
@@ -138,9 +137,8 @@ where
             free: free::<F>,
         },
         hub: NonNull::from(&**hub),
-        wakers: SplitCount::new(),
+        wakers: SplitCount::new(here),
         knock: Knock::new(),
-        here: Owned::new(here),
     };
     let task = Box::new(Task {
         header,
@@ -175,7 +173,7 @@ pub(super) fn close_hub(hub: &Arc<Hub>) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TaskRef(NonNull<Header>);
 
-// SAFETY: what a task's own thread alone may touch is behind `Owned`; the rest is for every thread.
+// SAFETY: what a task's own thread alone may touch is behind `Owned` (in the count); the rest is for every thread.
 unsafe impl Send for TaskRef {}
 
 impl std::fmt::Debug for TaskRef {
@@ -191,7 +189,7 @@ impl TaskRef {
     }
 
     fn here(&self) -> Option<&Here> {
-        self.header().here.get()
+        self.header().wakers.here()
     }
 
     fn hub(&self) -> &Hub {
