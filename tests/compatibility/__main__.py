@@ -1,8 +1,9 @@
 """Measure the matrix on every loop and write docs/compatibility.md.
 
-`python -m tests.compatibility [--python PATH] [--loops NAME ...]`: the interpreter is one that has the
-loops installed, by default the benchmark's environment of CPython 3.14 (`make bench` makes it). Each row
-runs in a process of its own, so that a crash or a hang is that row's result and nothing else's.
+`python -m tests.compatibility [--python PATH] [--free-threaded PATH] [--loops NAME ...]`. The first
+interpreter has the loops installed, by default it is the benchmark's of CPython 3.14 (`make bench` makes
+it); the second is a free-threaded one that has those of them that can be had for it. Each row runs in a
+process of its own, so that a crash or a hang is that row's result and nothing else's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ GROUPS = (
     "Debug mode",
     "Introspection",
 )
+# What only a free-threaded interpreter can tell.
+FREE_THREADED = "free-threaded build keeps the GIL off"
 # Rows measured at a time: most of their time is waiting.
 WORKERS = 3
 Results = dict[str, dict[str, list[dict[str, str]]]]
@@ -84,6 +87,20 @@ def cell(checks: list[dict[str, str]], notes: list[str], where: str) -> str:
     told = "; ".join(f"*{check['check']}* – {check['detail'][:NOTE_LEN_MAX]}" for check in failed)
     notes.append(f"{where}: {told}")
     return f"partly [{len(notes)}]" if outcomes["yes"] else f"no [{len(notes)}]"
+
+
+def measure_free_threaded(python: str | None, loop: str, row: Row) -> list[dict[str, str]]:
+    """Return the outcome of the row that a free-threaded interpreter measures."""
+    (check,) = row.checks
+    if python is None:
+        return [
+            {"check": check.name, "outcome": "?", "detail": "no free-threaded interpreter given"}
+        ]
+    distribution = LOOPS[loop][2]
+    if distribution and not installed(python)[distribution]:
+        detail = "pip finds no build of it for a free-threaded CPython"
+        return [{"check": check.name, "outcome": "no", "detail": detail}]
+    return measure(python, loop, row)
 
 
 def report(results: Results, versions: dict[str, str], python: str) -> str:
@@ -141,6 +158,7 @@ def main() -> int:
     """Measure and write; return 1 where one of our own rows is not a yes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=str(ROOT / ".venv-bench" / "3.14" / "bin" / "python"))
+    parser.add_argument("--free-threaded", metavar="PYTHON")
     parser.add_argument("--loops", nargs="*", choices=LOOPS, default=list(LOOPS))
     arguments = parser.parse_args()
     versions = installed(arguments.python)
@@ -153,6 +171,10 @@ def main() -> int:
 
     def measure_row(row: Row) -> dict[str, list[dict[str, str]]]:
         print(row.title, flush=True)
+        if row.title == FREE_THREADED:
+            return {
+                loop: measure_free_threaded(arguments.free_threaded, loop, row) for loop in loops
+            }
         return {loop: measure(arguments.python, loop, row) for loop in loops}
 
     with ThreadPoolExecutor(WORKERS) as pool:
