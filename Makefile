@@ -112,10 +112,12 @@ loom: check-tools ## model-check the atomics (inbox, task state)
 .PHONY: asan
 asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly toolchain)
 	@cargo +$(NIGHTLY) --version >/dev/null 2>&1 || { echo "make asan: no nightly toolchain; run: rustup toolchain install nightly" >&2; exit 1; }
-	@for driver in uring epoll; do \
+	@export RUSTFLAGS="-Zsanitizer=address"; \
+	place="--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan"; \
+	cargo +$(NIGHTLY) build --quiet -p ringloop --examples $$place; \
+	for driver in uring epoll; do \
 		echo "== cargo test under AddressSanitizer, RINGLOOP_DRIVER=$$driver"; \
-		RINGLOOP_DRIVER=$$driver RUSTFLAGS="-Zsanitizer=address" cargo +$(NIGHTLY) test --quiet -p ringloop --lib --tests \
-			--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan $(CARGO_TEST); \
+		RINGLOOP_DRIVER=$$driver cargo +$(NIGHTLY) test --quiet -p ringloop --lib --tests $$place $(CARGO_TEST); \
 	done
 
 # --- benchmarks -------------------------------------------------------------------------------------------

@@ -1,20 +1,22 @@
 //! The readiness driver: the same operations where there is no ring.
 //!
-//! Owns: the epoll instance, which descriptor waits for what, and the receive pools.
+//! Owns: the table of operations, the receive pools, and when an operation is tried; beside it
+//! [`watches`] (epoll, and which descriptor waits for what) and [`deadlines`].
 //! Called by: `Driver`. Never does: block, except in `wait`.
 //!
 //! Regular files are always ready for epoll, and still wait for the disk: their operations go to pool
 //! threads (`driver::working`), unless a try without waiting succeeds.
 //!
-//! A single-shot operation is tried when it is submitted and again when its descriptor is ready. A
-//! descriptor stays registered, level-triggered, after its operation is over: the next one usually
-//! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that.
+//! A single-shot operation is tried when it is submitted and again when its descriptor is ready.
 //!
 //! # Invariants
-//! 1. `Watch::registered` is what the kernel has; it changes only after the system call succeeded.
-//! 2. A key stands in a descriptor's queue exactly while its phase is `Armed`, it needs that
+//! 1. A key stands in a descriptor's queue exactly while its phase is `Armed`, it needs that
 //!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
-//! 3. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
+//! 2. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
+
+mod deadlines;
+mod receive;
+mod watches;
 
 use super::blocking_pool::BlockingPool;
 use super::lease::{Lease, Memory};
@@ -24,53 +26,23 @@ use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
-use crate::sys::clock;
-use crate::sys::epoll::{Epoll, Ready, Trigger};
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
-use crate::sys::socket;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use deadlines::Deadlines;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const WAKE_DATA: u64 = u64::MAX;
-
-/// Deadlines of cancelled time-outs that are tolerated; past it, and past half of all, they are
-/// cleared.
-const DEAD_DEADLINES_MAX: usize = 100;
-
-/// One descriptor.
-#[derive(Debug)]
-struct Watch {
-    registered: Interest,
-    /// Directions of which the last call said that the next one would block: not tried again before epoll
-    /// reports them. It always does, being level-triggered.
-    blocked: Interest,
-    /// Operations that wait for the descriptor, oldest first.
-    waiting: Vec<(Key, Interest)>,
-}
-
-impl Watch {
-    fn wanted(&self) -> Interest {
-        self.waiting
-            .iter()
-            .fold(Interest::NONE, |all, (_, interest)| all | *interest)
-    }
-}
+use watches::Watches;
 
 /// epoll, and everything that waits on it.
 #[derive(Debug)]
 pub struct ReadinessDriver {
-    epoll: Epoll,
+    watches: Watches,
     table: Table,
     /// In the order of [`PoolKind`].
     pools: [Pool; PoolKind::COUNT],
-    /// Indexed by descriptor.
-    watches: Vec<Option<Watch>>,
-    ready: Vec<Ready>,
     /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
     runnable: VecDeque<(Key, Interest)>,
     /// Messages that one call received, to be delivered one at a time, before anything else of their
@@ -78,35 +50,26 @@ pub struct ReadinessDriver {
     arrived: VecDeque<(Key, i32, BufferId)>,
     /// Results that are known already.
     finished: VecDeque<(Key, i32)>,
-    deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    dead_deadlines_count: usize,
+    deadlines: Deadlines,
     /// Operations on regular files.
     working: Working,
     /// Results that multishot operations may still have before the next wait.
     burst_left: u32,
-    _wake: Arc<EventFd>,
 }
 
 impl ReadinessDriver {
     /// Set up an epoll instance that `wake` interrupts, with threads for what blocks.
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
-        // Edge-triggered: each notification is one event, and nobody has to read the counter.
-        epoll.add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)?;
         Ok(Self {
-            epoll,
+            watches: Watches::new(wake)?,
             table: Table::new(),
             pools: [PoolKind::Streams, PoolKind::Datagrams].map(Pool::new),
-            watches: Vec::new(),
-            ready: Vec::new(),
             runnable: VecDeque::new(),
             arrived: VecDeque::new(),
             finished: VecDeque::new(),
-            deadlines: BinaryHeap::new(),
-            dead_deadlines_count: 0,
+            deadlines: Deadlines::default(),
             working: Working::new(pool),
             burst_left: 0,
-            _wake: wake,
         })
     }
 
@@ -157,8 +120,7 @@ impl ReadinessDriver {
     }
 
     fn is_armed(&mut self, key: Key) -> bool {
-        let slot = self.table.slot(key);
-        slot.is_some_and(|slot| slot.phase == Phase::Armed)
+        is_armed(&mut self.table, key)
     }
 
     /// The operation is over with this result, which `next_event` delivers.
@@ -186,8 +148,7 @@ impl ReadinessDriver {
                 self.settle(key, result);
             }
             Need::Clock(deadline_ns) => {
-                self.deadlines
-                    .push(Reverse((deadline_ns, key.index, key.generation)));
+                self.deadlines.push(deadline_ns, key);
             }
             Need::Ready(fd, interest) if shape != Shape::Once => {
                 self.park(key, fd, interest);
@@ -197,7 +158,7 @@ impl ReadinessDriver {
                     self.runnable.push_back((key, interest));
                 }
             }
-            Need::Ready(fd, interest) if self.is_blocked(fd, interest) => {
+            Need::Ready(fd, interest) if self.watches.is_blocked(fd, interest) => {
                 self.park(key, fd, interest);
             }
             Need::Ready(..) | Need::Pool(_) => self.place(key),
@@ -255,12 +216,13 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if let Some(Need::Clock(_)) = slot.request().map(Operation::need) {
-            self.dead_deadlines_count += 1;
-        }
+        let is_timeout = matches!(slot.request().map(Operation::need), Some(Need::Clock(_)));
         self.unpark(key);
         self.settle(key, -libc::ECANCELED);
-        self.clear_dead_deadlines();
+        if is_timeout {
+            let table = &mut self.table;
+            self.deadlines.one_died(|key| is_armed(table, key));
+        }
     }
 
     /// See [`super::Driver::cancel_descriptor`].
@@ -303,7 +265,7 @@ impl ReadinessDriver {
     /// Drop what the kernel knows of a descriptor that is about to be closed, and wait until no thread
     /// names it.
     pub(super) fn release(&mut self, fd: RawFd) {
-        self.unwatch(fd);
+        self.watches.unwatch(fd);
         let deadline = Working::drain_deadline();
         // Past the deadline a call is inside of the kernel, which holds on to the file itself.
         while self.working.names(fd) && Instant::now() < deadline {
@@ -314,18 +276,8 @@ impl ReadinessDriver {
 
     /// Close a descriptor whose operations are over or given up.
     pub(super) fn close(&mut self, fd: OwnedFd) {
-        self.unwatch(fd.as_raw_fd());
+        self.watches.unwatch(fd.as_raw_fd());
         self.working.close(fd);
-    }
-
-    fn unwatch(&mut self, fd: RawFd) {
-        let Some(watch) = self.watches.get_mut(fd as usize).and_then(Option::take) else {
-            return;
-        };
-        if watch.registered != Interest::NONE {
-            // The descriptor may be gone already, and its registration with it.
-            drop(self.epoll.delete(fd));
-        }
     }
 
     #[allow(clippy::unused_self)]
@@ -341,20 +293,12 @@ impl ReadinessDriver {
             return Ok(());
         }
         let timeout = if self.finished.is_empty() && self.arrived.is_empty() {
-            self.until_deadline(timeout)
+            self.deadlines.bound(timeout)
         } else {
             Some(Duration::ZERO)
         };
-        self.ready.clear();
         self.burst_left = limits::ACCEPTS_PER_TURN;
-        self.epoll.wait(&mut self.ready, timeout)?;
-        let ready = std::mem::take(&mut self.ready);
-        for event in &ready {
-            if event.data != WAKE_DATA {
-                self.descriptor_ready(event.data as RawFd, event.interest);
-            }
-        }
-        self.ready = ready;
+        self.watches.wait(timeout, &mut self.runnable)?;
         self.expire();
         if !self.working.is_idle() {
             let results = self.working.collect(&mut self.table);
@@ -454,71 +398,6 @@ impl ReadinessDriver {
         }
     }
 
-    /// One receive of a multishot operation, into a buffer of the pool.
-    fn receive(&mut self, key: Key) -> Option<Event> {
-        let Some(Need::Ready(fd, _)) = self.need(key) else {
-            return None;
-        };
-        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
-            return self.starve(key, PoolKind::Streams);
-        };
-        let pool = &mut self.pools[PoolKind::Streams as usize];
-        match socket::recv(fd, pool.uninit(&id), libc::MSG_DONTWAIT) {
-            Ok(0) => {
-                pool.put(id);
-                self.unpark(key);
-                self.deliver(key, 0, false, None)
-            }
-            Ok(count) => self.deliver(key, count as i32, true, Some(id)),
-            Err(error) => {
-                pool.put(id);
-                self.receive_failed(key, &error)
-            }
-        }
-    }
-
-    /// One receive of messages, into as many buffers of the pool as the operation asks for.
-    fn receive_messages(&mut self, key: Key) -> Option<Event> {
-        let pool = &mut self.pools[PoolKind::Datagrams as usize];
-        let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
-            return None;
-        };
-        let mut lent = pool.lend(receive.want());
-        if lent.is_empty() {
-            return self.starve(key, PoolKind::Datagrams);
-        }
-        let buffers = lent.iter_mut().map(|(_, memory)| &mut **memory);
-        let received = receive.receive(buffers);
-        let mut filled = received.as_deref().unwrap_or(&[]).iter();
-        for (id, memory) in lent {
-            pool.restore(&id, memory);
-            match filled.next() {
-                Some(len) => self.arrived.push_back((key, *len as i32, id)),
-                None => pool.put(id),
-            }
-        }
-        match received {
-            // What arrived comes out of the queue.
-            Ok(_) => None,
-            Err(error) => self.receive_failed(key, &error),
-        }
-    }
-
-    /// Level-triggered: without this it would spin until a buffer comes back.
-    fn starve(&mut self, key: Key, kind: PoolKind) -> Option<Event> {
-        self.unpark(key);
-        self.pools[kind as usize].starved.push(key);
-        None
-    }
-
-    fn receive_failed(&mut self, key: Key, error: &io::Error) -> Option<Event> {
-        if would_block(error) {
-            return None;
-        }
-        self.unpark(key);
-        self.deliver(key, negated(error), false, None)
-    }
-
     fn deliver(
         &mut self,
         key: Key,
@@ -595,7 +474,7 @@ impl ReadinessDriver {
             Need::Pool(_) => return attempt(request).map(|result| request.finish(result)),
             _ => return None,
         };
-        if request.shape() != Shape::Once || self.is_blocked(fd, interest) {
+        if request.shape() != Shape::Once || self.watches.is_blocked(fd, interest) {
             return None;
         }
         let result = attempt(request);
@@ -603,22 +482,10 @@ impl ReadinessDriver {
         result.map(|result| request.finish(result))
     }
 
-    /// Whether trying is known to be in vain, or would overtake.
-    fn is_blocked(&self, fd: RawFd, interest: Interest) -> bool {
-        let index = usize::try_from(fd).unwrap_or(usize::MAX);
-        let watch = self.watches.get(index).and_then(Option::as_ref);
-        watch.is_some_and(|watch| {
-            let taken = watch.wanted() | watch.blocked;
-            !(taken & interest).is_none()
-        })
-    }
-
     /// Remember that a direction of a descriptor would block.
     fn note(&mut self, blocked: Option<(RawFd, Interest)>) {
-        if let Some((fd, interest)) = blocked
-            && let Some(Some(watch)) = self.watches.get_mut(fd as usize)
-        {
-            watch.blocked |= interest;
+        if let Some((fd, interest)) = blocked {
+            self.watches.note_blocked(fd, interest);
         }
     }
 
@@ -626,32 +493,11 @@ impl ReadinessDriver {
         self.table.slot(key)?.request().map(Operation::need)
     }
 
-    /// Put an operation in its descriptor's queue, and register what the kernel does not know yet.
+    /// Have an operation wait for its descriptor.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
-        let Ok(index) = usize::try_from(fd) else {
-            self.settle(key, -libc::EBADF);
-            return;
-        };
-        let watch = self.watches.get(index).and_then(Option::as_ref);
-        let known = watch.map_or(Interest::NONE, |watch| watch.registered);
-        let wanted = known | interest;
-        if wanted != known
-            && let Err(error) = register(&self.epoll, fd, known, wanted)
-        {
+        if let Err(error) = self.watches.park(key, fd, interest) {
             self.settle(key, negated(&error));
-            return;
         }
-        // Only now: a number that is no descriptor must not size the table.
-        if self.watches.len() <= index {
-            self.watches.resize_with(index + 1, || None);
-        }
-        let watch = self.watches[index].get_or_insert_with(|| Watch {
-            registered: Interest::NONE,
-            blocked: Interest::NONE,
-            waiting: Vec::new(),
-        });
-        watch.registered = wanted;
-        watch.waiting.push((key, interest));
     }
 
     /// Take an operation out of its descriptor's queue; a level poll takes its registration along.
@@ -668,90 +514,18 @@ impl ReadinessDriver {
         let Some(Need::Ready(fd, _)) = need else {
             return;
         };
-        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
-            return;
-        };
-        watch.waiting.retain(|(known, _)| *known != key);
-        if level {
-            // The descriptor belongs to somebody else, who may close it at once.
-            self.narrow(fd);
-        }
-    }
-
-    /// Tell the kernel to watch for no more than what is waited for.
-    fn narrow(&mut self, fd: RawFd) {
-        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
-            return;
-        };
-        let wanted = watch.wanted();
-        if watch.registered == wanted {
-            return;
-        }
-        let done = if wanted == Interest::NONE {
-            self.epoll.delete(fd)
-        } else {
-            self.epoll.modify(fd, wanted, fd as u64, Trigger::Level)
-        };
-        // A descriptor that was closed under the watch has lost its registration by itself.
-        watch.registered = if done.is_ok() { wanted } else { Interest::NONE };
-        if watch.waiting.is_empty() && watch.registered == Interest::NONE {
-            self.watches[fd as usize] = None;
-        }
-    }
-
-    fn descriptor_ready(&mut self, fd: RawFd, interest: Interest) {
-        let Some(Some(watch)) = self.watches.get_mut(fd as usize) else {
-            return;
-        };
-        watch.blocked = watch.blocked.without(interest);
-        let mut served = Interest::NONE;
-        for (key, wanted) in &watch.waiting {
-            let both = interest & *wanted;
-            if both != Interest::NONE {
-                served |= both;
-                self.runnable.push_back((*key, both));
-            }
-        }
-        if !(interest & watch.registered).without(served).is_none() {
-            self.narrow(fd);
-        }
-    }
-
-    fn until_deadline(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let Some(Reverse((deadline_ns, ..))) = self.deadlines.peek() else {
-            return timeout;
-        };
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(clock::monotonic_ns()));
-        Some(timeout.map_or(left, |timeout| timeout.min(left)))
+        // Of a level poll the descriptor belongs to somebody else, who may close it at once.
+        self.watches.unpark(key, fd, level);
     }
 
     fn expire(&mut self) {
-        while let Some(Reverse((deadline_ns, index, generation))) = self.deadlines.peek().copied() {
-            if deadline_ns > clock::monotonic_ns() {
-                break;
-            }
-            self.deadlines.pop();
-            let key = Key { index, generation };
+        while let Some(key) = self.deadlines.pop_due() {
             if self.is_armed(key) {
                 self.settle(key, 0);
             } else {
-                self.dead_deadlines_count -= 1;
+                self.deadlines.dead_one_is_gone();
             }
         }
-    }
-
-    fn clear_dead_deadlines(&mut self) {
-        let dead_count = self.dead_deadlines_count;
-        if dead_count <= DEAD_DEADLINES_MAX || dead_count <= self.deadlines.len() / 2 {
-            return;
-        }
-        let table = &mut self.table;
-        self.deadlines.retain(|Reverse((_, index, generation))| {
-            let (index, generation) = (*index, *generation);
-            let slot = table.slot(Key { index, generation });
-            slot.is_some_and(|slot| slot.phase == Phase::Armed)
-        });
-        self.dead_deadlines_count = 0;
     }
 }
 
@@ -774,23 +548,10 @@ impl Drop for ReadinessDriver {
     }
 }
 
-fn register(epoll: &Epoll, fd: RawFd, known: Interest, wanted: Interest) -> io::Result<()> {
-    let data = fd as u64;
-    if known == Interest::NONE {
-        return match epoll.add(fd, wanted, data, Trigger::Level) {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                epoll.modify(fd, wanted, data, Trigger::Level)
-            }
-            done => done,
-        };
-    }
-    match epoll.modify(fd, wanted, data, Trigger::Level) {
-        // The descriptor was closed and its number used again: the registration went with it.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-            epoll.add(fd, wanted, data, Trigger::Level)
-        }
-        done => done,
-    }
+fn is_armed(table: &mut Table, key: Key) -> bool {
+    table
+        .slot(key)
+        .is_some_and(|slot| slot.phase == Phase::Armed)
 }
 
 /// The system call of a request, without blocking; `None` is "would block".

@@ -1,0 +1,76 @@
+//! Multishot receives of the readiness driver: into buffers of its pools, one system call a time.
+//!
+//! Called by: the driver, when the descriptor is ready. Never does: wait.
+
+use super::{ReadinessDriver, negated, would_block};
+use crate::driver::{Event, Key, PoolKind};
+use crate::op::{Need, Request};
+use crate::sys::socket;
+use std::io;
+
+impl ReadinessDriver {
+    /// One receive of a multishot operation, into a buffer of the pool.
+    pub(super) fn receive(&mut self, key: Key) -> Option<Event> {
+        let Some(Need::Ready(fd, _)) = self.need(key) else {
+            return None;
+        };
+        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
+            return self.starve(key, PoolKind::Streams);
+        };
+        let pool = &mut self.pools[PoolKind::Streams as usize];
+        match socket::recv(fd, pool.uninit(&id), libc::MSG_DONTWAIT) {
+            Ok(0) => {
+                pool.put(id);
+                self.unpark(key);
+                self.deliver(key, 0, false, None)
+            }
+            Ok(count) => self.deliver(key, count as i32, true, Some(id)),
+            Err(error) => {
+                pool.put(id);
+                self.receive_failed(key, &error)
+            }
+        }
+    }
+
+    /// One receive of messages, into as many buffers of the pool as the operation asks for.
+    pub(super) fn receive_messages(&mut self, key: Key) -> Option<Event> {
+        let pool = &mut self.pools[PoolKind::Datagrams as usize];
+        let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
+            return None;
+        };
+        let mut lent = pool.lend(receive.want());
+        if lent.is_empty() {
+            return self.starve(key, PoolKind::Datagrams);
+        }
+        let buffers = lent.iter_mut().map(|(_, memory)| &mut **memory);
+        let received = receive.receive(buffers);
+        let mut filled = received.as_deref().unwrap_or(&[]).iter();
+        for (id, memory) in lent {
+            pool.restore(&id, memory);
+            match filled.next() {
+                Some(len) => self.arrived.push_back((key, *len as i32, id)),
+                None => pool.put(id),
+            }
+        }
+        match received {
+            // What arrived comes out of the queue.
+            Ok(_) => None,
+            Err(error) => self.receive_failed(key, &error),
+        }
+    }
+
+    /// Level-triggered: without this it would spin until a buffer comes back.
+    fn starve(&mut self, key: Key, kind: PoolKind) -> Option<Event> {
+        self.unpark(key);
+        self.pools[kind as usize].starved.push(key);
+        None
+    }
+
+    fn receive_failed(&mut self, key: Key, error: &io::Error) -> Option<Event> {
+        if would_block(error) {
+            return None;
+        }
+        self.unpark(key);
+        self.deliver(key, negated(error), false, None)
+    }
+}
