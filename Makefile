@@ -80,7 +80,7 @@ test: test-rust loom test-python ## Rust and Python tests, both drivers, every C
 test-rust: check-tools ## the engine on both drivers
 	@for driver in uring epoll; do \
 		echo "== cargo test, RINGLOOP_DRIVER=$$driver"; \
-		RINGLOOP_DRIVER=$$driver cargo test --quiet --workspace --exclude ringloop-python $(CARGO_TEST); \
+		RINGLOOP_DRIVER=$$driver cargo test --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
 	done
 
 .PHONY: test-python
