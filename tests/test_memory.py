@@ -95,6 +95,23 @@ class Token:
         pass
 
 
+def assert_stays_flat(body: Callable[[], Any], iterations: int) -> None:
+    """Run `body` until it leaves nothing, three times at most.
+
+    What leaks does so each time; the interpreter's table of interned strings doubles once.
+    """
+    for last in (False, False, True):
+        before = Usage.now()
+        body()
+        try:
+            Usage.now().assert_flat(before, iterations)
+        except AssertionError:
+            if last:
+                raise
+        else:
+            return
+
+
 def flat(
     scenario: Callable[[Token], Awaitable[None]],
     run: Callable[..., Any],
@@ -111,9 +128,8 @@ def flat(
             await asyncio.sleep(0)
 
     run(repeat())
-    references, before = sys.getrefcount(token), Usage.now()
-    run(repeat())
-    Usage.now().assert_flat(before, iterations)
+    references = sys.getrefcount(token)
+    assert_stays_flat(lambda: run(repeat()), iterations)
     assert sys.getrefcount(token) == references
 
 
@@ -352,10 +368,12 @@ def test_loops_leave_nothing(loop_factory: support.LoopFactory) -> None:
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
+    def hundred() -> None:
+        for _ in range(100):
+            once()
+
     for _ in range(20):
         once()
-    before, resident = Usage.now(), resident_bytes()
-    for _ in range(100):
-        once()
-    Usage.now().assert_flat(before, 400)
+    resident = resident_bytes()
+    assert_stays_flat(hundred, 400)
     assert resident_bytes() - resident < RESIDENT_GROWTH_MAX

@@ -14,7 +14,6 @@ use std::future::poll_fn;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::task::Poll as Turn;
 use std::time::Duration;
 use support::{Foreign, alone, connect_to, drivers, is_closed, open_descriptors, tcp_pair};
@@ -151,13 +150,6 @@ fn future_of_a_multishot_operation_takes_one_completion_and_loses_none() {
     });
 }
 
-/// `mem::forget`, in a way that a leak checker knows for intended: a static reaches it.
-fn leak<T>(value: T) {
-    static LEAKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    let address = std::ptr::from_mut(Box::leak(Box::new(value))) as usize;
-    LEAKED.lock().unwrap().push(address);
-}
-
 #[test]
 fn operations_that_were_leaked_keep_their_buffers() {
     let _alone = alone();
@@ -180,7 +172,7 @@ fn operations_that_were_leaked_keep_their_buffers() {
                     if polled {
                         poll_once(&mut op).await;
                     }
-                    leak(op);
+                    support::leak(op);
                 }
                 some_turns().await;
             })

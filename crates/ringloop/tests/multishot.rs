@@ -277,7 +277,7 @@ fn forgotten_buffer_is_lost_to_the_pool_and_nothing_else() {
             let mut receive = stream.receive();
             for _ in 0..limits::POOL_BUFFERS - 1 {
                 peer.write_all(b"f").unwrap();
-                std::mem::forget(receive.next().await.unwrap().unwrap());
+                support::leak(receive.next().await.unwrap().unwrap());
             }
             // One is left, and goes round.
             for round in 0..10_u8 {
@@ -572,7 +572,7 @@ fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
         run(&runtime, async {
             let mut receive = stream.receive();
             assert_pending(receive.next()).await;
-            std::mem::forget(receive);
+            support::leak(receive);
             for _ in 0..usize::from(limits::POOL_BUFFERS) * 2 {
                 peer.write_all(b"x").unwrap();
                 time::yield_now().await;
