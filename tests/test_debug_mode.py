@@ -113,7 +113,8 @@ def test_slow_step_of_a_task_is_logged_as_the_task(
 
     task = debug_loop.create_task(dawdle(), name="the slow one")
     debug_loop.run_until_complete(task)
-    (line,) = slow_lines(caplog)
+    # The first step was slow, too, on a machine that had other things to do.
+    line = slow_lines(caplog)[-1]
     assert re.fullmatch(
         r"Executing <Task (pending|finished) name='the slow one' coro=<.*dawdle\(\) .*> .*"
         r"created at .*:\d+> took \d\.\d{3} seconds",
