@@ -125,6 +125,8 @@ pub(super) struct OldKernel {
     pub missing_operations: Vec<u8>,
     /// What `io_uring_setup` fails with.
     pub setup_errno: Option<i32>,
+    /// How many times it has no memory before.
+    pub memory_failures: std::cell::Cell<u32>,
     /// What the probe fails with.
     pub probe_errno: Option<i32>,
     /// What `io_uring_enter` fails with.
@@ -136,6 +138,10 @@ pub(super) struct OldKernel {
 #[cfg(test)]
 impl Kernel for OldKernel {
     fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
+        if let Some(left) = self.memory_failures.get().checked_sub(1) {
+            self.memory_failures.set(left);
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
         let unknown = params.flags & self.refused_flags != 0;
         if let Some(errno) = self.setup_errno.or(unknown.then_some(libc::EINVAL)) {
             return Err(io::Error::from_raw_os_error(errno));

@@ -55,13 +55,14 @@ use super::abi::{self, Cqe, GetEventsArg, Params, Sqe, Timespec};
 use super::buffer_ring::BufferRing;
 use super::features::{Feature, Features};
 use super::kernel::{self, Kernel, Linux};
-use super::refusal::{Refusal, Step};
+use super::refusal::{Cause, Refusal, Step};
 use super::setup::{self, Created};
 use crate::sys::memory::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::thread;
 use std::time::Duration;
 
 /// Longest timeout handed to the kernel, which adds it to its clock without looking for an
@@ -158,6 +159,14 @@ impl Word {
     }
 }
 
+/// How long to wait before asking again where there was no memory: rings that were closed give theirs back
+/// by a worker of the kernel's, a moment later.
+const MEMORY_PAUSES: [Duration; 3] = [
+    Duration::from_millis(1),
+    Duration::from_millis(4),
+    Duration::from_millis(16),
+];
+
 impl Ring {
     /// Ask the kernel for a ring, disabled as yet.
     ///
@@ -169,6 +178,18 @@ impl Ring {
     }
 
     pub(super) fn new_with(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+        for pause in MEMORY_PAUSES {
+            match Self::try_new(config, kernel) {
+                Err(Refusal {
+                    cause: Cause::NoMemory { .. },
+                }) => thread::sleep(pause),
+                answer => return answer,
+            }
+        }
+        Self::try_new(config, kernel)
+    }
+
+    fn try_new(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
         let created = setup::create(config, kernel)?;
         let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
         // The drivers cannot do without a buffer ring: better to learn it here.

@@ -35,6 +35,17 @@ fn nop(user_data: u64) -> Sqe {
     }
 }
 
+#[test]
+fn memory_that_comes_back_in_time_is_no_refusal() {
+    let kernel = OldKernel::default();
+    let pauses = MEMORY_PAUSES.len() as u32;
+    kernel.memory_failures.set(pauses);
+    assert!(Ring::new_with(&CONFIG, &kernel).is_ok());
+    kernel.memory_failures.set(pauses + 1);
+    let refusal = Ring::new_with(&CONFIG, &kernel).unwrap_err();
+    assert!(matches!(refusal.cause, Cause::NoMemory { .. }), "{refusal}");
+}
+
 /// Completes when `fd` is readable.
 fn poll(fd: RawFd, user_data: u64) -> Sqe {
     let op_flags = Interest::READ.poll_mask();
