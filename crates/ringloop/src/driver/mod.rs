@@ -289,7 +289,8 @@ impl Driver {
     }
 
     /// As [`Driver::forget`], for an operation whose descriptor its owner may close at once: the kernel has
-    /// let go of the file when this returns. Costs a system call where it waited for it (ring).
+    /// let go of the file when this returns; with submission polling, or a full submission queue, a moment
+    /// later. Costs a system call where it waited for it (ring).
     pub fn forget_now(&mut self, key: Key) {
         each!(self, driver => driver.forget_now(key));
     }
