@@ -84,6 +84,9 @@ pub const CACHED_READ_BYTES: usize = 1 << 20;
 /// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
 pub const FILE_VECTOR_MAX: usize = 1024;
 
+/// Entries of a directory that one call of a pool thread reads: about one getdents64(2).
+pub const DIRECTORY_ENTRIES: usize = 256;
+
 /// Bytes a polled stream receives at a time, and keeps until they are taken.
 pub const POLLED_READ_BYTES: usize = 16 * 1024;
 

@@ -5,31 +5,11 @@ mod support;
 
 use ringloop::fs::{self, File, OpenOptions, Pipe};
 use ringloop::{Options, Runtime, spawn, spawn_blocking};
-use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use support::{alone, drivers, open_descriptors};
-
-/// Run a test on every driver, in a directory of its own; nothing may stay open.
-fn on_both<F: Future<Output = ()>>(name: &str, test: impl Fn(PathBuf) -> F) {
-    let _alone = alone();
-    for driver in drivers() {
-        let before = open_descriptors();
-        let dir = std::env::temp_dir().join(format!("ringloop-{name}-{}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
-        let runtime = Runtime::with_options(options).unwrap();
-        runtime.block_on(test(dir.clone())).unwrap();
-        drop(runtime);
-        std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(open_descriptors(), before, "descriptors ({driver:?})");
-    }
-}
+use std::path::Path;
+use support::{alone, drivers, in_directories as on_both};
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.unwrap_err().kind()

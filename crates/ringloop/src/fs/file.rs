@@ -3,6 +3,7 @@
 //! `read` and `write` use the file's own position, as `std` does; `read_at` and `write_at` name one, and
 //! can be many at a time. A name that stands for a pipe or a terminal is waited for as such.
 
+use super::beside::beside;
 use super::{Metadata, OpenOptions};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Local, Op};
@@ -11,6 +12,7 @@ use crate::sys::file::{FileKind, kind};
 use crate::sys::storage::CURRENT_POSITION;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -337,6 +339,25 @@ impl File {
         let itself = CString::default();
         let statx = Statx::new(self.on_loop(), itself, libc::AT_EMPTY_PATH);
         Op::new(statx).await.map(Metadata::from)
+    }
+
+    /// Set the file's permissions.
+    ///
+    /// Errors: those of fchmod(2), and `EMFILE`: a pool thread does it on a descriptor of its own.
+    /// Cancel safety: it goes on to its end.
+    /// Source: fchmod(2).
+    pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        let own = self.try_clone()?;
+        beside(move || own.set_permissions(permissions)).await
+    }
+
+    /// A second descriptor of the open file, which shares its position, for `std`.
+    ///
+    /// Errors: `EMFILE`.
+    /// Source: fcntl(2), `F_DUPFD_CLOEXEC`.
+    pub fn try_clone(&self) -> io::Result<std::fs::File> {
+        let fd = self.fd.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        fd.try_clone().map(std::fs::File::from)
     }
 
     /// Cut the file, or lengthen it by zeros, to `len` bytes.

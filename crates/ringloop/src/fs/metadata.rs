@@ -1,10 +1,27 @@
 //! What is known of a file: statx(2), read with the words of `std::fs::Metadata`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What kind of file a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType(u32);
+
+impl From<std::fs::FileType> for FileType {
+    fn from(found: std::fs::FileType) -> Self {
+        let kinds = [
+            (found.is_file(), libc::S_IFREG),
+            (found.is_dir(), libc::S_IFDIR),
+            (found.is_symlink(), libc::S_IFLNK),
+            (found.is_fifo(), libc::S_IFIFO),
+            (found.is_socket(), libc::S_IFSOCK),
+            (found.is_block_device(), libc::S_IFBLK),
+            (found.is_char_device(), libc::S_IFCHR),
+        ];
+        Self(kinds.iter().find(|kind| kind.0).map_or(0, |kind| kind.1))
+    }
+}
 
 impl FileType {
     /// A regular file.
@@ -97,6 +114,11 @@ impl Metadata {
     /// Kind and permissions, as in stat(2).
     pub fn mode(&self) -> u32 {
         u32::from(self.0.stx_mode)
+    }
+
+    /// Its permissions, for [`super::set_permissions`].
+    pub fn permissions(&self) -> Permissions {
+        Permissions::from_mode(self.mode())
     }
 
     /// Its owner.

@@ -4,7 +4,8 @@
 //!
 //! On the ring every operation is the kernel's, and no thread of ours sees the data. On the readiness
 //! driver a read takes what is in memory at once; all else goes to the loop's pool threads, since epoll
-//! knows nothing of files.
+//! knows nothing of files. What the ring has no operation for goes to a pool thread on both: [`copy`],
+//! [`read_dir`], [`remove_dir_all`], [`canonicalize`], [`read_link`], [`set_permissions`].
 //!
 //! Buffers are owned by the operation while it runs and come back with the result, whatever it is.
 //!
@@ -23,7 +24,9 @@
 //! |---|---|---|
 //! | read, `read_at`, vectored | the buffers | the bytes are lost with the buffer; [`File::read`] may have moved the position |
 //! | write, `write_at`, vectored | the buffers | it may be written or not |
-//! | `read_exact_at`, `write_all_at`, [`read`], [`write()`], [`copy`] | as above | some of it was done |
+//! | `read_exact_at`, `write_all_at`, [`read`], [`write()`], [`create_dir_all`] | as above | some of it was done |
+//! | [`copy`], [`remove_dir_all`], [`set_permissions`] | the names | it goes on to its end |
+//! | [`ReadDir::next`] | the directory | nothing is lost: safe |
 //! | open | the name | a file that was opened is closed; one that was created exists |
 //! | metadata | the answer | nothing happened |
 //! | rename, remove, create, links, `set_len`, `allocate` | the names | it may have happened or not |
@@ -32,6 +35,8 @@
 //!
 //! A file that is dropped is closed when no thread can name its descriptor any more.
 
+mod beside;
+mod dir;
 mod file;
 mod metadata;
 mod options;
@@ -41,16 +46,18 @@ mod registered;
 mod whole;
 
 pub use crate::op::RegisteredBuf;
+pub use beside::{canonicalize, copy, read_link, remove_dir_all, set_permissions};
+pub use dir::{DirEntry, ReadDir, read_dir};
 pub use file::File;
 pub use metadata::{FileType, Metadata};
 pub use options::OpenOptions;
 pub use path::{
     create_dir, create_dir_all, hard_link, metadata, remove_dir, remove_file, rename, symlink,
-    symlink_metadata,
+    symlink_metadata, try_exists,
 };
 pub use pipe::{Pipe, splice, tee};
 pub use registered::RegisteredFile;
-pub use whole::{CHUNK, copy, read, read_to_string, write};
+pub use whole::{CHUNK, read, read_to_string, write};
 
 use std::ffi::CString;
 use std::io;

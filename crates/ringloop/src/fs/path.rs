@@ -24,6 +24,18 @@ pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Op::new(statx).await.map(Metadata::from)
 }
 
+/// Tell whether there is a file of that name; a symbolic link is followed, and one that leads nowhere is none.
+///
+/// Errors: those of stat(2) but [`io::ErrorKind::NotFound`], such as a directory that may not be searched.
+/// Source: as [`metadata`].
+pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
+    match metadata(path).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Rename a file or a directory; a file of the new name is replaced.
 ///
 /// Errors: those of rename(2).

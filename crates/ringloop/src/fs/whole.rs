@@ -1,6 +1,6 @@
-//! Whole files: read, write, copy.
+//! Whole files: read, write.
 
-use super::{File, OpenOptions};
+use super::File;
 use crate::buf::RecvBuf;
 use std::io;
 use std::path::Path;
@@ -55,36 +55,4 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 pub async fn write(path: impl AsRef<Path>, bytes: Vec<u8>) -> io::Result<()> {
     let file = File::create(path).await?;
     file.write_all_at(bytes, 0).await.0
-}
-
-/// Copy a file's contents and permissions; returns how many bytes.
-///
-/// Errors: those of open(2), read(2) and write(2); [`io::ErrorKind::InvalidInput`] where `from` is no
-/// regular file.
-/// Cancel safety: some of it may be written.
-pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
-    let from = File::open(from).await?;
-    let found = from.metadata().await?;
-    if !found.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "only a regular file can be copied",
-        ));
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    let to = options.mode(found.mode() & 0o777).open(to).await?;
-    let mut offset = 0;
-    let mut buf = Vec::with_capacity(CHUNK);
-    loop {
-        let (count, bytes) = from.read_at(buf, offset).await;
-        let count = count?;
-        if count == 0 {
-            return Ok(offset);
-        }
-        let (written, bytes) = to.write_all_at(bytes, offset).await;
-        written?;
-        offset += count as u64;
-        buf = bytes;
-    }
 }

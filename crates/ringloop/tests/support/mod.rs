@@ -10,9 +10,11 @@ use ringloop::op::{Recv, Request};
 use ringloop::{Error, Options, Runtime};
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,6 +64,16 @@ pub fn in_runtimes(test: impl Fn(&Runtime)) {
         drop(runtime);
         assert_eq!(open_descriptors(), before, "{driver:?}: descriptors");
     }
+}
+
+/// Run a test on every driver, in a directory of its own, and alone; nothing may stay open.
+pub fn in_directories<F: Future<Output = ()>>(name: &str, test: impl Fn(PathBuf) -> F) {
+    in_runtimes(|runtime| {
+        let dir = std::env::temp_dir().join(format!("ringloop-{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        runtime.block_on(test(dir.clone())).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    });
 }
 
 /// One test at a time: descriptor numbers and counts belong to the whole process.
