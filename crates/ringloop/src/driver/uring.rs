@@ -288,6 +288,8 @@ impl UringDriver {
     fn forget_submitted(&mut self) {
         if self.ring.pending() == 0 {
             self.unsubmitted.clear();
+        } else {
+            self.end_split_link();
         }
     }
 

@@ -7,8 +7,14 @@
 //! that has not begun is nowhere in the kernel's lists, so a cancel does not find it: it ends with the one
 //! before it. Where that one was not to be stopped, the next begins all the same, and its cancel is sent
 //! again.
+//!
+//! A submission can end inside of a link all the same, where the kernel has no memory for another request.
+//! The first operation that it did not take fails with `ENOMEM` then, and those behind it end with
+//! `ECANCELED`, as behind any that fails. An operation without its time-out is cancelled: it must not wait
+//! for ever. A kernel thread that takes entries by itself would let us see it too late: with submission
+//! polling the future runs the operations in sequence.
 
-use super::{Entry, UringDriver};
+use super::{Entry, KIND_CANCEL, UringDriver};
 use crate::driver::table::Phase;
 use crate::driver::{Key, Sink};
 use crate::limits;
@@ -23,7 +29,7 @@ impl UringDriver {
             Some(feature) => self.ring.features().has(feature),
             None => true,
         };
-        requests.len() <= limits::LINKED_MAX && requests.iter().all(has)
+        requests.len() <= limits::LINKED_MAX && !self.ring.polls() && requests.iter().all(has)
     }
 
     /// Hand requests over as a link. Each has a completion of its own; after one that fails, or moves less
@@ -92,6 +98,21 @@ impl UringDriver {
         slot.is_some_and(|slot| slot.phase == Phase::Queued)
     }
 
+    /// End what is left of a link that the kernel has taken in part.
+    pub(super) fn end_split_link(&mut self) {
+        let Some(split) = self.ring.take_back_split(KIND_CANCEL << 56) else {
+            return;
+        };
+        let mut result = -libc::ENOMEM;
+        for user_data in split.lost {
+            self.settle(Key::from_user_data(user_data), result);
+            result = -libc::ECANCELED;
+        }
+        if split.lost_timeout {
+            self.cancel(Key::from_user_data(split.begun));
+        }
+    }
+
     /// Send the cancels again that may have come before their operation began.
     pub(super) fn cancel_late(&mut self) {
         for key in std::mem::take(&mut self.late_cancels) {
@@ -105,5 +126,138 @@ impl UringDriver {
                 self.late_cancels.push(key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::{RecvBuf, SendBuf};
+    use crate::driver::{Completion, Setup};
+    use crate::op::{Nop, Recv, Timeout, Write};
+    use crate::sys::event::EventFd;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::task::Poll;
+    use std::time::{Duration, Instant};
+
+    fn driver() -> UringDriver {
+        let setup = Setup {
+            choice: crate::driver::Choice::Uring,
+            polling: None,
+            entries: 16,
+            completion_entries: 64,
+        };
+        let mut driver = UringDriver::new(Arc::new(EventFd::new().unwrap()), &setup).unwrap();
+        driver.bind().unwrap();
+        // The wake's poll, so that what follows is the link's alone.
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        driver
+    }
+
+    /// Turns until the operation is over.
+    fn result(driver: &mut UringDriver, key: Key) -> Completion {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Poll::Ready(completion) = driver.table_mut().poll(key, Waker::noop()) {
+                return completion.unwrap();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "not over: {:?}",
+                driver.table.slot(key)
+            );
+            driver.wait(Some(Duration::from_millis(10))).unwrap();
+            assert!(driver.next_event().is_none());
+        }
+    }
+
+    fn write(fd: i32, bytes: &[u8]) -> Request {
+        Request::Write(Write {
+            fd,
+            buf: SendBuf::from(bytes.to_vec()),
+            offset: None,
+        })
+    }
+
+    #[test]
+    fn link_that_memory_fails_in_the_middle_of_ends_there() {
+        for taken in 1..4 {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            far.set_nonblocking(true).unwrap();
+            let mut driver = driver();
+            driver.ring.takes_at_most = taken;
+            let links = [b"1", b"2", b"3", b"4"].map(|byte| write(near.as_raw_fd(), byte));
+            let keys = driver.submit_linked(links.into(), Waker::noop());
+            // An operation beside it, behind it on the queue, is not harmed.
+            let beside = driver.submit(Request::Nop(Nop), Sink::Waker(Waker::noop().clone()));
+            let results: Vec<_> = keys
+                .iter()
+                .map(|key| result(&mut driver, *key).result)
+                .collect();
+            let mut expected = vec![-libc::ECANCELED; 4];
+            expected[..taken as usize].fill(1);
+            expected[taken as usize] = -libc::ENOMEM;
+            assert_eq!(results, expected, "of 4 entries the kernel took {taken}");
+            assert_eq!(result(&mut driver, beside).result, 0);
+            driver.ring.takes_at_most = u32::MAX;
+            for _ in 0..3 {
+                driver.wait(Some(Duration::from_millis(1))).unwrap();
+                assert!(driver.next_event().is_none());
+            }
+            let mut written = [0; 8];
+            assert_eq!(far.read(&mut written).unwrap(), taken as usize);
+            assert_eq!(driver.in_flight(), 0);
+            // The next link is whole again.
+            let links = [b"5", b"6"].map(|byte| write(near.as_raw_fd(), byte));
+            for key in driver.submit_linked(links.into(), Waker::noop()) {
+                assert_eq!(result(&mut driver, key).result, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn operation_that_lost_its_timeout_is_cancelled() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let mut driver = driver();
+        driver.ring.takes_at_most = 1;
+        let recv = Recv {
+            fd: near.as_raw_fd(),
+            buf: RecvBuf::with_capacity(8),
+        };
+        let limit = Timeout::of_link(Duration::from_secs(3600));
+        let requests = vec![
+            Request::Recv(recv),
+            Request::Timeout(limit),
+            Request::Nop(Nop),
+        ];
+        let keys = driver.submit_linked(requests, Waker::noop());
+        let results: Vec<_> = keys
+            .iter()
+            .map(|key| result(&mut driver, *key).result)
+            .collect();
+        // A link that a submission cuts short is begun by a thread of the kernel's, whose waits end so.
+        assert!([libc::ECANCELED, libc::EINTR].contains(&-results[0]));
+        assert_eq!(results[1..], [-libc::ENOMEM, -libc::ECANCELED]);
+        assert_eq!(driver.in_flight(), 0);
+    }
+
+    #[test]
+    fn split_link_whose_future_is_gone_leaves_nothing() {
+        let mut driver = driver();
+        driver.ring.takes_at_most = 2;
+        let nops = (0..5).map(|_| Request::Nop(Nop)).collect();
+        let keys = driver.submit_linked(nops, Waker::noop());
+        for key in keys {
+            driver.forget(key);
+        }
+        driver.ring.takes_at_most = u32::MAX;
+        for _ in 0..5 {
+            driver.wait(Some(Duration::from_millis(1))).unwrap();
+            assert!(driver.next_event().is_none());
+        }
+        assert_eq!(driver.in_flight(), 0);
     }
 }

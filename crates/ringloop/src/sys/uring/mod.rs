@@ -25,5 +25,5 @@ pub mod slots;
 pub use buffer_ring::{BufferRing, Detached};
 pub use features::{Feature, Features};
 pub use refusal::{Cause, Refusal};
-pub use ring::{Config, Ring};
+pub use ring::{Config, Ring, Split};
 pub use slots::{Slot, Slots, Table as SlotTable};

@@ -50,6 +50,8 @@
 //!   itself refuses a second submitter.
 //! - **R7** The slot of the registered descriptor is used, and given back, only by the thread that
 //!   registered it: slots belong to threads.
+//! - **R8** Without a polling thread the kernel reads entries only inside of `io_uring_enter`: between two
+//!   calls those that wait may be read and written again.
 
 use super::abi::{self, Cqe, GetEventsArg, Params, Sqe, Timespec};
 use super::buffer_ring::BufferRing;
@@ -107,6 +109,9 @@ pub struct Ring {
     /// A thread of the kernel takes the entries.
     polling: bool,
     registered: Option<Registered>,
+    /// A kernel without memory for more requests takes fewer entries than there are.
+    #[cfg(test)]
+    pub takes_at_most: u32,
     // Fields are dropped in order: the mappings go before the descriptor.
     _queues: Mapping,
     _entries: Mapping,
@@ -229,6 +234,8 @@ impl Ring {
             wait_flags: abi::ENTER_GETEVENTS | abi::ENTER_EXT_ARG | no_iowait,
             polling: params.flags & abi::SETUP_SQPOLL != 0,
             registered: None,
+            #[cfg(test)]
+            takes_at_most: u32::MAX,
             _queues: queues,
             _entries: entries,
             fd,
@@ -311,8 +318,7 @@ impl Ring {
     /// Cost: none with nothing queued; else one system call. Where the kernel polls, the time until its
     /// thread has taken them, and a system call only if that thread sleeps.
     pub fn submit(&mut self) -> io::Result<()> {
-        let pending = self.pending();
-        if pending == 0 {
+        if self.pending() == 0 {
             return Ok(());
         }
         if self.polling {
@@ -320,8 +326,23 @@ impl Ring {
         }
         // SAFETY: R4, R5: no argument is passed.
         settle(unsafe {
-            kernel::enter(self.enter_fd, pending, 0, self.enter_flags, ptr::null(), 0)
+            kernel::enter(
+                self.enter_fd,
+                self.to_submit(),
+                0,
+                self.enter_flags,
+                ptr::null(),
+                0,
+            )
         })
+    }
+
+    /// How many entries the kernel is told of.
+    fn to_submit(&self) -> u32 {
+        #[cfg(test)]
+        return self.pending().min(self.takes_at_most);
+        #[cfg(not(test))]
+        self.pending()
     }
 
     /// Let the polling thread take everything that is queued.
@@ -376,7 +397,7 @@ impl Ring {
         }
         let (at, len) = ((&raw const argument).cast(), size_of::<GetEventsArg>());
         // SAFETY: R4, R5.
-        settle(unsafe { kernel::enter(self.enter_fd, self.pending(), want, flags, at, len) })
+        settle(unsafe { kernel::enter(self.enter_fd, self.to_submit(), want, flags, at, len) })
     }
 
     /// Take the oldest completion.
@@ -502,6 +523,22 @@ impl Drop for Ring {
 }
 
 impl Submission {
+    /// Read the entry at an index that was written once and not overwritten since.
+    fn read(&self, index: u32) -> Sqe {
+        // SAFETY: R1: the masked index is below the number of entries.
+        let entry = unsafe { self.entries.add((index & self.mask) as usize) };
+        // SAFETY: R1; entries are never uninitialised, as fresh mappings are zeros.
+        unsafe { entry.read() }
+    }
+
+    /// Write it again; only where no thread polls.
+    fn rewrite(&mut self, index: u32, sqe: Sqe) {
+        // SAFETY: R1: the masked index is below the number of entries.
+        let entry = unsafe { self.entries.add((index & self.mask) as usize) };
+        // SAFETY: R1, R8.
+        unsafe { entry.write(sqe) };
+    }
+
     /// Write the next entry, for which there is room; the kernel does not see it before the tail moves.
     fn write(&mut self, sqe: Sqe) {
         let slot = (self.next & self.mask) as usize;
@@ -590,6 +627,10 @@ impl From<Duration> for Timespec {
         }
     }
 }
+
+mod split;
+
+pub use split::Split;
 
 #[cfg(test)]
 mod tests;

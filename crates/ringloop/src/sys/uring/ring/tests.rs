@@ -457,3 +457,47 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
         assert_eq!(ring.ready(), 0);
     }
 }
+
+#[test]
+fn r8_what_is_left_of_a_link_is_taken_back_once_and_does_nothing() {
+    let mut ring = enabled();
+    let link = |user_data| Sqe {
+        flags: abi::SQE_IO_LINK,
+        ..nop(user_data)
+    };
+    for sqe in [link(1), link(2), link(3), nop(4), nop(5)] {
+        push(&mut ring, sqe).unwrap();
+    }
+    ring.takes_at_most = 2;
+    ring.submit().unwrap();
+    assert_eq!(ring.pending(), 3);
+    let split = ring.take_back_split(99).unwrap();
+    assert_eq!(
+        (split.begun, split.lost, split.lost_timeout),
+        (2, vec![3, 4], false)
+    );
+    assert_eq!(ring.take_back_split(99), None, "taken back once");
+    ring.takes_at_most = u32::MAX;
+    let mut data = data_of(&reap(&mut ring, 3));
+    data.sort_unstable();
+    assert_eq!(data, [1, 2, 5], "entries that do nothing say nothing");
+}
+
+#[test]
+fn r8_a_submission_that_ends_between_links_splits_none() {
+    let mut ring = enabled();
+    let link = |user_data| Sqe {
+        flags: abi::SQE_IO_LINK,
+        ..nop(user_data)
+    };
+    for sqe in [link(1), nop(2), link(3), nop(4)] {
+        push(&mut ring, sqe).unwrap();
+    }
+    ring.takes_at_most = 2;
+    ring.submit().unwrap();
+    assert_eq!(ring.take_back_split(99), None);
+    ring.takes_at_most = u32::MAX;
+    let mut data = data_of(&reap(&mut ring, 4));
+    data.sort_unstable();
+    assert_eq!(data, [1, 2, 3, 4]);
+}
