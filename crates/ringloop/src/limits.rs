@@ -84,6 +84,13 @@ pub const CACHED_READ_BYTES: usize = 1 << 20;
 /// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
 pub const FILE_VECTOR_MAX: usize = 1024;
 
+/// How soon a connect to a Unix listener with a full backlog is tried again: nothing tells when it has room.
+pub const CONNECT_PAUSE_MIN: Duration = Duration::from_micros(500);
+
+/// How long such a pause becomes at most, by doubling: so many connects cost next to nothing, and none comes
+/// noticeably late.
+pub const CONNECT_PAUSE_MAX: Duration = Duration::from_millis(16);
+
 /// Entries of a directory that one call of a pool thread reads: about one getdents64(2).
 pub const DIRECTORY_ENTRIES: usize = 256;
 

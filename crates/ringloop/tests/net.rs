@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use support::in_runtimes;
+use support::{in_runtimes, read_exact};
 
 const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
@@ -521,6 +521,93 @@ fn connect_that_is_given_up_leaves_nothing() {
             for _ in 0..10 {
                 let late = time::timeout(Duration::from_millis(1), TcpStream::connect(address));
                 assert!(late.await.is_err());
+            }
+        });
+    });
+}
+
+/// A Unix listener that takes one connection into its backlog, and no more.
+fn full_unix_listener(name: &[u8]) -> (std::os::unix::net::UnixListener, UnixStream) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream as Std};
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let full = UnixListener::bind_addr(&address).unwrap();
+    // SAFETY: no pointer is passed.
+    assert_eq!(unsafe { libc::listen(full.as_raw_fd(), 0) }, 0);
+    let first = Std::connect_addr(&address).unwrap();
+    (full, OwnedFd::from(first).into())
+}
+
+#[test]
+fn unix_connect_waits_while_the_backlog_is_full() {
+    in_runtimes(|runtime| {
+        let name = abstract_name("full", runtime);
+        run(runtime, async {
+            let (full, _first) = full_unix_listener(&name);
+            let started = Instant::now();
+            let waiting: Vec<_> = (0..3)
+                .map(|at| {
+                    let name = name.clone();
+                    spawn(async move {
+                        let stream = UnixStream::connect(UnixName::Abstract(&name)).await;
+                        let stream = stream.unwrap();
+                        stream.write_all(vec![at]).await.0.unwrap();
+                    })
+                })
+                .collect();
+            time::sleep(Duration::from_millis(20)).await;
+            assert!(waiting.iter().all(|task| !task.is_finished()));
+            // Takes them one after the other, as there is room.
+            let (send, mut taken) = ringloop::sync::mpsc::channel(8);
+            let accepting = std::thread::spawn(move || {
+                full.accept().unwrap();
+                for _ in 0..3 {
+                    let (mut stream, _) = full.accept().unwrap();
+                    let byte = read_exact(&mut stream, 1)[0];
+                    send.try_send(byte).unwrap();
+                }
+            });
+            let mut bytes = Vec::new();
+            for _ in 0..3 {
+                bytes.push(taken.recv().await.unwrap());
+            }
+            bytes.sort_unstable();
+            assert_eq!(bytes, [0, 1, 2]);
+            accepting.join().unwrap();
+            for task in waiting {
+                task.await.unwrap();
+            }
+            assert!(started.elapsed() < support::PATIENCE);
+        });
+    });
+}
+
+#[test]
+fn unix_connect_that_waits_is_given_up_refused_or_bounded_in_time() {
+    in_runtimes(|runtime| {
+        let name = abstract_name("given-up", runtime);
+        run(runtime, async {
+            let (full, _first) = full_unix_listener(&name);
+            let connect = || UnixStream::connect(UnixName::Abstract(&name));
+            for _ in 0..5 {
+                let late = time::timeout(Duration::from_millis(2), connect());
+                assert!(late.await.is_err());
+            }
+            let waiting = {
+                let name = name.clone();
+                spawn(async move { UnixStream::connect(UnixName::Abstract(&name)).await })
+            };
+            time::sleep(Duration::from_millis(5)).await;
+            drop(full);
+            let refused = waiting.await.unwrap().unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            while ringloop::executor::Local::current()
+                .engine()
+                .driver_mut()
+                .in_flight()
+                > 0
+            {
+                time::sleep(Duration::from_millis(1)).await;
             }
         });
     });

@@ -4,15 +4,18 @@
 
 mod support;
 
+use ringloop::buf::SendBuf;
 use ringloop::driver::{Choice, Kind};
-use ringloop::executor::Engine;
+use ringloop::executor::{Engine, Link};
 use ringloop::limits;
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Nop, RecvMulti, Request};
+use ringloop::op::{Nop, RecvMulti, Request, Send, Timeout};
 use ringloop::{Options, Runtime, spawn, time};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use support::{Bed, Foreign, alone, drivers, open_descriptors, recv, tcp_pair, write_all};
+use support::{
+    Bed, Foreign, alone, drivers, open_descriptors, read_exact, recv, tcp_pair, write_all,
+};
 
 /// The thread sleeps soon, so that waking it is part of every test.
 const IDLE: Duration = Duration::from_millis(1);
@@ -158,4 +161,34 @@ fn automatic_choice_takes_the_ring_with_polling_where_it_can() {
         "{}",
         engine.reason()
     );
+}
+
+/// The thread that polls could take a link in two parts, unseen: it is run in sequence, with the same results.
+#[test]
+fn links_give_the_same_results_with_submission_polling() {
+    let _alone = alone();
+    for driver in drivers() {
+        let runtime = Runtime::with_options(polled(driver)).unwrap();
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        runtime
+            .block_on(async {
+                let send = |bytes: &[u8]| Send {
+                    fd: near.as_raw_fd(),
+                    buf: SendBuf::from(bytes.to_vec()),
+                };
+                for _ in 0..100 {
+                    let link = Link::new(send(b"one ")).then(Nop).then(send(b"two"));
+                    let (((one, _), nothing), (two, _)) = link.await;
+                    nothing.unwrap();
+                    assert_eq!((one.unwrap(), two.unwrap()), (4, 3));
+                    assert_eq!(read_exact(&mut &far, 7), b"one two");
+                }
+                let never = Timeout::after(Duration::from_secs(3600));
+                let link = Link::new(never).timeout(Duration::from_millis(2)).then(Nop);
+                let (late, behind) = link.await;
+                assert_eq!(behind.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+                assert_eq!(late.unwrap_err().raw_os_error(), Some(libc::ETIMEDOUT));
+            })
+            .unwrap();
+    }
 }

@@ -9,11 +9,13 @@ use super::split::{ReadHalf, WriteHalf};
 use super::tcp::{descriptor, from_socket};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::Op;
+use crate::limits;
 use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors, SendMsg};
 use crate::sys::address::{SockAddr, UnixName};
 use crate::sys::datagram::Control;
 use crate::sys::descriptors::DESCRIPTORS_MAX;
 use crate::sys::socket;
+use crate::time::sleep;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -67,13 +69,22 @@ pub struct UnixStream {
 impl UnixStream {
     /// Connect to the listener at `name`.
     ///
-    /// Errors: `ENOENT`, and those of connect(2); a full backlog waits on the ring, and is `ECONNREFUSED` on
-    /// epoll, which has no event for it.
+    /// Shape: waits while the listener's backlog is full; bound it by [`crate::time::timeout`].
+    /// Errors: `ENOENT`, `ECONNREFUSED` where nobody listens, and those of connect(2).
+    /// Cost: while it waits, a try every few milliseconds; no event tells of room.
     pub async fn connect<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
         let address = SockAddr::unix(name.into())?;
         let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM)?;
-        Op::new(Connect::new(socket.on_loop(), address)).await?;
-        Ok(Self { socket })
+        let mut pause = limits::CONNECT_PAUSE_MIN;
+        loop {
+            match Op::new(Connect::new(socket.on_loop(), address.clone())).await {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(limits::CONNECT_PAUSE_MAX);
+                }
+                connected => return connected.map(|()| Self { socket }),
+            }
+        }
     }
 
     /// Two connected streams.

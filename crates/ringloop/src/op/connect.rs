@@ -10,7 +10,12 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
+/// What both drivers say for the kernel's `EAGAIN`, which elsewhere means "wait for readiness": here none comes.
+const BACKLOG_FULL: i32 = libc::EBUSY;
+
 /// Connect `fd` to `addr`.
+///
+/// Errors: those of connect(2), but `EBUSY` where a Unix listener's backlog is full: try again later.
 #[derive(Debug)]
 pub struct Connect {
     fd: RawFd,
@@ -63,12 +68,17 @@ impl Operation for Connect {
                     self.started = true;
                     Err(io::ErrorKind::WouldBlock.into())
                 }
-                // A Unix socket whose listener has a full backlog: EAGAIN, and no event will come.
-                // connect(2) asks for another try; the error goes to the caller.
-                Some(libc::EAGAIN) => Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)),
+                Some(libc::EAGAIN) => Err(io::Error::from_raw_os_error(BACKLOG_FULL)),
                 _ => Err(error),
             },
         }
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        if result == -libc::EAGAIN {
+            return -BACKLOG_FULL;
+        }
+        result
     }
 }
 
