@@ -1,0 +1,35 @@
+//! Stackful coroutines on [ringloop]: code that reads straight down and looks blocking, and parks only
+//! itself.
+//!
+//! A coroutine is a closure with a stack of its own. To wait it polls a future of the engine's, which lives on that
+//! stack ([`block_on`]), and leaves the stack until it is woken; so a wait allocates nothing, and everything that
+//! `ringloop` can await a coroutine can wait for.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! let words = ringloop_coro::start(1, || {
+//!     let slow = ringloop_coro::spawn(|| {
+//!         ringloop_coro::sleep(Duration::from_millis(2));
+//!         "world"
+//!     });
+//!     let quick = ringloop_coro::spawn(|| "hello");
+//!     format!("{} {}", quick.join().unwrap(), slow.join().unwrap())
+//! })?;
+//! assert_eq!(words, "hello world");
+//! # Ok::<(), ringloop::Error>(())
+//! ```
+
+mod host;
+mod join;
+pub mod limits;
+mod runtime;
+mod stack;
+mod switch;
+mod sys;
+mod task;
+mod wait;
+
+pub use join::{Join, JoinError, JoinHandle};
+pub use runtime::{Builder, Spawn, name, spawn, spawn_local, start};
+pub use wait::{WaitError, block_on, is_coroutine, sleep, try_block_on, yield_now};

@@ -1,0 +1,128 @@
+//! The switch between stacks: the one file that names corosensei.
+//!
+//! Owns: [`Fiber`] (a stack with a task's frames on it) and the thread's pointer to the frame of the coroutine
+//! that runs. Called by: `host` (resumes), and the waits of a coroutine (suspends). Never does: decide who runs.
+//!
+//! ```text
+//!   the loop's stack                     the coroutine's stack
+//!   Host::resume ── Fiber::resume ─────▶ root: `Frame`, then the task's closure
+//!                 ◀──────────────────── suspend(Park | Yield), or the closure's end
+//! ```
+//!
+//! # Invariants
+//! 1. `CURRENT` is null, or the frame at the root of the stack that the thread runs on: it is set when a stack
+//!    begins or goes on, and cleared before it is left.
+//! 2. A frame lives until its coroutine's closure has returned, and is used on its own thread only: a fiber is
+//!    not `Send`.
+//! 3. A stack has a guard below it, and is nobody else's until the fiber gives it back (`stack`).
+
+use crate::stack::Stack;
+use crate::task::{Head, Run};
+use corosensei::stack::StackPointer;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Why a coroutine leaves its stack before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suspend {
+    /// It waits for a wake.
+    Park,
+    /// It stands in the queue again, at its end.
+    Yield,
+}
+
+/// What a coroutine's stack has at its root.
+pub(crate) struct Frame<'a> {
+    yielder: &'a Yielder<(), Suspend>,
+    pub waker: Waker,
+    pub task: &'a dyn Run,
+}
+
+impl Frame<'_> {
+    pub fn head(&self) -> &Head {
+        self.task.head()
+    }
+}
+
+thread_local! {
+    // No destructor: it can be read in a signal handler.
+    static CURRENT: Cell<*const Frame<'static>> = const { Cell::new(ptr::null()) };
+}
+
+/// A task on a stack.
+pub(crate) struct Fiber {
+    coroutine: Coroutine<(), Suspend, (), Stack>,
+}
+
+impl std::fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fiber").finish_non_exhaustive()
+    }
+}
+
+// SAFETY: invariant 3; a stack is at least two pages above its guard.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        self.top()
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.low()
+    }
+}
+
+impl Fiber {
+    /// Put a task on a stack; it begins with the first `resume`.
+    pub fn new(stack: Stack, task: Arc<dyn Run>) -> Self {
+        let root = move |yielder: &Yielder<(), Suspend>, ()| {
+            let frame = Frame {
+                yielder,
+                waker: Arc::clone(&task).waker(),
+                task: &*task,
+            };
+            CURRENT.set((&raw const frame).cast());
+            task.run();
+            CURRENT.set(ptr::null());
+        };
+        Self {
+            coroutine: Coroutine::with_stack(stack, root),
+        }
+    }
+
+    /// Run until it suspends itself; `None` when its closure has returned.
+    #[inline]
+    pub fn resume(&mut self) -> Option<Suspend> {
+        match self.coroutine.resume(()) {
+            CoroutineResult::Yield(why) => Some(why),
+            CoroutineResult::Return(()) => None,
+        }
+    }
+
+    /// The stack of a fiber that is over.
+    pub fn into_stack(self) -> Stack {
+        self.coroutine.into_stack()
+    }
+}
+
+/// The coroutine that runs on this thread, if one does.
+#[inline]
+pub(crate) fn with_current<R>(look: impl FnOnce(Option<&Frame<'_>>) -> R) -> R {
+    let frame = CURRENT.get();
+    // SAFETY: invariants 1 and 2; the reference does not outlive the call, which is on that stack.
+    look(unsafe { frame.as_ref() })
+}
+
+/// Leave the stack of the coroutine that runs; outside of one it does nothing.
+#[inline]
+pub(crate) fn suspend(why: Suspend) {
+    let current = CURRENT.replace(ptr::null());
+    // SAFETY: invariants 1 and 2.
+    let Some(frame) = (unsafe { current.as_ref() }) else {
+        return;
+    };
+    frame.yielder.suspend(why);
+    CURRENT.set(current);
+}

@@ -1,0 +1,122 @@
+//! The system calls of this crate: memory for stacks.
+//!
+//! Called by: `stack`. Never does: know of coroutines.
+//!
+//! # Invariants
+//! 1. A mapping's range is its own from `mmap` to its drop, and nothing of it is used after that: stacks are
+//!    back in their pool, or the pool is leaked (`host`).
+//! 2. Advice and protection are for whole pages inside of the mapping.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13): the range faults on every access, without a mapping of its own.
+const MADV_GUARD_INSTALL: libc::c_int = 102;
+
+/// The kernel has said that it knows no `MADV_GUARD_INSTALL`.
+static NO_GUARD_ADVICE: AtomicBool = AtomicBool::new(false);
+
+/// Bytes in a page.
+pub(crate) fn page_len() -> usize {
+    static PAGE_LEN: OnceLock<usize> = OnceLock::new();
+    *PAGE_LEN.get_or_init(|| {
+        // SAFETY: takes a number, returns one.
+        let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(len).unwrap_or(4096)
+    })
+}
+
+/// Memory of the process's own, page by page where it is touched.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    low: NonZeroUsize,
+    len: usize,
+}
+
+impl Mapping {
+    /// Map `len` bytes, a multiple of the page.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, where the kernel chooses.
+        let low = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+        if low == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let low = NonZeroUsize::new(low.addr()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Self { low, len };
+        // A huge page under a stack would cost 2 MiB for the first byte. Kernels without them refuse; so be it.
+        drop(mapping.advise(low.get(), low.get() + len, libc::MADV_NOHUGEPAGE));
+        Ok(mapping)
+    }
+
+    pub fn low(&self) -> NonZeroUsize {
+        self.low
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn contains(&self, address: usize) -> bool {
+        (self.low.get()..self.low.get() + self.len).contains(&address)
+    }
+
+    /// Make the page at offset `at` fault on every access.
+    pub fn guard(&self, at: usize) -> io::Result<()> {
+        let low = self.low.get() + at;
+        if !NO_GUARD_ADVICE.load(Ordering::Relaxed) {
+            match self.advise(low, low + page_len(), MADV_GUARD_INSTALL) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    NO_GUARD_ADVICE.store(true, Ordering::Relaxed);
+                }
+                done => return done,
+            }
+        }
+        self.protect(low, page_len())
+    }
+
+    fn protect(&self, low: usize, len: usize) -> io::Result<()> {
+        debug_assert!(self.contains(low) && low + len <= self.low.get() + self.len);
+        let address = std::ptr::with_exposed_provenance_mut(low);
+        // SAFETY: invariants 1 and 2.
+        if unsafe { libc::mprotect(address, len, libc::PROT_NONE) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ENOMEM) {
+            return Err(error);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            "no more mappings for the guard pages of stacks: raise vm.max_map_count, or run on Linux 6.13 or \
+             newer, where a guard needs none",
+        ))
+    }
+
+    /// Give the pages from `low` to `top` back to the system; they read as zeros after that.
+    pub fn forget_contents(&self, low: usize, top: usize) -> io::Result<()> {
+        self.advise(low, top, libc::MADV_DONTNEED)
+    }
+
+    fn advise(&self, low: usize, top: usize, advice: libc::c_int) -> io::Result<()> {
+        debug_assert!(self.contains(low) && top <= self.low.get() + self.len);
+        let address = std::ptr::with_exposed_provenance_mut(low);
+        // SAFETY: invariants 1 and 2.
+        if unsafe { libc::madvise(address, top - low, advice) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let address = std::ptr::with_exposed_provenance_mut(self.low.get());
+        // SAFETY: invariant 1.
+        unsafe { libc::munmap(address, self.len) };
+    }
+}

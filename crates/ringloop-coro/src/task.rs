@@ -1,0 +1,261 @@
+//! A coroutine as memory: its closure, then its result, and what other threads may ask of it.
+//!
+//! Owns: the closure until it begins, the result until somebody takes it. Called by: `host` (which runs it), `join`
+//! (which waits for it), wakers on any thread. Never does: know of stacks.
+//!
+//! What other threads share is one word of flags and the waker of whoever joins:
+//!
+//! | flag | set by | means |
+//! |---|---|---|
+//! | `CANCELLED` | `cancel`, anywhere | it unwinds at its next park; not begun: never begins |
+//! | `KNOCKED` | a wake elsewhere | it stands in its worker's list of arrivals already |
+//! | `OVER` | its worker | the result is stored |
+//! | `DETACHED` | the handle's drop | nobody will take the result |
+//!
+//! # Invariants
+//! 1. The body is touched by one at a time: by the worker that has the task until `OVER`, by the handle after that,
+//!    and by whoever of `OVER` and `DETACHED` comes second to drop the result.
+//! 2. A closure or result that is not `Send` stays on its thread: `spawn_local` takes the task to the calling
+//!    thread's worker, and a handle of a `T` that is not `Send` is not `Send`. When the body is `Empty` the memory
+//!    may be dropped anywhere; the worker and the handle see to that.
+
+use crate::host::{self, Door};
+use crate::join::JoinError;
+use atomic_waker::AtomicWaker;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
+
+const CANCELLED: u32 = 1;
+const KNOCKED: u32 = 1 << 1;
+const OVER: u32 = 1 << 2;
+const DETACHED: u32 = 1 << 3;
+
+/// What a coroutine is started with beside its closure.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Traits {
+    pub name: Option<Box<str>>,
+    /// Usable bytes of its stack; the runtime's own size where it says nothing.
+    pub stack_bytes: Option<usize>,
+}
+
+/// The part of a task that does not depend on its closure.
+pub(crate) struct Head {
+    flags: AtomicU32,
+    /// Its number with its worker.
+    slot: AtomicU32,
+    /// Its worker, once it has one.
+    home: OnceLock<Arc<Door>>,
+    /// Who joins.
+    waiter: AtomicWaker,
+    pub traits: Traits,
+    /// Where it was spawned.
+    pub place: &'static Location<'static>,
+}
+
+impl Head {
+    fn new(traits: Traits, place: &'static Location<'static>) -> Self {
+        Self {
+            flags: AtomicU32::new(0),
+            slot: AtomicU32::new(u32::MAX),
+            home: OnceLock::new(),
+            waiter: AtomicWaker::new(),
+            traits,
+            place,
+        }
+    }
+
+    /// From now on it is this worker's, by this number.
+    pub fn settle(&self, home: &Arc<Door>, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
+        // A task is settled once, by the worker that takes it.
+        drop(self.home.set(Arc::clone(home)));
+    }
+
+    pub fn home(&self) -> Option<&Arc<Door>> {
+        self.home.get()
+    }
+
+    pub fn slot(&self) -> u32 {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & CANCELLED != 0
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & OVER != 0
+    }
+
+    /// Have it unwind; returns whether that is news to it.
+    pub fn mark_cancelled(&self) -> bool {
+        self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & (CANCELLED | OVER) == 0
+    }
+
+    /// On another thread than its worker's: returns whether the caller has to tell the worker.
+    fn knock(&self) -> bool {
+        self.flags.fetch_or(KNOCKED, Ordering::AcqRel) & (KNOCKED | OVER) == 0
+    }
+
+    /// The worker was told: later knocks tell it again.
+    pub fn answer(&self) {
+        self.flags.fetch_and(!KNOCKED, Ordering::AcqRel);
+    }
+
+    pub fn register(&self, waiter: &Waker) {
+        self.waiter.register(waiter);
+    }
+}
+
+/// A task of any closure.
+pub(crate) trait Run: Send + Sync {
+    fn head(&self) -> &Head;
+
+    fn waker(self: Arc<Self>) -> Waker;
+
+    /// Run the closure to its end and store what came of it. By the worker, on the coroutine's stack, once.
+    fn run(&self);
+
+    /// Give the closure up and store why. By the worker, in place of `run`.
+    fn refuse(&self, error: JoinError);
+
+    /// The result is stored: tell who waits. By the worker, last.
+    fn finish(&self);
+}
+
+/// A task as its handle sees it.
+pub(crate) trait Outcome<T>: Run {
+    /// The result, once, of a task that is over. By the handle.
+    fn take(&self) -> Option<Result<T, JoinError>>;
+
+    /// The handle is gone.
+    fn detach(&self);
+}
+
+enum Body<F, T> {
+    Closure(F),
+    Result(Result<T, JoinError>),
+    Empty,
+}
+
+pub(crate) struct Task<F, T> {
+    head: Head,
+    body: UnsafeCell<Body<F, T>>,
+}
+
+// SAFETY: invariants 1 and 2.
+unsafe impl<F, T> Send for Task<F, T> {}
+// SAFETY: invariants 1 and 2.
+unsafe impl<F, T> Sync for Task<F, T> {}
+
+impl<F, T> Task<F, T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    pub fn new(traits: Traits, place: &'static Location<'static>, closure: F) -> Arc<Self> {
+        Arc::new(Self {
+            head: Head::new(traits, place),
+            body: UnsafeCell::new(Body::Closure(closure)),
+        })
+    }
+
+    /// # Safety
+    /// Invariant 1.
+    unsafe fn replace(&self, body: Body<F, T>) -> Body<F, T> {
+        // SAFETY: as the caller says.
+        std::mem::replace(unsafe { &mut *self.body.get() }, body)
+    }
+}
+
+impl<F, T> Run for Task<F, T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn waker(self: Arc<Self>) -> Waker {
+        Waker::from(self)
+    }
+
+    fn run(&self) {
+        // SAFETY: invariant 1: the worker's.
+        let Body::Closure(closure) = (unsafe { self.replace(Body::Empty) }) else {
+            return;
+        };
+        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+        // SAFETY: invariant 1: not over.
+        unsafe { self.replace(Body::Result(result)) };
+    }
+
+    fn refuse(&self, error: JoinError) {
+        // SAFETY: invariant 1: the worker's.
+        let closure = unsafe { self.replace(Body::Empty) };
+        let error = match catch_unwind(AssertUnwindSafe(|| drop(closure))) {
+            Ok(()) => error,
+            Err(payload) => JoinError::from_payload(payload),
+        };
+        // SAFETY: invariant 1: not over.
+        unsafe { self.replace(Body::Result(Err(error))) };
+    }
+
+    fn finish(&self) {
+        if self.head.flags.fetch_or(OVER, Ordering::AcqRel) & DETACHED == 0 {
+            self.head.waiter.wake();
+            return;
+        }
+        // SAFETY: invariant 1: the second of the two.
+        let result = unsafe { self.replace(Body::Empty) };
+        // A drop that panics has told the panic hook; there is nobody else to tell.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(result))));
+    }
+}
+
+impl<F, T> Outcome<T> for Task<F, T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    fn take(&self) -> Option<Result<T, JoinError>> {
+        if !self.head.is_over() {
+            return None;
+        }
+        // SAFETY: invariant 1: over, and the handle's.
+        match unsafe { self.replace(Body::Empty) } {
+            Body::Result(result) => Some(result),
+            Body::Closure(_) | Body::Empty => None,
+        }
+    }
+
+    fn detach(&self) {
+        if self.head.flags.fetch_or(DETACHED, Ordering::AcqRel) & OVER != 0 {
+            drop(self.take());
+        }
+    }
+}
+
+impl<F, T> Wake for Task<F, T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if host::wake_here(&self.head) || !self.head.knock() {
+            return;
+        }
+        // A task without a home has not begun, and no waker.
+        if let Some(home) = self.head.home() {
+            home.send(Arc::clone(self) as Arc<dyn Run>);
+        }
+    }
+}

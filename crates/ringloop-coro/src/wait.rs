@@ -1,0 +1,134 @@
+//! How a coroutine waits: by polling a future and leaving its stack while it is pending.
+//!
+//! Called by: everything that looks blocking. Never does: allocate; the future lives on the coroutine's stack.
+//!
+//! A wait is where a cancelled coroutine unwinds. While it unwinds (or panics) a second unwinding would abort the
+//! process, so a wait in a destructor does not unwind: [`try_block_on`] returns [`WaitError::Cancelled`] there, and
+//! [`block_on`], which has nothing to return, really waits.
+
+use crate::switch::{self, Suspend, suspend, with_current};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The payload of the unwinding of a cancelled coroutine.
+#[derive(Debug)]
+pub(crate) struct Cancelled;
+
+/// Why a coroutine did not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The calling code runs in no coroutine.
+    NoCoroutine,
+    /// The coroutine was cancelled and unwinds.
+    Cancelled,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCoroutine => {
+                "a call that parks was made outside of a coroutine: make it inside of \
+                 ringloop_coro::start, spawn or spawn_local; in async code, await the future"
+            }
+            Self::Cancelled => "the coroutine was cancelled and unwinds",
+        })
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+impl From<WaitError> for io::Error {
+    fn from(error: WaitError) -> Self {
+        io::Error::other(error)
+    }
+}
+
+/// Whether the calling code runs in a coroutine.
+pub fn is_coroutine() -> bool {
+    with_current(|frame| frame.is_some())
+}
+
+/// Park the coroutine until `future` is ready: what every wait is made of.
+///
+/// Cancellation: a cancelled coroutine unwinds here, which drops the future; in a destructor that runs while it
+/// unwinds the wait is a real one.
+/// Cost: no allocation. A future that is ready at once costs its poll.
+///
+/// ```
+/// let answer = ringloop_coro::start(1, || {
+///     let call = ringloop_coro::block_on(ringloop::spawn_blocking(|| 6 * 7));
+///     call.unwrap()
+/// })?;
+/// assert_eq!(answer, 42);
+/// # Ok::<(), ringloop::Error>(())
+/// ```
+///
+/// # Panics
+/// Outside of a coroutine.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    match wait(future, false) {
+        Ok(output) => output,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Like [`block_on`], with an error where it cannot wait: outside of a coroutine, and where a cancelled coroutine
+/// unwinds and the future is not ready at once.
+pub fn try_block_on<F: Future>(future: F) -> Result<F::Output, WaitError> {
+    wait(future, true)
+}
+
+fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
+    if !is_coroutine() {
+        return Err(WaitError::NoCoroutine);
+    }
+    let mut future = pin!(future);
+    loop {
+        let polled = with_current(|frame| match frame {
+            Some(frame) => future.as_mut().poll(&mut Context::from_waker(&frame.waker)),
+            None => Poll::Pending,
+        });
+        if let Poll::Ready(output) = polled {
+            return Ok(output);
+        }
+        if unwinds_instead() && give_up {
+            return Err(WaitError::Cancelled);
+        }
+        suspend(Suspend::Park);
+    }
+}
+
+/// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and unwinds already.
+fn unwinds_instead() -> bool {
+    if !with_current(|frame| frame.is_some_and(|frame| frame.head().is_cancelled())) {
+        return false;
+    }
+    if !std::thread::panicking() {
+        resume_unwind(Box::new(Cancelled));
+    }
+    true
+}
+
+/// Give every other ready coroutine of this thread a turn.
+///
+/// Cancellation: a cancelled coroutine unwinds here.
+/// Outside of a coroutine it yields the thread.
+pub fn yield_now() {
+    if !is_coroutine() {
+        return std::thread::yield_now();
+    }
+    if !unwinds_instead() {
+        switch::suspend(Suspend::Yield);
+    }
+}
+
+/// Park the coroutine for this long at least. Outside of a coroutine it panics, as [`block_on`] does.
+pub fn sleep(delay: Duration) {
+    block_on(ringloop::time::sleep(delay));
+}

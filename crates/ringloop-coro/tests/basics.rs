@@ -1,0 +1,164 @@
+//! Spawning, joining, waiting; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::{
+    JoinError, WaitError, block_on, is_coroutine, sleep, spawn, spawn_local, start, try_block_on,
+    yield_now,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use support::{drivers, on_both};
+
+#[test]
+fn start_returns_what_its_closure_returns() {
+    assert_eq!(start(1, || 7).unwrap(), 7);
+    assert!(start(1, is_coroutine).unwrap());
+    assert!(!is_coroutine());
+}
+
+#[test]
+fn thousands_are_joined_with_their_results() {
+    on_both(|| {
+        let handles: Vec<_> = (0..5000).map(|n| spawn(move || n * 2)).collect();
+        for (n, handle) in handles.into_iter().enumerate() {
+            assert_eq!(handle.join().unwrap(), n * 2);
+        }
+    });
+}
+
+#[test]
+fn coroutines_take_turns_where_they_yield() {
+    on_both(|| {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let handles: Vec<_> = (0..3)
+            .map(|number| {
+                let order = Rc::clone(&order);
+                spawn_local(move || {
+                    for turn in 0..3 {
+                        order.borrow_mut().push((turn, number));
+                        yield_now();
+                    }
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        let expected: Vec<_> = (0..3)
+            .flat_map(|turn| (0..3).map(move |n| (turn, n)))
+            .collect();
+        assert_eq!(*order.borrow(), expected);
+    });
+}
+
+#[test]
+fn sleeps_pass_side_by_side() {
+    on_both(|| {
+        let begin = Instant::now();
+        let handles: Vec<_> = (0..100)
+            .map(|_| spawn(|| sleep(Duration::from_millis(20))))
+            .collect();
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        let took = begin.elapsed();
+        assert!(took >= Duration::from_millis(20), "{took:?}");
+        assert!(took < Duration::from_millis(1500), "{took:?}");
+    });
+}
+
+#[test]
+fn panic_reaches_only_the_handle() {
+    on_both(|| {
+        let handle = spawn(|| {
+            yield_now();
+            assert!(!is_coroutine(), "gone");
+        });
+        let other = spawn(|| 1);
+        let error = handle.join().unwrap_err();
+        assert_eq!(error.to_string(), "the coroutine panicked: gone");
+        assert_eq!(other.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn thread_wakes_a_coroutine_that_waits_for_it() {
+    on_both(|| {
+        let call = ringloop::spawn_blocking(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            9
+        });
+        assert_eq!(block_on(call).unwrap(), 9);
+    });
+}
+
+#[test]
+fn handle_is_joined_by_a_plain_thread() {
+    on_both(|| {
+        let (send, receive) = mpsc::channel();
+        let handle = spawn(|| {
+            sleep(Duration::from_millis(5));
+            3
+        });
+        let thread = std::thread::spawn(move || send.send(handle.join().unwrap()).unwrap());
+        assert_eq!(
+            block_on(ringloop::spawn_blocking(move || receive.recv().unwrap())).unwrap(),
+            3
+        );
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn async_code_on_the_plain_runtime_awaits_a_coroutine() {
+    for driver in drivers() {
+        let runtime = ringloop::Runtime::builder().driver(driver).build().unwrap();
+        let sum = runtime.block_on(async {
+            let local = Rc::new(4);
+            let handle = spawn_local(move || {
+                sleep(Duration::from_millis(1));
+                *local
+            });
+            handle.await.unwrap() + 1
+        });
+        assert_eq!(sum.unwrap(), 5);
+    }
+}
+
+#[test]
+fn wait_outside_of_a_coroutine_is_an_error_that_says_what_to_do() {
+    assert_eq!(try_block_on(async {}), Err(WaitError::NoCoroutine));
+    let said = std::panic::catch_unwind(|| block_on(async {})).unwrap_err();
+    assert!(
+        said.downcast_ref::<String>()
+            .unwrap()
+            .contains("ringloop_coro::start")
+    );
+}
+
+#[test]
+fn coroutine_that_was_cancelled_unwinds_where_it_is_parked() {
+    on_both(|| {
+        struct Note(Rc<RefCell<u32>>);
+        impl Drop for Note {
+            fn drop(&mut self) {
+                *self.0.borrow_mut() += 1;
+            }
+        }
+        let dropped = Rc::new(RefCell::new(0));
+        let note = Note(Rc::clone(&dropped));
+        let handle = spawn_local(move || {
+            let _note = note;
+            sleep(Duration::from_secs(3600));
+        });
+        yield_now();
+        assert_eq!(*dropped.borrow(), 0);
+        handle.cancel();
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        assert_eq!(*dropped.borrow(), 1);
+    });
+}

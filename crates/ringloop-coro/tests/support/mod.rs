@@ -1,0 +1,43 @@
+//! What the tests share: each runs on every driver that exists here.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use ringloop::Error;
+use ringloop::driver::Choice;
+use ringloop::executor::{Engine, Options};
+use ringloop_coro::Builder;
+
+/// The drivers that exist here: both, unless `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a ring.
+pub fn drivers() -> Vec<Choice> {
+    let uring = Engine::new(Options {
+        driver: Choice::Uring,
+        ..Options::default()
+    });
+    match uring {
+        Ok(_) => vec![Choice::Uring, Choice::Epoll],
+        Err(Error::DriverRefused(reason))
+            if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() =>
+        {
+            eprintln!("skipped on io_uring: {reason}");
+            vec![Choice::Epoll]
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Run a test as the first coroutine of a runtime of one worker, on each driver.
+pub fn on_both(test: fn()) {
+    on_workers(1, test);
+}
+
+/// Run a test as the first coroutine of a runtime, on each driver.
+pub fn on_workers(workers: usize, test: fn()) {
+    for driver in drivers() {
+        Builder::new()
+            .driver(driver)
+            .workers(workers)
+            .start(test)
+            .unwrap();
+    }
+}
