@@ -18,6 +18,7 @@ use crate::limits;
 use crate::stack::Pool;
 use crate::switch::{Fiber, Suspend};
 use crate::task::{Head, Run};
+use ringloop::executor::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -241,6 +242,7 @@ impl Host {
             self.end(slot);
             return true;
         };
+        Local::renew_attempts();
         let Some(why) = fiber.resume() else {
             self.inner.borrow_mut().stacks.give(fiber.into_stack());
             self.end(slot);

@@ -191,6 +191,29 @@ impl<T> Future for Join<T> {
     }
 }
 
+/// The future of a borrowed [`JoinHandle`]; dropping it leaves the handle as it was.
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is awaited"]
+pub struct JoinRef<'a, T>(&'a mut JoinHandle<T>);
+
+impl<T> Future for JoinRef<'_, T> {
+    type Output = Result<T, JoinError>;
+
+    /// Panics: when the handle has given the result already.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_result(cx)
+    }
+}
+
+impl<'a, T> IntoFuture for &'a mut JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+    type IntoFuture = JoinRef<'a, T>;
+
+    fn into_future(self) -> JoinRef<'a, T> {
+        JoinRef(self)
+    }
+}
+
 impl<T> IntoFuture for JoinHandle<T> {
     type Output = Result<T, JoinError>;
     type IntoFuture = Join<T>;

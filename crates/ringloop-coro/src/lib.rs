@@ -20,16 +20,31 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
+mod bytes;
+mod descriptor;
+pub mod event;
 mod host;
 mod join;
 pub mod limits;
+pub mod net;
+mod offload;
 mod runtime;
+mod select;
+pub mod signal;
 mod stack;
 mod switch;
+pub mod sync;
 mod sys;
 mod task;
+pub mod time;
 mod wait;
 
-pub use join::{Join, JoinError, JoinHandle};
+#[doc(no_inline)]
+pub use ringloop;
+
+pub use join::{Join, JoinError, JoinHandle, JoinRef};
+pub use offload::offload;
 pub use runtime::{Builder, Spawn, name, spawn, spawn_local, start};
+#[doc(hidden)]
+pub use select::{Either as __Either, race as __race};
 pub use wait::{WaitError, block_on, is_coroutine, sleep, try_block_on, yield_now};

@@ -21,3 +21,17 @@ pub const STACKS_KEPT: usize = 1024;
 
 /// Coroutines that one turn of a worker's loop runs before the driver is asked for completions.
 pub const RESUMES_PER_TURN: usize = 256;
+
+/// Bytes that a read or write of a stream copies through a buffer of its own at most; larger ones go by readiness and
+/// a system call on the caller's memory. A parked reader holds such a buffer, so it is small; most messages fit.
+pub const COPIED_BYTES_MAX: usize = 4096;
+
+/// Such buffers that a thread keeps for the next read or write: 1 MiB.
+pub const SPARE_BUFFERS_MAX: usize = 256;
+
+/// Calls on sockets that coroutines of a thread may make one after the other without one that waits, before the others
+/// get their turn.
+pub const CALLS_PER_TURN: u32 = 64;
+
+/// Bytes of a file that one operation reads or writes at most, through a buffer of its own.
+pub const FILE_BYTES_MAX: usize = 256 * 1024;

@@ -21,6 +21,10 @@ use std::future::Future;
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Loops that were made so far, and one: the next one's number.
+static LOOPS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
@@ -33,6 +37,7 @@ pub struct Local {
 }
 
 struct Shared {
+    id: u64,
     engine: RefCell<Engine>,
     hub: Arc<Hub>,
     arrivals: RefCell<VecDeque<Arrival>>,
@@ -90,6 +95,7 @@ impl Local {
         let hub = Arc::new(Hub::new(engine.unpark(), options.inbox_messages));
         task::open_hub(&hub);
         let shared = Shared {
+            id: LOOPS.fetch_add(1, Ordering::Relaxed),
             engine: RefCell::new(engine),
             hub,
             arrivals: RefCell::new(VecDeque::new()),
@@ -124,6 +130,36 @@ impl Local {
     pub fn try_current() -> Option<Self> {
         let current = CURRENT.try_with(|current| current.try_borrow().ok()?.clone());
         current.ok().flatten()
+    }
+
+    /// The number of the one that the calling code runs in, if any: no other loop of the process has had it, nor
+    /// will. 0 is nobody's.
+    pub fn current_id() -> Option<u64> {
+        let current =
+            CURRENT.try_with(|current| Some(current.try_borrow().ok()?.as_ref()?.shared.id));
+        current.ok().flatten()
+    }
+
+    /// Let what runs next have as many operations done at once as a task's poll may: for a task that runs several
+    /// things one after the other, before each.
+    pub fn renew_attempts() {
+        // No loop, no allowance.
+        let _ = CURRENT.try_with(|current| {
+            if let Some(local) = &*current.borrow() {
+                local.begin_poll();
+            }
+        });
+    }
+
+    /// Have the driver forget a descriptor that its owner keeps, or closes by other means: its operations are over
+    /// or given up.
+    pub fn release(&self, fd: RawFd) {
+        self.home().release(fd);
+    }
+
+    /// Close a descriptor whose operations are over or given up.
+    pub fn close(&self, fd: OwnedFd) {
+        self.home().close(fd);
     }
 
     /// Make this the thread's current one while the guard lives.

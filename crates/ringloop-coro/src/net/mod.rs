@@ -1,0 +1,59 @@
+//! Sockets in `std::net`'s shape, whose calls park the coroutine and no thread.
+//!
+//! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`], [`UnixStream`],
+//! [`UnixDatagram`]), name look-up ([`ToSocketAddrs`]). Called by: coroutines. Never does: block a thread.
+//!
+//! Names, arguments and results are those of `std::net` and `std::os::unix::net`; where something differs, it says so.
+//!
+//! * Every socket is `Send` and `Sync`: it may be accepted by one coroutine and used by others, on any worker, also by
+//!   several at once. It is closed when the last clone is dropped.
+//! * A call that would block parks. It ends early when its coroutine is cancelled, with `WouldBlock` at the time limit
+//!   that was set (as std on Linux), or at once where `set_nonblocking(true)` was called.
+//! * A cancelled read or accept may have taken bytes or a connection, which are lost with it; a cancelled write may
+//!   have written. What is raced (`select!`) goes by readiness and takes nothing where it loses: the methods that end
+//!   in `_async`, `readable` and `writable`.
+//! * Calls that never block (options, addresses, `shutdown`) may be made anywhere; what parks panics outside of a
+//!   coroutine.
+//!
+//! ```
+//! use ringloop_coro::net::{TcpListener, TcpStream};
+//! use std::io::{Read, Write};
+//!
+//! ringloop_coro::start(1, || -> std::io::Result<()> {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let addr = listener.local_addr()?;
+//!     let server = ringloop_coro::spawn(move || -> std::io::Result<()> {
+//!         let (mut stream, _) = listener.accept()?;
+//!         let mut word = [0; 5];
+//!         stream.read_exact(&mut word)?;
+//!         stream.write_all(&word)
+//!     });
+//!     let mut stream = TcpStream::connect(addr)?;
+//!     stream.write_all(b"hello")?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer)?;
+//!     assert_eq!(answer, "hello");
+//!     server.join()?
+//! })??;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | the one thing it is about |
+//! |---|---|
+//! | `socket` | how a read or write waits; what all sockets share |
+//! | `shape` | what all streams have of std's methods and traits |
+//! | `tcp`, `udp`, `unix` | the names and options of each kind |
+//! | `lookup` | names of hosts, without blocking |
+
+mod lookup;
+mod shape;
+mod socket;
+mod tcp;
+mod udp;
+mod unix;
+
+pub use lookup::ToSocketAddrs;
+pub use std::net::Shutdown;
+pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixIncoming, UnixListener, UnixStream};

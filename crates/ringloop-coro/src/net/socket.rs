@@ -1,0 +1,306 @@
+//! What all sockets share: a blocking-shaped read and write that park the coroutine.
+//!
+//! Owns: [`Socket`]: a socket of std's, its time limits, and how the next read is best made. Called by: the types of
+//! this folder. Never does: give the caller's memory to the kernel for longer than a system call.
+//!
+//! Byte path: from the kernel to an operation's own buffer and from there to the caller's slice; what is large by
+//! readiness and std's own call on the slice.
+//!
+//! | a read or write | goes by | because |
+//! |---|---|---|
+//! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
+//! | of `BULK_BYTES` and more | the call, then readiness | a copy more would cost more than the batch saves |
+//! | with a time limit, or non-blocking | the call, then readiness | an operation that is cancelled may have taken bytes |
+
+use crate::descriptor::Descriptor;
+use crate::{block_on, bytes, limits};
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::executor::Op;
+use ringloop::limits::BULK_BYTES;
+use ringloop::op::{Poll, Recv, Send};
+use ringloop::sys::interest::Interest;
+use ringloop::time;
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A socket; a clone is the same one.
+pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<Inner<S>>);
+
+struct Inner<S: Into<OwnedFd> + AsRawFd> {
+    socket: Descriptor<S>,
+    limits: Limits,
+    /// The last read was a large one: more is likely to come at once.
+    bulk: AtomicBool,
+}
+
+/// What a caller may have to wait for, and how long.
+#[derive(Debug, Default)]
+struct Limits {
+    nonblocking: AtomicBool,
+    /// In nanoseconds; 0: none.
+    read_ns: AtomicU64,
+    write_ns: AtomicU64,
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+impl Limits {
+    fn of(&self, way: Way) -> &AtomicU64 {
+        match way {
+            Way::In => &self.read_ns,
+            Way::Out => &self.write_ns,
+        }
+    }
+
+    /// Whether a wait may end without what was waited for.
+    fn may_give_up(&self, way: Way) -> bool {
+        self.nonblocking.load(Relaxed) || self.of(way).load(Relaxed) != 0
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd> Clone for Socket<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd> Deref for Socket<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.0.socket
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for Socket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for Socket<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
+    /// A socket that does not block.
+    pub fn new(socket: S) -> Self {
+        Self(Arc::new(Inner {
+            socket: Descriptor::new(socket),
+            limits: Limits::default(),
+            bulk: AtomicBool::new(false),
+        }))
+    }
+
+    /// The number, to be used on the loop that runs.
+    pub fn on_loop(&self) -> RawFd {
+        self.0.socket.on_loop()
+    }
+
+    /// The descriptor itself where no loop knows it, else one of its own.
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        self.0.socket.duplicate()
+    }
+
+    /// Whether a call may end without what it waits for.
+    pub fn may_give_up(&self, way: Way) -> bool {
+        self.0.limits.may_give_up(way)
+    }
+
+    /// Whether calls return `WouldBlock` in place of parking.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        self.0.limits.nonblocking.store(nonblocking, Relaxed);
+    }
+
+    /// How long a read or write parks at most.
+    pub fn set_timeout(&self, way: Way, limit: Option<Duration>) -> io::Result<()> {
+        if limit == Some(Duration::ZERO) {
+            let error = "cannot set a 0 duration timeout";
+            return Err(io::Error::new(ErrorKind::InvalidInput, error));
+        }
+        let ns = limit.map_or(0, |limit| {
+            u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+        });
+        self.0.limits.of(way).store(ns, Relaxed);
+        Ok(())
+    }
+
+    /// How long a read or write parks at most.
+    pub fn timeout(&self, way: Way) -> Option<Duration> {
+        let ns = self.0.limits.of(way).load(Relaxed);
+        (ns != 0).then(|| Duration::from_nanos(ns))
+    }
+
+    /// A future that is ready when the socket is.
+    pub fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>> + '_ {
+        let socket = self.clone();
+        async move {
+            let poll = Poll {
+                fd: socket.on_loop(),
+                interest,
+                level: false,
+            };
+            Op::new(poll).await.map(drop)
+        }
+    }
+
+    /// Make a call that does not block, and wait where it would.
+    pub fn when_ready<T>(
+        &self,
+        way: Way,
+        mut call: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        take_turns();
+        loop {
+            match call(self) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.0.limits.nonblocking.load(Relaxed) {
+                        return Err(error);
+                    }
+                    self.wait(way)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Socket::when_ready`], as a future: for `select!`.
+    pub async fn when_ready_async<T>(
+        &self,
+        way: Way,
+        mut call: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match call(self) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.ready(interest(way)).await?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn wait(&self, way: Way) -> io::Result<()> {
+        TURNS.set(0);
+        let poll = Poll {
+            fd: self.on_loop(),
+            interest: interest(way),
+            level: false,
+        };
+        let Some(limit) = self.timeout(way) else {
+            return block_on(Op::new(poll)).map(drop);
+        };
+        match block_on(time::timeout(limit, Op::new(poll))) {
+            Ok(polled) => polled.map(drop),
+            // As std has it on this system.
+            Err(time::Elapsed) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        }
+    }
+}
+
+impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S>
+where
+    for<'a> &'a S: Read + Write,
+{
+    /// Read some bytes of a stream.
+    pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let inner = &*self.0;
+        if self.may_give_up(Way::In) {
+            return self.when_ready(Way::In, |mut socket| socket.read(into));
+        }
+        let count = if inner.bulk.load(Relaxed) {
+            self.when_ready(Way::In, |mut socket| socket.read(into))?
+        } else {
+            self.read_copied(into)?
+        };
+        let is_bulk = count >= limits::COPIED_BYTES_MAX;
+        if is_bulk != inner.bulk.load(Relaxed) {
+            inner.bulk.store(is_bulk, Relaxed);
+        }
+        Ok(count)
+    }
+
+    /// Read into a buffer of the operation's own.
+    fn read_copied(&self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(limits::COPIED_BYTES_MAX);
+        let recv = Recv {
+            fd: self.on_loop(),
+            buf: RecvBuf::append(bytes::take(), len),
+        };
+        let (result, buf) = block_on(Op::new(recv));
+        let buf = buf.into_vec();
+        let count = result?;
+        into[..count].copy_from_slice(&buf[..count]);
+        bytes::give_back(buf);
+        if count < len || count == into.len() {
+            return Ok(count);
+        }
+        // The buffer was full: what else is there fits into the slice. An error is the next read's.
+        let mut socket: &S = self;
+        Ok(count + socket.read(&mut into[count..]).unwrap_or(0))
+    }
+
+    /// Write some bytes of a stream.
+    pub fn write(&self, from: &[u8]) -> io::Result<usize> {
+        if from.is_empty() {
+            return Ok(0);
+        }
+        if from.len() > limits::COPIED_BYTES_MAX || self.may_give_up(Way::Out) {
+            return self.when_ready(Way::Out, |mut socket| socket.write(from));
+        }
+        let mut buf = bytes::take();
+        buf.extend_from_slice(from);
+        let send = Send {
+            fd: self.on_loop(),
+            buf: SendBuf::from(buf),
+        };
+        let (result, buf) = block_on(Op::new(send));
+        if let Some(buf) = buf.into_vec() {
+            bytes::give_back(buf);
+        }
+        result
+    }
+}
+
+fn interest(way: Way) -> Interest {
+    match way {
+        Way::In => Interest::READ,
+        Way::Out => Interest::WRITE,
+    }
+}
+
+thread_local! {
+    /// Calls of this thread that did not have to wait, since one did.
+    static TURNS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A peer that always has more must not keep the other coroutines waiting.
+fn take_turns() {
+    let turns = TURNS.get() + 1;
+    if turns < limits::CALLS_PER_TURN {
+        TURNS.set(turns);
+    } else {
+        TURNS.set(0);
+        crate::yield_now();
+    }
+}
+
+// What the engine's own sockets do by a system call of their own is not copied here either.
+const _: () = assert!(limits::COPIED_BYTES_MAX <= BULK_BYTES);

@@ -1,0 +1,204 @@
+//! Unix sockets: a listener, streams and datagrams, by path; pairs.
+//!
+//! Byte path: `socket` reads and writes streams; datagrams go by the call and readiness. A listener that is dropped
+//! leaves its file behind, as std's does.
+
+use super::shape;
+use super::socket::{Socket, Way};
+use crate::block_on;
+use ringloop::executor::Op;
+use ringloop::net::{SockAddr, UnixName};
+use ringloop::op::{Accept, Connect};
+use ringloop::sys::interest::Interest;
+use ringloop::sys::socket;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::iter::FusedIterator;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::{self as std_net, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// Listens for Unix connections.
+pub struct UnixListener {
+    socket: Socket<std_net::UnixListener>,
+}
+
+shape::socket!(UnixListener, std_net::UnixListener);
+
+impl UnixListener {
+    /// Listen at `path`.
+    ///
+    /// Errors: `EADDRINUSE` also for a file that an earlier listener left behind.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        std_net::UnixListener::bind(path)?.try_into()
+    }
+
+    /// Park until a connection comes, and take it.
+    ///
+    /// Cancellation: a connection that was taken meanwhile is closed.
+    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        if self.socket.may_give_up(Way::In) {
+            let accept = std_net::UnixListener::accept;
+            let (stream, peer) = self.socket.when_ready(Way::In, accept)?;
+            return Ok((stream.try_into()?, peer));
+        }
+        let accept = Accept {
+            fd: self.socket.on_loop(),
+            multi: false,
+        };
+        let stream = UnixStream::of(block_on(Op::new(accept))?);
+        let peer = stream.peer_addr()?;
+        Ok((stream, peer))
+    }
+
+    /// Take a connection, as a future: for `select!`. Cancel safety: safe.
+    pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let accept = std_net::UnixListener::accept;
+        let (stream, peer) = self.socket.when_ready_async(Way::In, accept).await?;
+        Ok((stream.try_into()?, peer))
+    }
+
+    /// The connections as they come, without end.
+    pub fn incoming(&self) -> UnixIncoming<'_> {
+        UnixIncoming { listener: self }
+    }
+
+    /// The name it listens at.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        (*self.socket).local_addr()
+    }
+}
+
+/// The connections of a listener, without end; an error is an item, and the next one is another try.
+#[derive(Debug)]
+pub struct UnixIncoming<'a> {
+    listener: &'a UnixListener,
+}
+
+impl Iterator for UnixIncoming<'_> {
+    type Item = io::Result<UnixStream>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl FusedIterator for UnixIncoming<'_> {}
+
+/// A Unix connection; `&UnixStream` reads and writes too.
+pub struct UnixStream {
+    socket: Socket<std_net::UnixStream>,
+}
+
+shape::socket!(UnixStream, std_net::UnixStream);
+shape::timeouts!(UnixStream);
+shape::stream!(UnixStream);
+
+impl UnixStream {
+    /// A connection that does not block.
+    fn of(fd: OwnedFd) -> Self {
+        Self {
+            socket: Socket::new(fd.into()),
+        }
+    }
+
+    /// Connect to the listener at `path`.
+    ///
+    /// Errors: `ENOENT`, and those of connect(2); a full backlog waits on the ring, and is `ECONNREFUSED` on epoll,
+    /// which has no event for it.
+    pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
+        let address = SockAddr::unix(UnixName::Path(path.as_ref()))?;
+        let stream = Self::of(socket::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
+        block_on(Op::new(Connect::new(stream.socket.on_loop(), address)))?;
+        Ok(stream)
+    }
+
+    /// Two connected streams.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = socket::pair(libc::SOCK_STREAM)?;
+        Ok((Self::of(one), Self::of(other)))
+    }
+
+    /// This end's name.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        (*self.socket).local_addr()
+    }
+
+    /// The other end's name.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        (*self.socket).peer_addr()
+    }
+}
+
+/// A Unix socket for datagrams.
+pub struct UnixDatagram {
+    socket: Socket<std_net::UnixDatagram>,
+}
+
+shape::socket!(UnixDatagram, std_net::UnixDatagram);
+shape::timeouts!(UnixDatagram);
+
+impl UnixDatagram {
+    /// A socket at `path`.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        std_net::UnixDatagram::bind(path)?.try_into()
+    }
+
+    /// A socket without a name.
+    pub fn unbound() -> io::Result<Self> {
+        std_net::UnixDatagram::unbound()?.try_into()
+    }
+
+    /// Two connected sockets.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = std_net::UnixDatagram::pair()?;
+        Ok((one.try_into()?, other.try_into()?))
+    }
+
+    /// Set the peer.
+    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        (*self.socket).connect(path)
+    }
+
+    /// Send one datagram to `path`.
+    pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        let path = path.as_ref();
+        self.socket
+            .when_ready(Way::Out, |socket| socket.send_to(bytes, path))
+    }
+
+    /// Receive one datagram, with where it came from; what is longer than `into` is cut.
+    pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.socket
+            .when_ready(Way::In, |socket| socket.recv_from(into))
+    }
+
+    /// Send one datagram to the peer.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket
+            .when_ready(Way::Out, |socket| socket.send(bytes))
+    }
+
+    /// Receive one datagram.
+    pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.socket.when_ready(Way::In, |socket| socket.recv(into))
+    }
+
+    /// Shut down one or both directions.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        (*self.socket).shutdown(how)
+    }
+
+    /// This end's name.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        (*self.socket).local_addr()
+    }
+
+    /// The other end's name.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        (*self.socket).peer_addr()
+    }
+}

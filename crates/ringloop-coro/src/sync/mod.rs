@@ -1,0 +1,99 @@
+//! Channels and locks, between coroutines of any workers, plain threads and async code.
+//!
+//! Owns: [`channel`], [`oneshot`], [`Mutex`], [`RwLock`], [`Condvar`], [`Semaphore`], [`Barrier`], [`WaitGroup`],
+//! [`OnceLock`]. Called by: coroutines; threads, which block; async code, which awaits what ends in `_async`.
+//! Never does: block a thread that runs coroutines, beyond the few instructions in which a state is changed.
+//!
+//! * Names follow `std::sync`; `lock()` returns the guard itself, since nothing here is poisoned: a coroutine that
+//!   panics or is cancelled gives its locks back while it unwinds, and what it left half-done is the next one's to see.
+//!   Where that matters, keep the invariant in the value.
+//! * Guards stay on their thread, as a coroutine does, and may be held while it parks.
+//! * Every wait may be cancelled: who is cancelled has taken nothing, and whatever was meant for it goes to the next.
+//! * A plain thread may call everything here; async code on a runtime's thread must not, since that would stop all that
+//!   runs there: it panics and names the `_async` method.
+//!
+//! ```
+//! use ringloop_coro::sync::{Mutex, WaitGroup, channel};
+//! use std::sync::Arc;
+//!
+//! ringloop_coro::start(2, || {
+//!     let (sender, receiver) = channel::bounded(4);
+//!     let (sum, group) = (Arc::new(Mutex::new(0)), WaitGroup::new());
+//!     for _ in 0..3 {
+//!         let (receiver, sum, group) = (receiver.clone(), Arc::clone(&sum), group.clone());
+//!         drop(ringloop_coro::spawn(move || {
+//!             for number in receiver {
+//!                 *sum.lock() += number;
+//!             }
+//!             drop(group);
+//!         }));
+//!     }
+//!     for number in 1..=100 {
+//!         sender.send(number).unwrap();
+//!     }
+//!     drop(sender);
+//!     group.wait();
+//!     assert_eq!(*sum.lock(), 5050);
+//! })?;
+//! # Ok::<(), ringloop::Error>(())
+//! ```
+
+mod barrier;
+pub mod channel;
+mod condvar;
+mod mutex;
+mod once;
+pub mod oneshot;
+mod rwlock;
+mod semaphore;
+mod waiters;
+
+pub use barrier::{Barrier, BarrierWaitResult, WaitGroup};
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use mutex::{Mutex, MutexGuard};
+pub use once::OnceLock;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use semaphore::{Permit, Semaphore};
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// Wait for `future` from wherever the caller is: a coroutine parks, a thread blocks.
+///
+/// # Panics
+/// In async code on a runtime's thread; `instead` says what to await.
+fn wait<F: Future>(future: F, instead: &str) -> F::Output {
+    if crate::is_coroutine() {
+        return crate::block_on(future);
+    }
+    assert!(
+        ringloop::executor::Local::current_id().is_none(),
+        "this would block the loop of this thread: in async code, await {instead}"
+    );
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A state is whole at any point; a panic elsewhere does not change that.
+fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

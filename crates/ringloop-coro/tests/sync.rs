@@ -1,0 +1,388 @@
+//! Channels and locks: between coroutines, workers and threads; panics and cancellation; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::sync::{
+    Barrier, Condvar, Mutex, OnceLock, RwLock, Semaphore, WaitGroup, channel, oneshot,
+};
+use ringloop_coro::{JoinError, sleep, spawn, spawn_local, yield_now};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use support::{on_both, on_workers};
+
+const SHORT: Duration = Duration::from_millis(5);
+
+/// Run `work` in a coroutine of the other worker.
+fn on_other<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> ringloop::RemoteJoinHandle<T> {
+    ringloop::spawn_on(1, move || async move { spawn_local(work).await.unwrap() }).unwrap()
+}
+
+#[test]
+fn bounded_channel_makes_its_senders_wait() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(2);
+        let sent = Rc::new(Cell::new(0));
+        let count = Rc::clone(&sent);
+        let sending = spawn_local(move || {
+            for number in 0..10 {
+                sender.send(number).unwrap();
+                count.set(number + 1);
+            }
+        });
+        sleep(SHORT);
+        assert_eq!(sent.get(), 2);
+        let all: Vec<i32> = receiver.into_iter().collect();
+        assert_eq!(all, (0..10).collect::<Vec<_>>());
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn each_value_goes_to_one_of_many_receivers() {
+    on_workers(2, || {
+        let (sender, receiver) = channel::bounded(8);
+        let mut receiving = Vec::new();
+        for _ in 0..4 {
+            let receiver = receiver.clone();
+            receiving.push(on_other(move || receiver.into_iter().sum::<u64>()));
+        }
+        let here: Vec<_> = (0..4)
+            .map(|_| {
+                let receiver = receiver.clone();
+                spawn(move || receiver.into_iter().sum::<u64>())
+            })
+            .collect();
+        drop(receiver);
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                let sender = sender.clone();
+                std::thread::spawn(move || (1..=1000).for_each(|n| sender.send(n).unwrap()))
+            })
+            .collect();
+        drop(sender);
+        let mut sum = 0;
+        for handle in here {
+            sum += handle.join().unwrap();
+        }
+        for handle in receiving {
+            sum += ringloop_coro::block_on(handle).unwrap();
+        }
+        for thread in senders {
+            thread.join().unwrap();
+        }
+        assert_eq!(sum, 4 * 500_500);
+    });
+}
+
+#[test]
+fn channel_tells_both_ends_when_the_other_is_gone() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(1);
+        let waiting = spawn(move || receiver.recv());
+        yield_now();
+        drop::<channel::Sender<u8>>(sender);
+        assert_eq!(waiting.join().unwrap(), Err(channel::RecvError));
+        let (sender, receiver) = channel::bounded(1);
+        sender.send(1).unwrap();
+        let waiting = spawn(move || sender.send(2));
+        yield_now();
+        drop(receiver);
+        assert_eq!(waiting.join().unwrap(), Err(channel::SendError(2)));
+    });
+}
+
+#[test]
+fn cancelled_receiver_leaves_the_value_to_the_next() {
+    on_both(|| {
+        let (sender, receiver) = channel::unbounded();
+        let theirs = receiver.clone();
+        let first = spawn(move || theirs.recv());
+        let second = spawn(move || receiver.recv());
+        yield_now();
+        // The first is woken for the value, and unwinds in place of taking it.
+        sender.send(7).unwrap();
+        first.cancel();
+        assert!(matches!(
+            first.join(),
+            Err(JoinError::Cancelled) | Ok(Ok(7))
+        ));
+        sender.send(8).unwrap();
+        assert!(matches!(second.join().unwrap(), Ok(7 | 8)));
+    });
+}
+
+#[test]
+fn plain_threads_use_channels_and_locks_too() {
+    on_both(|| {
+        let (request, requests) = channel::bounded::<u32>(1);
+        let (reply, replies) = channel::unbounded();
+        let sum = Arc::new(Mutex::new(0));
+        let theirs = Arc::clone(&sum);
+        let thread = std::thread::spawn(move || {
+            for number in requests {
+                *theirs.lock() += number;
+                reply.send(number * 2).unwrap();
+            }
+        });
+        for number in 0..100 {
+            request.send(number).unwrap();
+            assert_eq!(replies.recv().unwrap(), number * 2);
+        }
+        drop(request);
+        ringloop_coro::offload(move || thread.join().unwrap()).unwrap();
+        assert_eq!(*sum.lock(), 4950);
+    });
+}
+
+#[test]
+fn async_code_that_would_block_its_loop_is_told_what_to_await() {
+    let runtime = ringloop::Runtime::new().unwrap();
+    let panicked = runtime.block_on(async {
+        let (_sender, receiver) = channel::unbounded::<u8>();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| receiver.recv())).unwrap_err()
+    });
+    let said = panicked.unwrap().downcast::<String>().unwrap();
+    assert!(said.contains("recv_async"), "{said}");
+}
+
+#[test]
+fn oneshot_brings_a_value_or_the_word_that_none_comes() {
+    on_both(|| {
+        let (sender, receiver) = oneshot::channel();
+        std::thread::spawn(move || drop(sender.send("value")));
+        assert_eq!(receiver.recv().ok(), Some("value"));
+        let (sender, receiver) = oneshot::channel::<u8>();
+        drop(sender);
+        assert!(receiver.recv().is_err());
+    });
+}
+
+#[test]
+fn mutex_is_held_by_one_also_across_parks_and_workers() {
+    on_workers(2, || {
+        let value = Arc::new(Mutex::new((0_u64, false)));
+        let add = |value: Arc<Mutex<(u64, bool)>>, parks: bool| {
+            for round in 0..500 {
+                let mut guard = value.lock();
+                assert!(!std::mem::replace(&mut guard.1, true));
+                if parks && round % 50 == 0 {
+                    sleep(Duration::from_micros(50));
+                }
+                guard.0 += 1;
+                guard.1 = false;
+            }
+        };
+        let mut there = Vec::new();
+        let mut here = Vec::new();
+        for _ in 0..4 {
+            let theirs = Arc::clone(&value);
+            there.push(on_other(move || add(theirs, true)));
+            let ours = Arc::clone(&value);
+            here.push(spawn(move || add(ours, true)));
+        }
+        for handle in there {
+            ringloop_coro::block_on(handle).unwrap();
+        }
+        for handle in here {
+            handle.join().unwrap();
+        }
+        assert_eq!(value.lock().0, 4000);
+    });
+}
+
+#[test]
+fn lock_of_a_coroutine_that_panics_or_is_cancelled_is_free_again() {
+    on_both(|| {
+        let value = Arc::new(Mutex::new(1));
+        let shared = Arc::new(RwLock::new(1));
+        let (theirs, their_shared) = (Arc::clone(&value), Arc::clone(&shared));
+        let panics = spawn(move || {
+            let mut guard = theirs.lock();
+            let mut written = their_shared.write();
+            (*guard, *written) = (2, 2);
+            yield_now();
+            panic!("with both locks held");
+        });
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(_))));
+        assert_eq!((*value.lock(), *shared.read()), (2, 2));
+        let theirs = Arc::clone(&value);
+        let cancelled = spawn(move || {
+            let _guard = theirs.lock();
+            sleep(Duration::from_secs(3600));
+        });
+        let theirs = Arc::clone(&value);
+        let waiting = spawn(move || *theirs.lock());
+        yield_now();
+        assert!(value.try_lock().is_none());
+        cancelled.cancel();
+        assert_eq!(waiting.join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn cancelled_waiter_for_a_mutex_lets_the_next_one_in() {
+    on_both(|| {
+        let value = Arc::new(Mutex::new(()));
+        let guard = value.lock();
+        let [first, second] = [(); 2].map(|()| {
+            let value = Arc::clone(&value);
+            spawn(move || drop(value.lock()))
+        });
+        yield_now();
+        drop(guard);
+        first.cancel();
+        drop(first.join());
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn condvar_wakes_one_or_all_and_gives_the_lock_back() {
+    on_both(|| {
+        let pair = Arc::new((Mutex::new(0), Condvar::new()));
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let pair = Arc::clone(&pair);
+                spawn(move || {
+                    let guard = pair.1.wait_while(pair.0.lock(), |tickets| *tickets == 0);
+                    let mut guard = guard;
+                    *guard -= 1;
+                })
+            })
+            .collect();
+        yield_now();
+        *pair.0.lock() = 1;
+        pair.1.notify_one();
+        sleep(SHORT);
+        assert_eq!(waiting.iter().filter(|one| one.is_finished()).count(), 1);
+        *pair.0.lock() = 2;
+        pair.1.notify_all();
+        for handle in waiting {
+            handle.join().unwrap();
+        }
+        let (guard, ended) = pair.1.wait_timeout(pair.0.lock(), SHORT);
+        assert!(ended.timed_out());
+        assert_eq!(*guard, 0);
+    });
+}
+
+#[test]
+fn cancelled_wait_for_a_condition_passes_the_notification_on() {
+    on_both(|| {
+        let pair = Arc::new((Mutex::new(()), Condvar::new()));
+        let [first, second] = [(); 2].map(|()| {
+            let pair = Arc::clone(&pair);
+            spawn(move || drop(pair.1.wait(pair.0.lock())))
+        });
+        yield_now();
+        pair.1.notify_one();
+        first.cancel();
+        if first.join().is_ok() {
+            pair.1.notify_one();
+        }
+        second.join().unwrap();
+        assert!(pair.0.try_lock().is_some());
+    });
+}
+
+#[test]
+fn readers_share_and_a_writer_is_alone() {
+    on_workers(2, || {
+        let value = Arc::new(RwLock::new((0_u64, 0_u64)));
+        let theirs = Arc::clone(&value);
+        let reading = on_other(move || {
+            for _ in 0..2000 {
+                let seen = theirs.read();
+                assert_eq!(seen.0, seen.1);
+            }
+        });
+        for _ in 0..2000 {
+            let mut both = value.write();
+            both.0 += 1;
+            both.1 += 1;
+        }
+        ringloop_coro::block_on(reading).unwrap();
+        let (one, other) = (value.read(), value.try_read().unwrap());
+        assert!(value.try_write().is_none());
+        assert_eq!((one.0, other.1), (2000, 2000));
+    });
+}
+
+#[test]
+fn semaphore_barrier_and_wait_group() {
+    on_both(|| {
+        let (at_once, most) = (Semaphore::new(3), Arc::new(AtomicUsize::new(0)));
+        let (group, leaders) = (WaitGroup::new(), Arc::new(AtomicUsize::new(0)));
+        let barrier = Arc::new(Barrier::new(10));
+        for _ in 0..10 {
+            let (at_once, most) = (at_once.clone(), Arc::clone(&most));
+            let (group, leaders) = (group.clone(), Arc::clone(&leaders));
+            let barrier = Arc::clone(&barrier);
+            drop(spawn(move || {
+                let permit = at_once.acquire(1);
+                most.fetch_max(3 - at_once.available(), Ordering::Relaxed);
+                sleep(Duration::from_micros(100));
+                drop(permit);
+                if barrier.wait().is_leader() {
+                    leaders.fetch_add(1, Ordering::Relaxed);
+                }
+                drop(group);
+            }));
+        }
+        group.wait();
+        assert_eq!(most.load(Ordering::Relaxed), 3);
+        assert_eq!(leaders.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn who_is_cancelled_at_a_barrier_has_not_arrived() {
+    on_both(|| {
+        let barrier = Arc::new(Barrier::new(2));
+        let theirs = Arc::clone(&barrier);
+        let gone = spawn(move || drop(theirs.wait()));
+        yield_now();
+        gone.cancel();
+        assert!(gone.join().is_err());
+        let theirs = Arc::clone(&barrier);
+        let other = spawn(move || theirs.wait().is_leader());
+        sleep(SHORT);
+        assert!(!other.is_finished());
+        assert!(barrier.wait().is_leader());
+        assert!(!other.join().unwrap());
+    });
+}
+
+#[test]
+fn value_is_made_once_and_again_where_making_failed() {
+    on_both(|| {
+        let value = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&value);
+        let fails = spawn(move || {
+            theirs.get_or_init(|| -> u32 {
+                yield_now();
+                panic!("not made");
+            });
+        });
+        let makers: Vec<_> = (0..3)
+            .map(|number| {
+                let value = Arc::clone(&value);
+                spawn(move || {
+                    *value.get_or_init(|| {
+                        sleep(Duration::from_micros(100));
+                        number
+                    })
+                })
+            })
+            .collect();
+        assert!(fails.join().is_err());
+        let made: Vec<u32> = makers.into_iter().map(|one| one.join().unwrap()).collect();
+        assert!(made.iter().all(|one| *one == made[0]));
+    });
+}

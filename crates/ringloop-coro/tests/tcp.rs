@@ -1,0 +1,334 @@
+//! TCP in std's shape: bytes, ends, time limits, cancellation, several workers; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::net::{Shutdown, TcpListener, TcpStream};
+use ringloop_coro::sync::channel;
+use ringloop_coro::{JoinError, sleep, spawn, yield_now};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{on_both, on_workers};
+
+const SHORT: Duration = Duration::from_millis(20);
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let client = TcpStream::connect(addr).unwrap();
+    let (server, peer) = listener.accept().unwrap();
+    assert_eq!(peer, client.local_addr().unwrap());
+    (client, server)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn every_size_arrives_whole_and_in_order() {
+    on_both(|| {
+        for len in [1, 63, 4095, 4096, 4097, 16_384, 100_000, 3_000_001] {
+            let (mut client, mut server) = pair();
+            let writer = spawn(move || client.write_all(&pattern(len)));
+            let mut bytes = Vec::new();
+            server.read_to_end(&mut bytes).unwrap();
+            assert!(bytes == pattern(len), "{len}");
+            writer.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn small_reads_of_a_large_message_lose_nothing() {
+    on_both(|| {
+        let (mut client, mut server) = pair();
+        let writer = spawn(move || client.write_all(&pattern(50_000)));
+        let mut bytes = Vec::new();
+        for len in [1, 7, 4096, 5000, 10_000].into_iter().cycle() {
+            let mut part = vec![0; len];
+            let count = server.read(&mut part).unwrap();
+            if count == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&part[..count]);
+        }
+        assert!(bytes == pattern(50_000));
+        writer.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn vectored_writes_and_peeks() {
+    on_both(|| {
+        let (mut client, server) = pair();
+        let parts = [IoSlice::new(b"one "), IoSlice::new(b"two")];
+        assert_eq!(client.write_vectored(&parts).unwrap(), 7);
+        let mut seen = [0; 7];
+        assert_eq!(server.peek(&mut seen).unwrap(), 7);
+        let mut taken = [0; 7];
+        (&server).read_exact(&mut taken).unwrap();
+        assert_eq!((&seen, &taken), (b"one two", b"one two"));
+    });
+}
+
+#[test]
+fn peer_that_closes_ends_the_stream_and_breaks_the_pipe() {
+    on_both(|| {
+        let (mut client, server) = pair();
+        server.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+        drop(server);
+        let broken = loop {
+            if let Err(error) = client.write(&[0; 1000]) {
+                break error.kind();
+            }
+            yield_now();
+        };
+        assert!(matches!(
+            broken,
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        ));
+    });
+}
+
+#[test]
+fn connection_refused_is_an_error() {
+    on_both(|| {
+        let addr = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let refused = TcpStream::connect(addr).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let none: &[std::net::SocketAddr] = &[];
+        let empty = TcpStream::connect(none).unwrap_err();
+        assert_eq!(empty.kind(), ErrorKind::InvalidInput);
+        // The first that answers, of several.
+        let listener = TcpListener::bind("localhost:0").unwrap();
+        let both = [addr, listener.local_addr().unwrap()];
+        TcpStream::connect(&both[..]).unwrap();
+    });
+}
+
+#[test]
+fn time_limits_end_a_read_and_a_write_and_lose_nothing() {
+    on_both(|| {
+        let (mut client, mut server) = pair();
+        assert!(client.set_read_timeout(Some(Duration::ZERO)).is_err());
+        client.set_read_timeout(Some(SHORT)).unwrap();
+        assert_eq!(client.read_timeout().unwrap(), Some(SHORT));
+        let start = Instant::now();
+        let error = client.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(start.elapsed() >= SHORT);
+        server.write_all(b"late").unwrap();
+        let mut late = [0; 4];
+        client.read_exact(&mut late).unwrap();
+        assert_eq!(&late, b"late");
+        server.set_write_timeout(Some(SHORT)).unwrap();
+        let error = server.write_all(&vec![0; 64 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn nonblocking_calls_return_at_once() {
+    on_both(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        let (client, mut server) = pair();
+        client.set_nonblocking(true).unwrap();
+        let mut byte = [0];
+        assert_eq!(
+            (&client).read(&mut byte).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+        client.set_nonblocking(false).unwrap();
+        server.write_all(b"!").unwrap();
+        (&client).read_exact(&mut byte).unwrap();
+    });
+}
+
+/// Whether its coroutine was unwound.
+struct Unwound(channel::Sender<&'static str>, &'static str);
+
+impl Drop for Unwound {
+    fn drop(&mut self) {
+        // The test may be over.
+        let _ = self.0.try_send(self.1);
+    }
+}
+
+#[test]
+fn cancelled_while_reading_writing_or_accepting_it_unwinds() {
+    on_both(|| {
+        let (sender, receiver) = channel::unbounded();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let note = Unwound(sender.clone(), "accept");
+        let accepting = spawn(move || {
+            let _note = note;
+            listener.accept().map(drop)
+        });
+        let (mut reader, _silent) = pair();
+        let note = Unwound(sender.clone(), "read");
+        let reading = spawn(move || {
+            let _note = note;
+            let mut buffer = [7; 4096];
+            reader.read(&mut buffer).map(drop)
+        });
+        let (mut writer, _deaf) = pair();
+        let note = Unwound(sender, "write");
+        let writing = spawn(move || {
+            let _note = note;
+            writer.write_all(&vec![0; 64 << 20])
+        });
+        sleep(SHORT);
+        for (handle, name) in [(reading, "read"), (writing, "write"), (accepting, "accept")] {
+            assert!(receiver.try_recv().is_err());
+            handle.cancel();
+            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+            assert_eq!(receiver.recv().unwrap(), name);
+        }
+        // The kernel lets go of the listener when it has heard of the cancel.
+        sleep(SHORT);
+        let refused = TcpStream::connect(addr);
+        assert!(refused.is_err(), "the listener was closed");
+    });
+}
+
+#[test]
+fn bytes_that_come_after_a_cancelled_read_do_not_land_on_its_stack() {
+    on_both(|| {
+        for _ in 0..50 {
+            let (mut client, server) = pair();
+            let reading = spawn(move || {
+                let mut buffer = [0; 4096];
+                (&server).read(&mut buffer).unwrap()
+            });
+            yield_now();
+            reading.cancel();
+            client.write_all(&[0xff; 4096]).unwrap();
+            assert!(matches!(reading.join(), Err(JoinError::Cancelled)));
+            // The next coroutine has the stack that the cancelled one had.
+            let zeros = spawn(|| {
+                let memory = [0u8; 8192];
+                sleep(Duration::from_micros(200));
+                memory.iter().all(|byte| *byte == 0)
+            });
+            assert!(zeros.join().unwrap());
+        }
+    });
+}
+
+#[test]
+fn stream_is_read_by_one_coroutine_and_written_by_another() {
+    on_both(|| {
+        let (client, server) = pair();
+        let echo = spawn(move || io::copy(&mut &server, &mut &server));
+        let client = Arc::new(client);
+        let writer = Arc::clone(&client);
+        let writing = spawn(move || {
+            (&*writer).write_all(&pattern(1_000_000)).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut bytes = Vec::new();
+        (&*client).read_to_end(&mut bytes).unwrap();
+        assert!(bytes == pattern(1_000_000));
+        writing.join().unwrap();
+        assert_eq!(echo.join().unwrap().unwrap(), 1_000_000);
+    });
+}
+
+#[test]
+fn streams_move_between_workers_and_numbers_are_used_again() {
+    on_workers(2, || {
+        for round in 0..100u8 {
+            let (client, server) = pair();
+            let clone = client.try_clone().unwrap();
+            let there = ringloop::spawn_on(1, move || async move {
+                let here = ringloop_coro::spawn_local(move || {
+                    let mut clone = clone;
+                    clone.write_all(&[round]).unwrap();
+                    let mut byte = [0];
+                    clone.read_exact(&mut byte).unwrap();
+                    byte[0]
+                });
+                here.await.unwrap()
+            });
+            let mut server = server;
+            let mut byte = [0];
+            server.read_exact(&mut byte).unwrap();
+            server.write_all(&[byte[0] ^ 0xff]).unwrap();
+            assert_eq!(
+                ringloop_coro::block_on(there.unwrap()).unwrap(),
+                round ^ 0xff
+            );
+            // Used by this worker too, then dropped here: both have to forget it.
+            client.set_nodelay(true).unwrap();
+            server.write_all(b"x").unwrap();
+            let mut client = client;
+            client.read_exact(&mut byte).unwrap();
+        }
+    });
+}
+
+#[test]
+fn two_workers_read_one_stream_and_each_byte_goes_to_one() {
+    on_workers(2, || {
+        let (mut client, server) = pair();
+        let server = Arc::new(server);
+        let read = |server: Arc<TcpStream>| {
+            let mut sum = 0;
+            let mut buffer = [0; 16];
+            loop {
+                match (&*server).read(&mut buffer).unwrap() {
+                    0 => return sum,
+                    count => sum += count,
+                }
+            }
+        };
+        let theirs = Arc::clone(&server);
+        let there = ringloop::spawn_on(1, move || async move {
+            ringloop_coro::spawn_local(move || read(theirs)).await
+        });
+        let here = spawn(move || read(server));
+        for _ in 0..1000 {
+            client.write_all(&[1; 16]).unwrap();
+        }
+        client.shutdown(Shutdown::Write).unwrap();
+        let there = ringloop_coro::block_on(there.unwrap()).unwrap().unwrap();
+        assert_eq!(there + here.join().unwrap(), 16_000);
+    });
+}
+
+#[test]
+fn descriptor_of_a_socket_can_be_taken_out_and_put_back() {
+    on_both(|| {
+        let (client, mut server) = pair();
+        server.write_all(b"ab").unwrap();
+        let mut byte = [0];
+        (&client).read_exact(&mut byte).unwrap();
+        let fd: std::os::fd::OwnedFd = client.try_into().unwrap();
+        let mut again = TcpStream::try_from(std::net::TcpStream::from(fd)).unwrap();
+        again.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"b");
+        drop(again);
+        assert_eq!(server.read(&mut byte).unwrap(), 0);
+    });
+}
+
+#[test]
+fn what_parks_panics_with_the_remedy_outside_of_a_coroutine() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap();
+    let panicked = std::panic::catch_unwind(|| drop(listener.accept())).unwrap_err();
+    let said = panicked
+        .downcast_ref::<String>()
+        .cloned()
+        .unwrap_or_default();
+    assert!(said.contains("ringloop_coro::start"), "{said}");
+}
