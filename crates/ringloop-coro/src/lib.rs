@@ -23,6 +23,7 @@
 mod bytes;
 mod descriptor;
 pub mod event;
+pub mod fs;
 mod host;
 mod join;
 pub mod limits;

@@ -155,7 +155,7 @@ fn async_code_that_would_block_its_loop_is_told_what_to_await() {
 fn oneshot_brings_a_value_or_the_word_that_none_comes() {
     on_both(|| {
         let (sender, receiver) = oneshot::channel();
-        std::thread::spawn(move || drop(sender.send("value")));
+        std::thread::spawn(move || sender.send("value").unwrap());
         assert_eq!(receiver.recv().ok(), Some("value"));
         let (sender, receiver) = oneshot::channel::<u8>();
         drop(sender);
@@ -346,7 +346,7 @@ fn who_is_cancelled_at_a_barrier_has_not_arrived() {
     on_both(|| {
         let barrier = Arc::new(Barrier::new(2));
         let theirs = Arc::clone(&barrier);
-        let gone = spawn(move || drop(theirs.wait()));
+        let gone = spawn(move || theirs.wait());
         yield_now();
         gone.cancel();
         assert!(gone.join().is_err());

@@ -1,0 +1,217 @@
+//! A file, with the position that std's has.
+//!
+//! Byte path: from the kernel to the operation's own buffer and from there to the caller's slice, and back.
+
+use crate::descriptor::Descriptor;
+use crate::{block_on, bytes, limits};
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::executor::Op;
+use ringloop::fs::Metadata;
+use ringloop::op::{self, Fsync, Truncate};
+use ringloop::sys::storage::CURRENT_POSITION;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open file; `&File` reads, writes and seeks too, and clones share the position.
+#[derive(Debug)]
+pub struct File {
+    file: Arc<Descriptor<std::fs::File>>,
+}
+
+/// How a file is opened; the options are those of `std::fs::OpenOptions`.
+#[derive(Debug, Clone)]
+pub struct OpenOptions(ringloop::fs::OpenOptions);
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+macro_rules! options {
+    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
+        impl OpenOptions {
+            /// With nothing chosen.
+            pub fn new() -> Self {
+                Self(ringloop::fs::OpenOptions::new())
+            }
+
+            $($(#[$doc])*
+            pub fn $name(&mut self, $name: $type) -> &mut Self {
+                self.0.$name($name);
+                self
+            })*
+
+            /// Open the file.
+            ///
+            /// Errors: those of open(2), and `InvalidInput` for options that contradict each other.
+            pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
+                let file = block_on(self.0.open(path))?;
+                Ok(std::fs::File::from(OwnedFd::from(file)).into())
+            }
+        }
+    };
+}
+
+options! {
+    /// Let it be read.
+    read: bool,
+    /// Let it be written.
+    write: bool,
+    /// Let each write go to its end.
+    append: bool,
+    /// Cut it to nothing.
+    truncate: bool,
+    /// Make it where it does not exist.
+    create: bool,
+    /// Make it; one that exists is an error.
+    create_new: bool,
+    /// The permissions of a new one, before the process's mask.
+    mode: u32,
+    /// More flags of open(2).
+    custom_flags: i32,
+}
+
+impl File {
+    /// Open a file for reading.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        OpenOptions::new().read(true).open(path)
+    }
+
+    /// Open a file for writing, made where it does not exist, else cut to nothing.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).open(path)
+    }
+
+    /// Make a file for reading and writing; one that exists is an error.
+    pub fn create_new(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).open(path)
+    }
+
+    /// Say how to open a file.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Make another handle of the same file.
+    ///
+    /// It is the same descriptor; nothing is duplicated, and nothing can fail.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            file: Arc::clone(&self.file),
+        })
+    }
+
+    /// Read some bytes at `offset`; the position stays.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = into.len().min(limits::FILE_BYTES_MAX);
+        let buf = if len <= limits::COPIED_BYTES_MAX {
+            bytes::take()
+        } else {
+            Vec::with_capacity(len)
+        };
+        let read = op::Read {
+            fd: self.file.on_loop(),
+            buf: RecvBuf::append(buf, len),
+            offset: Some(offset),
+        };
+        let (result, buf) = block_on(Op::new(read));
+        let buf = buf.into_vec();
+        let count = result?;
+        into[..count].copy_from_slice(&buf[..count]);
+        bytes::give_back(buf);
+        Ok(count)
+    }
+
+    /// Write some bytes at `offset`; the position stays.
+    pub fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        let len = from.len().min(limits::FILE_BYTES_MAX);
+        let write = op::Write {
+            fd: self.file.on_loop(),
+            buf: SendBuf::from(from[..len].to_vec()),
+            offset: Some(offset),
+        };
+        block_on(Op::new(write)).0
+    }
+
+    /// Bring the file to the disk, its metadata included.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.sync(false)
+    }
+
+    /// Bring the file's data to the disk, and what reading it back needs.
+    pub fn sync_data(&self) -> io::Result<()> {
+        self.sync(true)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        let fd = self.file.on_loop();
+        block_on(Op::new(Fsync { fd, data_only }))
+    }
+
+    /// Cut the file, or lengthen it by zeros, to `len` bytes.
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        let fd = self.file.on_loop();
+        block_on(Op::new(Truncate { fd, len }))
+    }
+
+    /// Look at the file.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        let own = ringloop::fs::File::from(self.file.duplicate()?);
+        block_on(own.metadata())
+    }
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> Self {
+        Self {
+            file: Arc::new(Descriptor::new(file)),
+        }
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self.file).as_fd()
+    }
+}
+
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        (**self.file).as_raw_fd()
+    }
+}
+
+macro_rules! io {
+    ($($type:ty),*) => {$(
+        impl Read for $type {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                self.read_at(into, CURRENT_POSITION)
+            }
+        }
+
+        impl Write for $type {
+            fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+                self.write_at(from, CURRENT_POSITION)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl Seek for $type {
+            fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+                // Of a regular file it is a change of a number in the kernel.
+                let mut file: &std::fs::File = &self.file;
+                file.seek(to)
+            }
+        }
+    )*};
+}
+
+io!(File, &File);
