@@ -24,6 +24,19 @@ pub const DATAGRAM_POOL_BUFFERS: u16 = 32;
 /// (`UDP_GRO`, 64 KiB). In a shorter one a train would be cut.
 pub const DATAGRAM_POOL_BUFFER_BYTES: u32 = HEAD_LEN as u32 + 64 * 1024;
 
+/// Buffers in a loop's pool for bundled receives (`net::Receive::bundled`), made when the first one asks: 1 MiB.
+pub const BUNDLE_POOL_BUFFERS: u16 = 256;
+
+/// Bytes in one of them: a page, so that little is left unused behind a short message.
+pub const BUNDLE_POOL_BUFFER_BYTES: u32 = 4 * 1024;
+
+/// Buffers in a loop's pool for incremental receives (`net::Receive::incremental`), made when the first one
+/// asks: 2 MiB.
+pub const PIECE_POOL_BUFFERS: u16 = 32;
+
+/// Bytes in one of them, which receives of all such streams share.
+pub const PIECE_POOL_BUFFER_BYTES: u32 = 64 * 1024;
+
 /// Datagrams that one receive takes at most before other descriptors get their turn (readiness).
 pub const DATAGRAMS_PER_RECEIVE: usize = 16;
 
@@ -37,6 +50,12 @@ pub const UNTAKEN_CONNECTIONS_MAX: usize = 64;
 /// Pool buffers that may wait for one stream of receives before it stops receiving: a quarter of the
 /// pool, so that one reader that does not come leaves the others theirs.
 pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 4;
+
+/// The same for a bundled receive.
+pub const UNTAKEN_BUNDLED_MAX: usize = BUNDLE_POOL_BUFFERS as usize / 4;
+
+/// The same for an incremental one, whose pieces are as long as a buffer at most.
+pub const UNTAKEN_PIECES_MAX: usize = PIECE_POOL_BUFFERS as usize / 4;
 
 /// The same for a stream of datagrams.
 pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;

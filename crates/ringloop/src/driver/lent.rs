@@ -7,10 +7,10 @@
 //! 1. A buffer ring is freed only by [`Lent::free`]; dropping the pools leaks what the kernel may
 //!    still write to.
 
-use super::lease::{Lease, Memory};
+use super::lease::{self, Lease};
 use super::{BufferId, Key, PoolKind};
 use crate::sys::uring::abi::Cqe;
-use crate::sys::uring::{BufferRing, Ring};
+use crate::sys::uring::{BufferRing, ChunkRing, Ring};
 use std::io;
 use std::mem::ManuallyDrop;
 
@@ -23,16 +23,26 @@ pub(super) struct Lent {
 #[derive(Debug)]
 struct Pool {
     /// Dropped by hand (invariant 1).
-    ring: ManuallyDrop<BufferRing>,
-    /// Buffers that hold received bytes.
+    memory: ManuallyDrop<Memory>,
+    /// Buffers that hold received bytes, of those that are used whole.
     claimed_count: usize,
     /// Multishot receives that ended for want of a buffer.
     starved: Vec<Key>,
 }
 
+/// How buffers are used.
+#[derive(Debug)]
+enum Memory {
+    Whole(BufferRing),
+    Pieces(ChunkRing),
+}
+
 impl Pool {
     fn has_free_buffer(&self) -> bool {
-        self.claimed_count < usize::from(self.ring.count())
+        match &*self.memory {
+            Memory::Whole(ring) => self.claimed_count < usize::from(ring.count()),
+            Memory::Pieces(ring) => ring.offers_some(),
+        }
     }
 }
 
@@ -41,10 +51,13 @@ impl Lent {
     pub fn open(&mut self, ring: &Ring, kind: PoolKind) -> io::Result<()> {
         let pool = &mut self.pools[kind as usize];
         if pool.is_none() {
-            let (group, count) = (kind.group(), kind.buffer_count());
-            let buffers = BufferRing::register(ring, group, count, kind.buffer_len())?;
+            let (group, count, len) = (kind.group(), kind.buffer_count(), kind.buffer_len());
+            let memory = match kind {
+                PoolKind::Pieces => Memory::Pieces(ChunkRing::register(ring, group, count, len)?),
+                _ => Memory::Whole(BufferRing::register(ring, group, count, len)?),
+            };
             *pool = Some(Pool {
-                ring: ManuallyDrop::new(buffers),
+                memory: ManuallyDrop::new(memory),
                 claimed_count: 0,
                 starved: Vec::new(),
             });
@@ -59,16 +72,44 @@ impl Lent {
     /// entry that named the group of `kind`.
     pub unsafe fn claim(&mut self, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
         let pool = self.pools[kind as usize].as_mut()?;
-        // SAFETY: this function's contract.
-        let index = unsafe { pool.ring.claim(cqe) }?;
-        pool.claimed_count += 1;
+        let index = match &mut *pool.memory {
+            Memory::Whole(ring) => {
+                // SAFETY: this function's contract.
+                let id = unsafe { ring.claim(cqe) }?;
+                pool.claimed_count += 1;
+                u32::from(id)
+            }
+            // SAFETY: the same; the driver claims every completion, as it pops it.
+            Memory::Pieces(ring) => unsafe { ring.claim(cqe) }?,
+        };
         Some(BufferId { pool: kind, index })
+    }
+
+    /// Take every buffer that a bundle's completion has filled out of the kernel's hands, in order.
+    ///
+    /// # Safety
+    /// As [`Lent::claim`], for the group of [`PoolKind::Bundles`].
+    pub unsafe fn claim_bundle(&mut self, cqe: &Cqe) -> Vec<BufferId> {
+        let kind = PoolKind::Bundles;
+        let mut ids = Vec::new();
+        if let Some(pool) = &mut self.pools[kind as usize]
+            && let Memory::Whole(ring) = &mut *pool.memory
+        {
+            // SAFETY: this function's contract.
+            unsafe { ring.claim_bundle(cqe, &mut ids) };
+            pool.claimed_count += ids.len();
+        }
+        let ids = ids.into_iter().map(u32::from);
+        ids.map(|index| BufferId { pool: kind, index }).collect()
     }
 
     /// The first `len` bytes of a claimed buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
         match &self.pools[id.pool as usize] {
-            Some(pool) => pool.ring.bytes(id.index, len),
+            Some(pool) => match &*pool.memory {
+                Memory::Whole(ring) => ring.bytes(id.index as u16, len),
+                Memory::Pieces(ring) => ring.bytes(id.index, len),
+            },
             None => &[],
         }
     }
@@ -78,25 +119,39 @@ impl Lent {
     #[allow(clippy::needless_pass_by_value)]
     pub fn recycle(&mut self, id: BufferId) {
         if let Some(pool) = &mut self.pools[id.pool as usize] {
-            pool.ring.recycle(id.index);
-            pool.claimed_count -= 1;
+            match &mut *pool.memory {
+                Memory::Whole(ring) => {
+                    ring.recycle(id.index as u16);
+                    pool.claimed_count -= 1;
+                }
+                Memory::Pieces(ring) => ring.recycle(id.index),
+            }
         }
     }
 
     /// Make a claimed buffer a value of its own.
     pub fn lease(&mut self, id: BufferId) -> Option<Lease> {
         let pool = self.pools[id.pool as usize].as_mut()?;
-        let buffer = pool.ring.detach(id.index)?;
-        Some(Lease(Memory::Ring(id.pool, buffer)))
+        let buffer = match &mut *pool.memory {
+            Memory::Whole(ring) => ring.detach(id.index as u16)?,
+            Memory::Pieces(ring) => ring.detach(id.index)?,
+        };
+        Some(Lease(lease::Memory::Ring(id.pool, buffer)))
     }
 
     /// Offer such a buffer to the kernel again.
     pub fn give_back(&mut self, lease: Lease) {
-        if let Memory::Ring(kind, buffer) = lease.0
-            && let Some(pool) = &mut self.pools[kind as usize]
-            && pool.ring.take_back(buffer)
-        {
-            pool.claimed_count -= 1;
+        let lease::Memory::Ring(kind, buffer) = lease.0 else {
+            return;
+        };
+        let Some(pool) = &mut self.pools[kind as usize] else {
+            return;
+        };
+        match &mut *pool.memory {
+            Memory::Whole(ring) => pool.claimed_count -= usize::from(ring.take_back(buffer)),
+            Memory::Pieces(ring) => {
+                ring.take_back(&buffer);
+            }
         }
     }
 
@@ -129,7 +184,7 @@ impl Lent {
     pub unsafe fn free(&mut self) {
         for mut pool in std::mem::take(&mut self.pools).into_iter().flatten() {
             // SAFETY: this function's contract; the pool is not used after this.
-            unsafe { ManuallyDrop::drop(&mut pool.ring) };
+            unsafe { ManuallyDrop::drop(&mut pool.memory) };
         }
     }
 }

@@ -48,10 +48,14 @@ pub(crate) enum PoolKind {
     Streams,
     /// For datagrams with their head, or trains of them.
     Datagrams,
+    /// For streams that take several buffers at a time (ring only).
+    Bundles,
+    /// For streams that share buffers, each a piece at a time (ring only).
+    Pieces,
 }
 
 impl PoolKind {
-    const COUNT: usize = 2;
+    const COUNT: usize = 4;
 
     /// The name of its buffer group.
     pub const fn group(self) -> u16 {
@@ -62,6 +66,8 @@ impl PoolKind {
         match self {
             Self::Streams => limits::POOL_BUFFERS,
             Self::Datagrams => limits::DATAGRAM_POOL_BUFFERS,
+            Self::Bundles => limits::BUNDLE_POOL_BUFFERS,
+            Self::Pieces => limits::PIECE_POOL_BUFFERS,
         }
     }
 
@@ -69,6 +75,8 @@ impl PoolKind {
         match self {
             Self::Streams => limits::POOL_BUFFER_BYTES,
             Self::Datagrams => limits::DATAGRAM_POOL_BUFFER_BYTES,
+            Self::Bundles => limits::BUNDLE_POOL_BUFFER_BYTES,
+            Self::Pieces => limits::PIECE_POOL_BUFFER_BYTES,
         }
     }
 }
@@ -113,7 +121,8 @@ pub enum Sink {
 #[derive(Debug, PartialEq, Eq)]
 pub struct BufferId {
     pool: PoolKind,
-    index: u16,
+    /// Of the buffer, or of the piece of one.
+    index: u32,
 }
 
 /// One result of an operation.
@@ -339,6 +348,15 @@ impl Driver {
             each!(self, driver => driver.resume(key));
         }
         polled
+    }
+
+    /// The pool to receive into where `wanted` is asked for: that one where the kernel has such buffers, and the
+    /// memory for them.
+    pub(crate) fn receive_pool(&mut self, wanted: PoolKind) -> PoolKind {
+        match self {
+            Self::Uring(driver) => driver.receive_pool(wanted),
+            Self::Readiness(_) => PoolKind::Streams,
+        }
     }
 
     /// Make a pool buffer with received bytes a value of its own; `None` where it is not the driver's.

@@ -29,7 +29,7 @@ impl Detached {
 pub(super) struct Pool {
     kind: PoolKind,
     memory: Vec<Box<[u8]>>,
-    free: Vec<u16>,
+    free: Vec<u32>,
     /// Tells this pool's buffers from another's, where they come back by value.
     identity: Arc<()>,
     /// Receives that found no free buffer.
@@ -39,7 +39,7 @@ pub(super) struct Pool {
 impl Pool {
     /// The buffers are made when they are first needed: a loop that never receives owns none.
     pub fn new(kind: PoolKind) -> Self {
-        let count = kind.buffer_count();
+        let count = u32::from(kind.buffer_count());
         Self {
             kind,
             memory: (0..count).map(|_| Box::default()).collect(),
@@ -52,7 +52,7 @@ impl Pool {
     /// Take a free buffer; the most recently returned one, which is still in the cache.
     pub fn take(&mut self) -> Option<BufferId> {
         let index = self.free.pop()?;
-        let buffer = &mut self.memory[usize::from(index)];
+        let buffer = &mut self.memory[index as usize];
         if buffer.is_empty() {
             *buffer = vec![0; self.kind.buffer_len() as usize].into_boxed_slice();
         }
@@ -68,7 +68,7 @@ impl Pool {
         let ids: Vec<_> = ids.collect();
         ids.into_iter()
             .map(|id| {
-                let memory = std::mem::take(&mut self.memory[usize::from(id.index)]);
+                let memory = std::mem::take(&mut self.memory[id.index as usize]);
                 (id, memory)
             })
             .collect()
@@ -76,13 +76,13 @@ impl Pool {
 
     /// Take the memory of a lent buffer back; the buffer is still taken.
     pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
-        self.memory[usize::from(id.index)] = memory;
+        self.memory[id.index as usize] = memory;
     }
 
     /// Hand out a taken buffer as a value of its own.
     pub fn detach(&mut self, id: BufferId) -> Detached {
         Detached {
-            memory: std::mem::take(&mut self.memory[usize::from(id.index)]),
+            memory: std::mem::take(&mut self.memory[id.index as usize]),
             pool: Arc::clone(&self.identity),
             id,
         }
@@ -99,7 +99,7 @@ impl Pool {
 
     /// The memory of a buffer that was taken, to be written.
     pub fn uninit(&mut self, id: &BufferId) -> &mut [MaybeUninit<u8>] {
-        let buffer = &mut *self.memory[usize::from(id.index)];
+        let buffer = &mut *self.memory[id.index as usize];
         // SAFETY: initialised bytes may be viewed as possibly uninitialised ones; the system calls
         // that write here only ever write bytes.
         unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
@@ -107,7 +107,7 @@ impl Pool {
 
     /// The first `len` bytes of a buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
-        let buffer = &self.memory[usize::from(id.index)];
+        let buffer = &self.memory[id.index as usize];
         &buffer[..len.min(buffer.len())]
     }
 

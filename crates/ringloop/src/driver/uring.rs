@@ -15,6 +15,7 @@
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
 use super::lease::Lease;
+mod bundle;
 mod link;
 mod registered;
 
@@ -349,12 +350,17 @@ impl UringDriver {
     }
 
     /// One completion of an operation: arm it again, or pass the result on.
-    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
+    fn completed(&mut self, mut cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
         let mut buffer = match shape {
+            Shape::MultiBuffer(PoolKind::Bundles) => {
+                let (last_len, last) = self.hand_out_bundle(key, &cqe);
+                cqe.res = last_len;
+                last
+            }
             // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
             Shape::MultiBuffer(kind) => unsafe { self.pools.claim(kind, &cqe) },
             _ => None,

@@ -32,6 +32,11 @@ pub(crate) struct Arrival {
 }
 
 impl Multi {
+    /// Whether the next poll submits.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_none()
+    }
+
     /// The next completion; `request` is asked for where no operation is in flight.
     pub fn poll_next(
         &mut self,

@@ -6,7 +6,10 @@
 //! Byte path: from `driver` (a completion with a pool buffer) to the [`Received`] that the caller reads.
 
 use super::socket::Socket;
-use crate::executor::{Arrival, Multi, Received};
+use crate::driver::PoolKind;
+use crate::executor::{Arrival, Local, Multi, Received};
+#[cfg(doc)]
+use crate::limits;
 use crate::op::{RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{Control, Message};
@@ -24,6 +27,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "nothing is received until the next bytes are asked for"]
 pub struct Receive<'a> {
     socket: &'a Socket,
+    pool: PoolKind,
     multi: Multi,
     is_over: bool,
 }
@@ -32,8 +36,40 @@ impl<'a> Receive<'a> {
     pub(super) fn new(socket: &'a Socket) -> Self {
         Self {
             socket,
+            pool: PoolKind::Streams,
             multi: Multi::default(),
             is_over: false,
+        }
+    }
+
+    /// Have the kernel fill several buffers at a time, and say so by one completion, where it can (Linux
+    /// 6.10); [`Receive::next`] yields them one by one, in order. The bytes are the same either way.
+    ///
+    /// Shape: buffers of [`limits::BUNDLE_POOL_BUFFER_BYTES`], of a pool of their own; at most
+    /// [`limits::UNTAKEN_BUNDLED_MAX`] wait here before receiving stops. To be asked for before the first
+    /// bytes are.
+    /// Cost: see docs/decisions/0008 in the repository.
+    /// Source: `io_uring_prep_recv_multishot(3)`, `IORING_RECVSEND_BUNDLE`.
+    pub fn bundled(self) -> Self {
+        Self {
+            pool: PoolKind::Bundles,
+            ..self
+        }
+    }
+
+    /// Have the kernel put what it receives behind what it has received, in large buffers that all such streams
+    /// of the loop share, where it can (Linux 6.15): so one receive may be as long as a buffer, and a short one
+    /// takes no more than its own length. The bytes are the same either way.
+    ///
+    /// Shape: buffers of [`limits::PIECE_POOL_BUFFER_BYTES`]; at most [`limits::UNTAKEN_PIECES_MAX`] pieces
+    /// wait here before receiving stops. Who holds a piece holds its buffer. To be asked for before the first
+    /// bytes are.
+    /// Cost: see docs/decisions/0008 in the repository.
+    /// Source: `io_uring_register_buf_ring(3)`, `IOU_PBUF_RING_INC`.
+    pub fn incremental(self) -> Self {
+        Self {
+            pool: PoolKind::Pieces,
+            ..self
         }
     }
 
@@ -51,7 +87,12 @@ impl<'a> Receive<'a> {
             return Poll::Ready(None);
         }
         let socket = self.socket;
-        let request = || Request::RecvMulti(RecvMulti::new(socket.on_loop()));
+        if self.multi.is_idle() {
+            let local = Local::current();
+            self.pool = local.engine().driver_mut().receive_pool(self.pool);
+        }
+        let pool = self.pool;
+        let request = || Request::RecvMulti(RecvMulti::into_pool(socket.on_loop(), pool));
         let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
         let item = match (result, buffer) {
             (Ok(_), Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),

@@ -136,6 +136,8 @@ impl Shape {
             Self::Once | Self::Level => usize::MAX,
             Self::Multi => limits::UNTAKEN_CONNECTIONS_MAX,
             Self::MultiBuffer(PoolKind::Streams) => limits::UNTAKEN_RECEIVES_MAX,
+            Self::MultiBuffer(PoolKind::Bundles) => limits::UNTAKEN_BUNDLED_MAX,
+            Self::MultiBuffer(PoolKind::Pieces) => limits::UNTAKEN_PIECES_MAX,
             Self::MultiBuffer(PoolKind::Datagrams) => limits::UNTAKEN_DATAGRAMS_MAX,
             Self::Edge => 1,
         }

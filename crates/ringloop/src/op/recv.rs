@@ -73,12 +73,17 @@ impl Kind for Recv {
 pub struct RecvMulti {
     fd: RawFd,
     rearms: bool,
+    pool: PoolKind,
 }
 
 impl RecvMulti {
     /// Receive from a socket that stays open until the operation's last completion.
     pub fn new(fd: RawFd) -> Self {
-        Self { fd, rearms: true }
+        Self {
+            fd,
+            rearms: true,
+            pool: PoolKind::Streams,
+        }
     }
 
     /// Receive from a socket that others may close, and whose number may be somebody else's by then.
@@ -86,7 +91,18 @@ impl RecvMulti {
     /// driver does not name the number again but completes without `more`: with the bytes, or with
     /// `-ENOBUFS` once buffers are back. Whoever submitted it looks at the socket and submits again.
     pub fn lent(fd: RawFd) -> Self {
-        Self { fd, rearms: false }
+        Self {
+            rearms: false,
+            ..Self::new(fd)
+        }
+    }
+
+    /// Receive into `pool`, which the driver has ([`crate::driver::Driver::receive_pool`]). Only for futures.
+    pub(crate) fn into_pool(fd: RawFd, pool: PoolKind) -> Self {
+        Self {
+            pool,
+            ..Self::new(fd)
+        }
     }
 }
 
@@ -96,7 +112,10 @@ impl Operation for RecvMulti {
         sqe.fd = self.fd;
         sqe.flags = abi::SQE_BUFFER_SELECT;
         sqe.ioprio = abi::RECV_MULTISHOT;
-        sqe.buf_index = PoolKind::Streams.group();
+        if self.pool == PoolKind::Bundles {
+            sqe.ioprio |= abi::RECVSEND_BUNDLE;
+        }
+        sqe.buf_index = self.pool.group();
     }
 
     fn need(&self) -> Need {
@@ -109,7 +128,7 @@ impl Operation for RecvMulti {
     }
 
     fn shape(&self) -> Shape {
-        Shape::MultiBuffer(PoolKind::Streams)
+        Shape::MultiBuffer(self.pool)
     }
 
     fn rearms(&self) -> bool {

@@ -41,8 +41,8 @@ use watches::Watches;
 pub struct ReadinessDriver {
     watches: Watches,
     table: Table,
-    /// In the order of [`PoolKind`].
-    pools: [Pool; PoolKind::COUNT],
+    /// In the order of [`PoolKind`], whose other pools are the ring's.
+    pools: [Pool; 2],
     /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
     runnable: VecDeque<(Key, Interest)>,
     /// Messages that one call received, to be delivered one at a time, before anything else of their
@@ -367,7 +367,9 @@ impl ReadinessDriver {
             Shape::Level | Shape::Edge => {
                 self.deliver(key, interest.poll_mask() as i32, true, None)
             }
-            Shape::MultiBuffer(PoolKind::Streams) => self.receive(key),
+            Shape::MultiBuffer(PoolKind::Streams | PoolKind::Bundles | PoolKind::Pieces) => {
+                self.receive(key)
+            }
             Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
             Shape::Once => {
                 let before = self.need(key);

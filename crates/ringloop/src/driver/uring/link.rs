@@ -130,7 +130,7 @@ impl UringDriver {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::buf::{RecvBuf, SendBuf};
     use crate::driver::{Completion, Setup};
@@ -143,7 +143,8 @@ mod tests {
     use std::task::Poll;
     use std::time::{Duration, Instant};
 
-    fn driver() -> UringDriver {
+    /// A driver with nothing on its queue.
+    pub fn driver() -> UringDriver {
         let setup = Setup {
             choice: crate::driver::Choice::Uring,
             polling: None,

@@ -90,6 +90,11 @@ impl Cqe {
         self.flags & CQE_F_SOCK_NONEMPTY != 0
     }
 
+    /// Tell whether the kernel goes on filling the buffer that it used.
+    pub const fn buffer_more(&self) -> bool {
+        self.flags & CQE_F_BUF_MORE != 0
+    }
+
     /// Tell whether this is the second completion of a zero-copy send: the buffer is free now.
     pub const fn notification(&self) -> bool {
         self.flags & CQE_F_NOTIF != 0
@@ -297,7 +302,7 @@ pub struct BufReg {
     pub ring_entries: u32,
     /// The group's name.
     pub bgid: u16,
-    /// Flags; none used here.
+    /// [`PBUF_RING_INC`] or nothing.
     pub flags: u16,
     /// Reserved.
     pub resv: [u64; 3],
@@ -513,6 +518,8 @@ pub const CQE_F_MORE: u32 = 1 << 1;
 pub const CQE_F_SOCK_NONEMPTY: u32 = 1 << 2;
 /// Second completion of a zero-copy send.
 pub const CQE_F_NOTIF: u32 = 1 << 3;
+/// The buffer is not used up: more will be put behind these bytes (6.12).
+pub const CQE_F_BUF_MORE: u32 = 1 << 4;
 /// How far up the buffer id is.
 pub const CQE_BUFFER_SHIFT: u32 = 16;
 
@@ -632,6 +639,9 @@ pub const REGISTER_SYNC_CANCEL: u32 = 24;
 pub const REGISTER_SEND_MSG_RING: u32 = 31;
 /// Change the queues' sizes (6.13).
 pub const REGISTER_RESIZE_RINGS: u32 = 33;
+
+/// A buffer is used up part by part: the entry's address and length move on (6.12).
+pub const PBUF_RING_INC: u16 = 1 << 1;
 
 // ---- Registered files and buffers: flags of [`RsrcRegister`]
 

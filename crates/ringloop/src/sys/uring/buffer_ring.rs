@@ -74,8 +74,8 @@ pub struct BufferRing {
 /// Whose a buffer is (B2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
-    /// Offered: the kernel's.
-    Kernel,
+    /// Offered: the kernel's, in this entry.
+    Kernel { slot: u16 },
     /// Claimed: ours, by its number.
     Ring,
     /// Claimed, and read by its [`Detached`].
@@ -89,13 +89,18 @@ pub struct Detached {
     memory: Arc<Mapping>,
     at: NonNull<u8>,
     len: usize,
-    id: u16,
+    id: u32,
 }
 
 // SAFETY: B2: nobody writes what it reads, on any thread.
 unsafe impl Send for Detached {}
 
 impl Detached {
+    /// What [`BufferRing::detached`] named it.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Read the buffer, all of it.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: B1, B2: `memory` keeps it mapped, and the kernel writes no detached buffer.
@@ -117,6 +122,17 @@ impl BufferRing {
     /// used.
     /// Source: `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
     pub fn register(ring: &Ring, group: u16, count: u16, buf_len: u32) -> io::Result<Self> {
+        Self::register_with(ring, group, count, buf_len, 0)
+    }
+
+    /// As [`BufferRing::register`], with `PBUF_RING_*` flags.
+    pub(super) fn register_with(
+        ring: &Ring,
+        group: u16,
+        count: u16,
+        buf_len: u32,
+        flags: u16,
+    ) -> io::Result<Self> {
         if !count.is_power_of_two() || buf_len == 0 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -133,6 +149,7 @@ impl BufferRing {
             ring_addr: entries.as_ptr() as u64,
             ring_entries: u32::from(count),
             bgid: group,
+            flags,
             ..BufReg::default()
         };
         let at = (&raw mut argument).cast();
@@ -171,27 +188,81 @@ impl BufferRing {
         Some(id)
     }
 
+    /// Take the buffers of a bundle out of the kernel's hands: the one that the completion names, and those
+    /// that were offered behind it, as many as `cqe.res` bytes fill. All but the last are full.
+    ///
+    /// # Safety
+    /// As [`BufferRing::claim`].
+    pub unsafe fn claim_bundle(&mut self, cqe: &Cqe, ids: &mut Vec<u16>) {
+        let count = usize::try_from(cqe.res)
+            .unwrap_or(0)
+            .div_ceil(self.buf_len as usize);
+        let Some(first) = cqe.buffer() else {
+            return;
+        };
+        let Some(Holder::Kernel { slot }) = self.holders.get(usize::from(first)).copied() else {
+            return;
+        };
+        // The entries say in which order the buffers were offered, wherever the kernel's head is by now.
+        for ahead in 0..count.clamp(1, usize::from(self.count)) as u16 {
+            let id = self.offered_at(slot.wrapping_add(ahead) & (self.count - 1));
+            let Some(holder @ Holder::Kernel { .. }) = self.holders.get_mut(usize::from(id)) else {
+                debug_assert!(
+                    false,
+                    "a bundle goes over buffer {id}, which is not the kernel's"
+                );
+                return;
+            };
+            *holder = Holder::Ring;
+            ids.push(id);
+        }
+    }
+
+    fn offered_at(&self, slot: u16) -> u16 {
+        // SAFETY: B1: `slot` was masked.
+        let entry = unsafe { self.entries.add(usize::from(slot)) };
+        // SAFETY: B1, B4: the kernel changes address and length at most, and not while we look.
+        unsafe { entry.as_ref() }.bid
+    }
+
     /// Make a claimed buffer a value of its own; `None` where it is not claimed, or detached already.
     pub fn detach(&mut self, id: u16) -> Option<Detached> {
         if !self.is_claimed(id) {
             return None;
         }
-        let at = NonNull::new(self.address(id).cast_mut())?;
         self.holders[usize::from(id)] = Holder::Detached;
+        self.detached(id, 0, self.buf_len as usize, u32::from(id))
+    }
+
+    /// A part of a buffer as a value of its own, which comes back by the name `as_id`.
+    pub(super) fn detached(
+        &self,
+        id: u16,
+        start: usize,
+        len: usize,
+        as_id: u32,
+    ) -> Option<Detached> {
+        let at = NonNull::new(self.address(id).wrapping_add(start).cast_mut())?;
         Some(Detached {
             memory: Arc::clone(&self.buffers),
             at,
-            len: self.buf_len as usize,
-            id,
+            len,
+            id: as_id,
         })
+    }
+
+    /// Whether a value is of this group's memory.
+    pub(super) fn is_own(&self, buffer: &Detached) -> bool {
+        Arc::ptr_eq(&buffer.memory, &self.buffers)
     }
 
     /// Offer a detached buffer to the kernel again; one of another group is dropped.
     pub fn take_back(&mut self, buffer: Detached) -> bool {
-        let own = Arc::ptr_eq(&buffer.memory, &self.buffers);
+        let own = self.is_own(&buffer);
         if own {
-            self.holders[usize::from(buffer.id)] = Holder::Ring;
-            self.recycle(buffer.id);
+            let id = buffer.id as u16;
+            self.holders[usize::from(id)] = Holder::Ring;
+            self.recycle(id);
         }
         own
     }
@@ -217,11 +288,11 @@ impl BufferRing {
         if !self.is_claimed(id) {
             return;
         }
-        self.holders[usize::from(id)] = Holder::Kernel;
+        let slot = self.next & (self.count - 1);
+        self.holders[usize::from(id)] = Holder::Kernel { slot };
         let address = self.address(id) as u64;
-        let slot = usize::from(self.next & (self.count - 1));
         // SAFETY: B1: the masked index is below the number of entries.
-        let mut entry = unsafe { self.entries.add(slot) };
+        let mut entry = unsafe { self.entries.add(usize::from(slot)) };
         // SAFETY: B1, B4: the kernel only reads entries, and not before the tail offers them.
         let entry = unsafe { entry.as_mut() };
         entry.addr = address;
@@ -232,11 +303,11 @@ impl BufferRing {
         unsafe { self.tail.as_ref() }.store(self.next, Ordering::Release);
     }
 
-    fn is_claimed(&self, id: u16) -> bool {
+    pub(super) fn is_claimed(&self, id: u16) -> bool {
         self.holders.get(usize::from(id)) == Some(&Holder::Ring)
     }
 
-    fn address(&self, id: u16) -> *const u8 {
+    pub(super) fn address(&self, id: u16) -> *const u8 {
         self.buffers
             .as_ptr()
             .wrapping_add(usize::from(id) * self.stride)
@@ -388,6 +459,52 @@ mod tests {
         assert_eq!(fixture.claim(&third), Some(two));
         assert_eq!(fixture.buffers.bytes(two, 5), b"three");
         assert_eq!(fixture.buffers.bytes(one, 3), b"one");
+    }
+
+    #[test]
+    fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
+        let mut fixture = fixture(8, 64);
+        fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+        let mut expected = 0_u8;
+        let mut held = Vec::new();
+        for round in 0..40_usize {
+            let len = 1 + round * 37 % (64 * 6);
+            let bytes: Vec<u8> = (0..len).map(|at| expected.wrapping_add(at as u8)).collect();
+            fixture.near.write_all(&bytes).unwrap();
+            let mut came = 0;
+            while came < len {
+                let cqe = fixture.next();
+                if cqe.res == -libc::ENOBUFS {
+                    // Given back out of order, so that the ring's order is not that of the ids.
+                    held.drain(..)
+                        .rev()
+                        .for_each(|id| fixture.buffers.recycle(id));
+                    fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+                    continue;
+                }
+                let mut ids = Vec::new();
+                // SAFETY: each completion of this ring is claimed once.
+                unsafe { fixture.buffers.claim_bundle(&cqe, &mut ids) };
+                let mut left = usize::try_from(cqe.res).unwrap();
+                assert_eq!(ids.len(), left.div_ceil(64));
+                for id in ids {
+                    let part = fixture.buffers.bytes(id, left);
+                    assert_eq!(part, &bytes[came..came + left.min(64)], "round {round}");
+                    came += part.len();
+                    left -= part.len();
+                    held.push(id);
+                }
+                if !cqe.more() {
+                    fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+                }
+                if held.len() > 5 {
+                    held.drain(..3)
+                        .rev()
+                        .for_each(|id| fixture.buffers.recycle(id));
+                }
+            }
+            expected = expected.wrapping_add(len as u8);
+        }
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub enum Feature {
     Futex,
     /// Setting a file's length (6.9).
     Ftruncate,
+    /// Provided buffers used in pieces, and completions in the order of them (6.15; the former is of 6.12).
+    IncrementalBuffers,
 }
 
 enum Evidence {
@@ -87,7 +89,7 @@ enum Evidence {
     SetupFlag(u32),
 }
 
-const OPTIONAL: [(Feature, &str, Evidence); 11] = [
+const OPTIONAL: [(Feature, &str, Evidence); 12] = [
     (
         Feature::NoSqarray,
         "no-sqarray",
@@ -142,6 +144,12 @@ const OPTIONAL: [(Feature, &str, Evidence); 11] = [
         Feature::Ftruncate,
         "ftruncate",
         Evidence::Operation(abi::OP_FTRUNCATE),
+    ),
+    // No bit of its own: that of the release in which its completions come in order.
+    (
+        Feature::IncrementalBuffers,
+        "incremental-buffers",
+        Evidence::Bit(abi::FEAT_NO_IOWAIT),
     ),
 ];
 
@@ -243,7 +251,12 @@ mod tests {
             refused_flags: abi::SETUP_NO_SQARRAY,
             ..OldKernel::default()
         });
-        let gone = [Feature::NoIowait, Feature::MsgRing, Feature::NoSqarray];
+        let gone = [
+            Feature::NoIowait,
+            Feature::IncrementalBuffers,
+            Feature::MsgRing,
+            Feature::NoSqarray,
+        ];
         for (feature, ..) in OPTIONAL {
             assert_eq!(
                 fewer.has(feature),

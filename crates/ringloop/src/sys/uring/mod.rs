@@ -6,8 +6,9 @@
 //! returns a [`Refusal`], and the driver chooses.
 //!
 //! Reading order: [`abi`] what the kernel reads and writes ▸ [`ring`] the two queues ▸
-//! [`buffer_ring`] memory lent to the kernel ▸ [`slots`] files and buffers it has at hand ▸ `setup` how a ring is asked for ▸ [`features`] what
-//! the kernel has beyond that ▸ [`refusal`] why it may say no ▸ `kernel` the three system calls,
+//! [`buffer_ring`] memory lent to the kernel ▸ [`chunk_ring`] the same, used in pieces ▸ [`slots`] files and
+//! buffers it has at hand ▸ `setup` how a ring is asked for ▸ [`features`] what the kernel has beyond that ▸
+//! [`refusal`] why it may say no ▸ `kernel` the three system calls,
 //! and the seam at which tests put another kernel.
 //!
 //! One kernel line is supported: Linux 6.1 and later (deferred task work). Older ones get epoll;
@@ -15,6 +16,7 @@
 
 pub mod abi;
 pub mod buffer_ring;
+pub mod chunk_ring;
 pub mod features;
 mod kernel;
 pub mod refusal;
@@ -23,6 +25,7 @@ mod setup;
 pub mod slots;
 
 pub use buffer_ring::{BufferRing, Detached};
+pub use chunk_ring::ChunkRing;
 pub use features::{Feature, Features};
 pub use refusal::{Cause, Refusal};
 pub use ring::{Config, Ring, Split};

@@ -60,6 +60,7 @@ fn header_name(name: &str) -> String {
     match name.strip_prefix("SQE_") {
         Some(flag) => format!("IOSQE_{flag}_BIT"),
         None if name == "OP_SUPPORTED" => "IO_URING_OP_SUPPORTED".to_owned(),
+        None if name.starts_with("PBUF_") => format!("IOU_{name}"),
         None => format!("IORING_{name}"),
     }
 }

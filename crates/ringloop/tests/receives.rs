@@ -1,0 +1,404 @@
+//! Bundled and incremental receives: the bytes of a plain one, on both drivers, and nothing kept for longer
+//! than it is held.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use ringloop::executor::Local;
+use ringloop::net::{Receive, UnixStream};
+use ringloop::sys::uring::{Config, Feature, Features, Ring};
+use ringloop::{Runtime, limits, spawn, spawn_blocking, time};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
+use std::time::Duration;
+use support::{PATIENCE, in_runtimes};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Plain,
+    Bundled,
+    Incremental,
+}
+
+const MODES: [Mode; 3] = [Mode::Plain, Mode::Bundled, Mode::Incremental];
+
+fn receive(stream: &UnixStream, mode: Mode) -> Receive<'_> {
+    match mode {
+        Mode::Plain => stream.receive(),
+        Mode::Bundled => stream.receive().bundled(),
+        Mode::Incremental => stream.receive().incremental(),
+    }
+}
+
+/// Whether the kernel does it, or it is a plain receive.
+fn is_real(runtime: &Runtime, mode: Mode) -> bool {
+    let config = Config {
+        entries: 1,
+        cq_entries: 1,
+        polling: None,
+    };
+    let features = match runtime.kind() {
+        ringloop::driver::Kind::Uring => Ring::new(&config).unwrap().features(),
+        ringloop::driver::Kind::Epoll => Features::default(),
+    };
+    match mode {
+        Mode::Plain => false,
+        Mode::Bundled => features.has(Feature::RecvsendBundle),
+        Mode::Incremental => features.has(Feature::IncrementalBuffers),
+    }
+}
+
+/// Run a test on every driver and by each kind of receive.
+fn in_modes(test: impl AsyncFn(Mode, bool)) {
+    in_runtimes(|runtime| {
+        for mode in MODES {
+            let real = is_real(runtime, mode);
+            let bounded = time::timeout;
+            runtime
+                .block_on(async { bounded(PATIENCE, test(mode, real)).await.unwrap() })
+                .unwrap();
+        }
+    });
+}
+
+/// Ours, and the peer's, which blocks.
+fn pair() -> (UnixStream, std::os::unix::net::UnixStream) {
+    let (ours, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (OwnedFd::from(ours).into(), peer)
+}
+
+/// Part of a stream that has a pattern of its own.
+fn bytes(stream: usize, from: usize, len: usize) -> &'static [u8] {
+    const PERIOD: usize = 65_521;
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let byte = |at: usize| ((at % PERIOD).wrapping_mul(0x9E37_79B1) >> 13) as u8;
+        (0..PERIOD * 3).map(byte).collect()
+    });
+    let start = (from + stream * 977) % PERIOD;
+    &PATTERN[start..start + len]
+}
+
+#[test]
+fn streams_beside_each_other_get_every_byte_in_order_and_their_end() {
+    const EACH: usize = 300_000;
+    in_modes(async |mode, _| {
+        let mut readers = Vec::new();
+        let mut writers = Vec::new();
+        for stream in 0..16 {
+            let (ours, mut peer) = pair();
+            writers.push(std::thread::spawn(move || {
+                let mut sent = 0;
+                while sent < EACH {
+                    let len = (1 + (sent * 7 + stream * 13) % 40_000).min(EACH - sent);
+                    peer.write_all(bytes(stream, sent, len)).unwrap();
+                    sent += len;
+                }
+            }));
+            readers.push(spawn(async move {
+                let mut sequence = receive(&ours, mode);
+                let (mut came, mut held) = (0, VecDeque::new());
+                while let Some(received) = sequence.next().await {
+                    let received = received.unwrap();
+                    assert!(!received.is_empty());
+                    let expected = bytes(stream, came, received.len());
+                    assert!(*received == *expected, "{mode:?}, {stream} at {came}");
+                    let start = came;
+                    came += received.len();
+                    // Some are held for a while, and given back in another order.
+                    if came % 3 == 0 {
+                        held.push_back((start, received));
+                    }
+                    if held.len() > 1 {
+                        let (start, kept): (usize, ringloop::executor::Received) =
+                            held.pop_back().unwrap();
+                        let expected = bytes(stream, start, kept.len());
+                        assert!(*kept == *expected, "held bytes changed");
+                    }
+                }
+                assert_eq!(came, EACH);
+                assert!(sequence.next().await.is_none());
+            }));
+        }
+        for reader in readers {
+            reader.await.unwrap();
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn long_writes_come_in_buffers_of_the_kind_that_was_asked_for() {
+    in_modes(async |mode, is_real| {
+        let (ours, mut peer) = pair();
+        let len = 60_000;
+        let writer = std::thread::spawn(move || {
+            peer.write_all(bytes(0, 0, len)).unwrap();
+            peer
+        });
+        // All of it is in the socket when the receive begins.
+        let peer = writer.join().unwrap();
+        let mut sequence = receive(&ours, mode);
+        let (mut came, mut longest) = (0, 0);
+        while came < len {
+            let received = sequence.next().await.unwrap().unwrap();
+            came += received.len();
+            longest = longest.max(received.len());
+        }
+        let bound = match (mode, is_real) {
+            (Mode::Bundled, true) => limits::BUNDLE_POOL_BUFFER_BYTES,
+            (Mode::Incremental, true) => limits::PIECE_POOL_BUFFER_BYTES,
+            _ => limits::POOL_BUFFER_BYTES,
+        } as usize;
+        assert!(
+            longest <= bound && longest > bound / 4,
+            "{mode:?}: {longest}"
+        );
+        drop(peer);
+        assert!(sequence.next().await.is_none());
+    });
+}
+
+#[test]
+fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
+    in_modes(async |mode, _| {
+        let (ours, mut peer) = pair();
+        let (other, mut others_peer) = pair();
+        let writer = std::thread::spawn(move || {
+            // More than any pool has; what the peer does not take is cut off by the end of the test.
+            let mut sent = 0;
+            while sent < 8 << 20 && peer.write_all(bytes(1, sent, 65_536)).is_ok() {
+                sent += 65_536;
+            }
+        });
+        let mut held = Vec::new();
+        let mut sequence = receive(&ours, mode);
+        // Until nothing comes any more: every buffer is held.
+        while let Ok(received) = time::timeout(Duration::from_millis(30), sequence.next()).await {
+            held.push(received.unwrap().unwrap());
+        }
+        let total: usize = held.iter().map(|received| received.len()).sum();
+        assert!(total >= 512 * 1024, "{mode:?}: {total}");
+        others_peer.write_all(b"waits").unwrap();
+        let mut others = receive(&other, mode);
+        let early = time::timeout(Duration::from_millis(5), others.next()).await;
+        assert!(early.is_err(), "{mode:?}: there is no buffer for it");
+        // A receive that brings its own buffer does not wait.
+        let (one, mut ones_peer) = pair();
+        ones_peer.write_all(b"own").unwrap();
+        assert_eq!(one.read(Vec::with_capacity(8)).await.1, b"own");
+        let mut at = 0;
+        for received in held.drain(..) {
+            assert!(*received == *bytes(1, at, received.len()), "{mode:?}: held");
+            at += received.len();
+        }
+        assert_eq!(&*others.next().await.unwrap().unwrap(), b"waits");
+        drop(sequence);
+        drop(ours);
+        // The socket is closed for the writer once the kernel has let go of the receive.
+        spawn_blocking(|| writer.join().unwrap()).await.unwrap();
+    });
+}
+
+#[test]
+fn sequences_given_up_with_buffers_that_nobody_took_leave_them_to_others() {
+    in_modes(async |mode, _| {
+        for round in 0..60 {
+            let (ours, mut peer) = pair();
+            peer.write_all(bytes(round, 0, 100_000)).unwrap();
+            let mut sequence = receive(&ours, mode);
+            let received = sequence.next().await.unwrap().unwrap();
+            if round % 2 == 0 {
+                time::sleep(Duration::from_micros(200)).await;
+            }
+            drop(sequence);
+            assert!(*received == *bytes(round, 0, received.len()));
+        }
+        while Local::current().engine().driver_mut().in_flight() > 0 {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        // All of the pool is there again.
+        let (ours, mut peer) = pair();
+        let writer = std::thread::spawn(move || {
+            for at in 0..32 {
+                peer.write_all(bytes(7, at * 65_536, 65_536)).unwrap();
+            }
+        });
+        let (mut came, mut sequence) = (0, receive(&ours, mode));
+        while let Some(received) = sequence.next().await {
+            came += received.unwrap().len();
+        }
+        assert_eq!(came, 32 * 65_536);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn pieces_and_bundles_outlive_their_sequence_their_stream_and_their_runtime() {
+    in_runtimes(|runtime| {
+        let mut kept = Vec::new();
+        let inner = Runtime::with_options(ringloop::Options {
+            driver: if runtime.kind() == ringloop::driver::Kind::Uring {
+                ringloop::driver::Choice::Uring
+            } else {
+                ringloop::driver::Choice::Epoll
+            },
+            ..ringloop::Options::default()
+        })
+        .unwrap();
+        for mode in MODES {
+            let received = inner.block_on(async {
+                let (ours, mut peer) = pair();
+                peer.write_all(b"kept").unwrap();
+                receive(&ours, mode).next().await.unwrap().unwrap()
+            });
+            kept.push(received.unwrap());
+        }
+        drop(inner);
+        for received in kept {
+            assert_eq!(&*received, b"kept");
+        }
+    });
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The peer of a stream sends so many bytes.
+    Send(usize, usize),
+    /// Take up to so many buffers of a stream, and hold them.
+    Take(usize, usize),
+    /// Give back the held buffer of that place.
+    GiveBack(usize),
+    /// Use some bytes of it.
+    Advance(usize, usize),
+    /// The peer ends a stream.
+    End(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4_usize, 1..50_000_usize).prop_map(|(stream, len)| Step::Send(stream, len)),
+        4 => (0..4_usize, 1..20_usize).prop_map(|(stream, count)| Step::Take(stream, count)),
+        3 => (0..64_usize).prop_map(Step::GiveBack),
+        1 => (0..64_usize, 0..5000_usize).prop_map(|(at, count)| Step::Advance(at, count)),
+        1 => (0..4_usize).prop_map(Step::End),
+    ]
+}
+
+/// How far a stream is.
+struct Model {
+    peer: Option<std::os::unix::net::UnixStream>,
+    sent: usize,
+    taken: usize,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Random sends, receives of all three kinds beside each other, buffers held and given back in any order:
+    /// each stream's bytes come once, in order, and stay what they were for as long as they are held.
+    #[test]
+    fn any_mixture_of_receives_keeps_to_the_model(
+        modes in proptest::array::uniform4(0..3_usize),
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        in_runtimes(|runtime| {
+            runtime.block_on(time::timeout(PATIENCE, play(modes, steps.clone()))).unwrap().unwrap();
+        });
+    }
+}
+
+async fn play(kinds: [usize; 4], steps: Vec<Step>) {
+    let (streams, peers): (Vec<_>, Vec<_>) = (0..4).map(|_| pair()).unzip();
+    let mut models: Vec<_> = peers
+        .into_iter()
+        .map(|peer| {
+            peer.set_nonblocking(true).unwrap();
+            Model {
+                peer: Some(peer),
+                sent: 0,
+                taken: 0,
+            }
+        })
+        .collect();
+    let mut sequences: Vec<_> = streams
+        .iter()
+        .zip(kinds)
+        .map(|(stream, mode)| receive(stream, MODES[mode]))
+        .collect();
+    let mut held: Vec<(usize, usize, ringloop::executor::Received)> = Vec::new();
+    let check = |(stream, from, received): &(usize, usize, ringloop::executor::Received)| {
+        assert!(
+            **received == *bytes(*stream, *from, received.len()),
+            "stream {stream} at {from}"
+        );
+    };
+    for step in steps {
+        match step {
+            Step::Send(stream, len) => {
+                let model = &mut models[stream];
+                if let Some(peer) = &mut model.peer {
+                    model.sent += peer.write(bytes(stream, model.sent, len)).unwrap_or(0);
+                }
+            }
+            Step::Take(stream, count) => {
+                for _ in 0..count {
+                    let model = &mut models[stream];
+                    if model.taken == model.sent {
+                        break;
+                    }
+                    // Held or waiting for others, the buffers may be all there are.
+                    let next = time::timeout(Duration::from_millis(2), sequences[stream].next());
+                    let Ok(received) = next.await else {
+                        break;
+                    };
+                    let received = received.unwrap().unwrap();
+                    let item = (stream, model.taken, received);
+                    check(&item);
+                    model.taken += item.2.len();
+                    assert!(model.taken <= model.sent);
+                    held.push(item);
+                }
+            }
+            Step::GiveBack(at) if !held.is_empty() => {
+                let item = held.swap_remove(at % held.len());
+                check(&item);
+            }
+            Step::Advance(at, count) if !held.is_empty() => {
+                let at = at % held.len();
+                let (_, from, received) = &mut held[at];
+                *from += count.min(received.len());
+                received.advance(count);
+                check(&held[at]);
+            }
+            Step::End(stream) => models[stream].peer = None,
+            Step::GiveBack(_) | Step::Advance(..) => {}
+        }
+    }
+    held.iter().for_each(check);
+    held.clear();
+    for model in &mut models {
+        model.peer = None;
+    }
+    // Taken in turn: each may have the buffers that another waits for.
+    let mut open: Vec<usize> = (0..4).collect();
+    while let Some(stream) = open.pop() {
+        let next = time::timeout(Duration::from_millis(2), sequences[stream].next());
+        match next.await {
+            Ok(Some(received)) => {
+                let model = &mut models[stream];
+                let item = (stream, model.taken, received.unwrap());
+                check(&item);
+                model.taken += item.2.len();
+                open.push(stream);
+            }
+            Ok(None) => assert_eq!(models[stream].taken, models[stream].sent, "stream {stream}"),
+            Err(_) => open.insert(0, stream),
+        }
+    }
+}
