@@ -80,8 +80,18 @@ pub(super) struct Slot {
     pub was_stopped: bool,
     receiver: Receiver,
     request: Option<Request>,
-    results: VecDeque<Completion>,
+    /// What waits for the future before the last result.
+    results: VecDeque<Kept>,
+    /// The last result, once the operation is `Done`.
+    last: Kept,
     next_free: u32,
+}
+
+/// A result that waits for its future. The request of the last one waits in its slot.
+#[derive(Debug, Default)]
+struct Kept {
+    result: i32,
+    buffer: Option<BufferId>,
 }
 
 impl Slot {
@@ -96,11 +106,12 @@ impl Slot {
             receiver: Receiver::Nobody,
             request: None,
             results: VecDeque::new(),
+            last: Kept::default(),
             next_free,
         }
     }
 
-    /// The request; present from insertion until the last completion, except while it is `Working`.
+    /// The request; present from insertion until the last completion was taken, except while it is `Working`.
     pub fn request_mut(&mut self) -> Option<&mut Request> {
         self.request.as_mut()
     }
@@ -109,31 +120,48 @@ impl Slot {
         self.request.as_ref()
     }
 
-    /// Keep a completion for the future; returns whether no more may wait.
-    fn keep(&mut self, result: i32, more: bool, buffer: Option<BufferId>) -> bool {
+    /// Keep a result for the future; returns whether no more may wait.
+    fn keep(&mut self, kept: Kept, more: bool) -> bool {
         if !more {
             self.phase = Phase::Done;
-            let request = self.request.take();
-            self.results.push_back(Completion {
-                result,
-                more,
-                buffer,
-                request,
-            });
+            self.last = kept;
             return false;
         }
         let shape = self.request.as_ref().map_or(Shape::Once, Operation::shape);
         match self.results.back_mut() {
             // Masks of readiness: what either said.
-            Some(last) if shape == Shape::Edge => last.result |= result,
-            _ => self.results.push_back(Completion {
-                result,
-                more,
-                buffer,
-                request: None,
-            }),
+            Some(last) if shape == Shape::Edge => last.result |= kept.result,
+            _ => self.results.push_back(kept),
         }
         self.results.len() >= shape.untaken_max()
+    }
+
+    /// Wake the future; for the last time where no more comes.
+    fn wake(&mut self, more: bool) {
+        if more {
+            if let Receiver::Waker(waker) = &self.receiver {
+                waker.wake_by_ref();
+            }
+        } else if let Receiver::Waker(waker) =
+            std::mem::replace(&mut self.receiver, Receiver::Nobody)
+        {
+            waker.wake();
+        }
+    }
+
+    /// The next result for the future.
+    fn take_kept(&mut self) -> Option<Completion> {
+        let (kept, more) = match self.results.pop_front() {
+            Some(kept) => (kept, true),
+            None if self.phase == Phase::Done => (std::mem::take(&mut self.last), false),
+            None => return None,
+        };
+        Some(Completion {
+            result: kept.result,
+            more,
+            buffer: kept.buffer,
+            request: if more { None } else { self.request.take() },
+        })
     }
 
     /// Lend the request to a pool thread.
@@ -249,10 +277,9 @@ impl Table {
                     completion,
                 })
             }
-            Receiver::Waker(waker) => {
-                let waker = waker.clone();
-                let is_full = slot.keep(result, more, buffer);
-                waker.wake();
+            Receiver::Waker(_) => {
+                let is_full = slot.keep(Kept { result, buffer }, more);
+                slot.wake(more);
                 if is_full {
                     Delivery::Full
                 } else {
@@ -276,7 +303,7 @@ impl Table {
         let Some(slot) = self.slot(key) else {
             return Poll::Ready(None);
         };
-        if let Some(completion) = slot.results.pop_front() {
+        if let Some(completion) = slot.take_kept() {
             if !completion.more {
                 self.free(key);
             }
@@ -298,20 +325,18 @@ impl Table {
         };
         slot.receiver = Receiver::Nobody;
         let mut arrived = std::mem::take(&mut slot.results);
-        // The last completion has taken the request with it.
-        let mut taken = arrived.back_mut().and_then(|last| last.request.take());
-        if let Some(request) = taken.as_mut().or(slot.request.as_mut()) {
-            for completion in &arrived {
-                request.discard(completion.result);
+        if slot.phase == Phase::Done {
+            arrived.push_back(std::mem::take(&mut slot.last));
+        }
+        if let Some(request) = &mut slot.request {
+            for kept in &arrived {
+                request.discard(kept.result);
             }
         }
         if slot.phase == Phase::Done {
             self.free(key);
         }
-        arrived
-            .into_iter()
-            .filter_map(|completion| completion.buffer)
-            .collect()
+        arrived.into_iter().filter_map(|kept| kept.buffer).collect()
     }
 
     /// Every operation that is not free, for a driver that closes.

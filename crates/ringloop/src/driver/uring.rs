@@ -355,6 +355,9 @@ impl UringDriver {
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
         let shape = slot.request().map_or(Shape::Once, Operation::shape);
+        if shape == Shape::Once {
+            return self.deliver(key, cqe.res, cqe.flags & abi::CQE_F_MORE != 0, None);
+        }
         let mut buffer = match shape {
             Shape::MultiBuffer(PoolKind::Bundles) => {
                 let (last_len, last) = self.hand_out_bundle(key, &cqe);
@@ -545,7 +548,10 @@ impl UringDriver {
             self.settle(key, negated(result));
             return true;
         }
-        let mut sqe = Sqe::default();
+        let mut sqe = Sqe {
+            user_data: key.user_data(),
+            ..Sqe::default()
+        };
         request.prepare(&mut sqe);
         if !self.push_operation(key, sqe) {
             return false;

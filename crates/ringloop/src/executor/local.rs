@@ -11,10 +11,10 @@ use super::remote::{self, RemoteJoinHandle};
 use super::task;
 use super::workers::Team;
 use super::{Engine, Options, TimerKey};
-use crate::driver::{Key, Lease};
+use crate::driver::{Key, Lease, Sink};
 use crate::error::Error;
 use crate::limits;
-use crate::op::Request;
+use crate::op::{Outcome, Request};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,6 +22,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 /// Loops that were made so far, and one: the next one's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
@@ -58,6 +59,12 @@ struct Shared {
 pub(super) struct Seat {
     pub team: Arc<Team>,
     pub worker: usize,
+}
+
+/// What became of an operation at its beginning.
+pub(super) enum Begun {
+    Over(Outcome),
+    InFlight(Key),
 }
 
 impl Drop for Shared {
@@ -121,9 +128,16 @@ impl Local {
     /// # Panics
     /// Outside of a runtime, where there is nothing to run an operation on.
     pub fn current() -> Self {
-        CURRENT.with(|current| current.borrow().clone()).expect(
-            "no ringloop runtime on this thread: call this inside Runtime::block_on or a task",
-        )
+        Self::with_current(Self::clone)
+    }
+
+    /// As [`Local::current`], for as long as `look` takes: it must not call back.
+    pub(crate) fn with_current<T>(look: impl FnOnce(&Self) -> T) -> T {
+        CURRENT.with(|current| {
+            look(current.borrow().as_ref().expect(
+                "no ringloop runtime on this thread: call this inside Runtime::block_on or a task",
+            ))
+        })
     }
 
     /// The one that the calling code runs in, if any.
@@ -252,12 +266,17 @@ impl Local {
         self.shared.attempts_left.set(limits::ATTEMPTS_PER_POLL);
     }
 
-    /// Do a request at once, by the driver's own judgement; `None` where it has to be submitted.
-    pub(super) fn attempt(&self, request: &mut Request, eager: bool) -> Option<i32> {
-        let left = self.shared.attempts_left.get().checked_sub(1)?;
-        let result = self.engine().driver_mut().attempt(request, eager)?;
-        self.shared.attempts_left.set(left);
-        Some(result)
+    /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
+    pub(super) fn begin(&self, mut request: Request, eager: bool, waker: &Waker) -> Begun {
+        let mut engine = self.engine();
+        let driver = engine.driver_mut();
+        if let Some(left) = self.shared.attempts_left.get().checked_sub(1)
+            && let Some(result) = driver.attempt(&mut request, eager)
+        {
+            self.shared.attempts_left.set(left);
+            return Begun::Over(Outcome::of(result, request));
+        }
+        Begun::InFlight(driver.submit(request, Sink::Waker(waker.clone())))
     }
 
     /// Poll the task that has been ready for the longest time; `false` where none is.

@@ -3,8 +3,9 @@
 //! Owns: [`Op`]. Called by: `net`, `time`, and users of the operation set.
 //! Never does: keep the buffer; that is the driver's from submission to completion.
 
+use super::local::Begun;
 use super::{First, Limited, Link, Linked, Local};
-use crate::driver::{Key, Sink};
+use crate::driver::Key;
 use crate::op::{Kind, Outcome};
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -76,14 +77,13 @@ impl<K: Kind> Future for Op<K> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsubmitted(kind) => {
                 let local = Local::current();
-                let mut request = kind.into_request();
-                if let Some(result) = local.attempt(&mut request, self.eager) {
-                    return Poll::Ready(K::output(Outcome::of(result, request)));
+                match local.begin(kind.into_request(), self.eager, cx.waker()) {
+                    Begun::Over(outcome) => Poll::Ready(K::output(outcome)),
+                    Begun::InFlight(key) => {
+                        self.state = State::InFlight(local, key);
+                        Poll::Pending
+                    }
                 }
-                let sink = Sink::Waker(cx.waker().clone());
-                let key = local.engine().driver_mut().submit(request, sink);
-                self.state = State::InFlight(local, key);
-                Poll::Pending
             }
             State::InFlight(local, key) => {
                 let polled = local.engine().driver_mut().poll(key, cx.waker());

@@ -41,14 +41,16 @@ impl Socket {
 
     /// The descriptor, to be used on the loop that runs.
     pub fn on_loop(&self) -> RawFd {
-        let local = Local::current();
         let mut home = self.home.borrow_mut();
-        match &*home {
-            Some(home) if home.is(&local) => return self.as_raw_fd(),
-            Some(other) => other.release(self.as_raw_fd()),
-            None => {}
-        }
-        *home = Some(local.home());
+        Local::with_current(|local| match &*home {
+            Some(home) if home.is(local) => {}
+            known => {
+                if let Some(other) = known {
+                    other.release(self.as_raw_fd());
+                }
+                *home = Some(local.home());
+            }
+        });
         self.as_raw_fd()
     }
 
