@@ -64,10 +64,6 @@ pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 /// a peer that always has more must not keep the others waiting.
 pub const ATTEMPTS_PER_POLL: u32 = 32;
 
-/// Bytes from which a socket's reads and writes are made by the task itself, while its memory is in cache, and
-/// not by the kernel for a whole batch of connections. Below it the ring's batch is worth more.
-pub const BULK_BYTES: usize = 32 * 1024;
-
 /// Bytes from which `write_all_zero_copy` leaves copying out: below, two completions and the wait for the
 /// network cost more than the copy (docs/decisions/0009).
 pub const ZERO_COPY_BYTES_MIN: usize = 32 * 1024;

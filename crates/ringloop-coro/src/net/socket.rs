@@ -9,14 +9,13 @@
 //! | a read or write | goes by | because |
 //! |---|---|---|
 //! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
-//! | of `BULK_BYTES` and more | the call, then readiness | a copy more would cost more than the batch saves |
+//! | above `limits::COPIED_BYTES_MAX` | the call, then readiness | a copy more would cost more than the batch saves |
 //! | with a time limit, or non-blocking | the call, then readiness | an operation that is cancelled may have taken bytes |
 
 use crate::descriptor::Descriptor;
 use crate::{block_on, bytes, limits};
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::Op;
-use ringloop::limits::BULK_BYTES;
 use ringloop::op::{Poll, Recv, Send};
 use ringloop::sys::interest::Interest;
 use ringloop::time;
@@ -301,6 +300,3 @@ fn take_turns() {
         crate::yield_now();
     }
 }
-
-// What the engine's own sockets do by a system call of their own is not copied here either.
-const _: () = assert!(limits::COPIED_BYTES_MAX <= BULK_BYTES);

@@ -6,10 +6,9 @@
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
 use crate::limits;
-use crate::op::{self, Poll, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
-use crate::sys::interest::Interest;
+use crate::op::{self, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
 use crate::sys::socket;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -19,18 +18,6 @@ pub struct Socket {
     fd: Option<OwnedFd>,
     /// Where it was used last.
     home: RefCell<Option<Home>>,
-    reading: Cell<Reading>,
-}
-
-/// What the last receive told about the next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// Little came: the kernel copies the next bytes when they are there.
-    Short,
-    /// Much came, and no more was there: wait until it is, then copy it while it is hot.
-    Bulk,
-    /// Much came, and more is there.
-    BulkMore,
 }
 
 impl Socket {
@@ -66,35 +53,21 @@ impl Socket {
 
     /// Receive up to the capacity of `buf`.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let fd = self.on_loop();
-        let capacity = buf.capacity();
-        let buf = RecvBuf::from(buf);
-        let (result, buf) = match self.reading.get() {
-            Reading::Short => Op::new(Recv { fd, buf }).await,
-            Reading::Bulk => {
-                let ready = Poll {
-                    fd,
-                    interest: Interest::READ,
-                    level: false,
-                };
-                // Where the poll fails, the receive says why.
-                drop(Op::new(ready).await);
-                Op::eager(Recv { fd, buf }).await
-            }
-            Reading::BulkMore => Op::eager(Recv { fd, buf }).await,
+        let recv = Recv {
+            fd: self.on_loop(),
+            buf: RecvBuf::from(buf),
         };
-        let count = result.as_ref().map_or(0, |count| *count);
-        self.reading.set(match count {
-            limits::BULK_BYTES.. if count == capacity => Reading::BulkMore,
-            limits::BULK_BYTES.. => Reading::Bulk,
-            _ => Reading::Short,
-        });
+        let (result, buf) = Op::new(recv).await;
         (result, buf.into_vec())
     }
 
     /// Send some of `bytes`.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let (result, buf) = send(self.on_loop(), bytes.into()).await;
+        let send = Send {
+            fd: self.on_loop(),
+            buf: bytes.into(),
+        };
+        let (result, buf) = Op::new(send).await;
         (result, buf.into_vec().unwrap_or_default())
     }
 
@@ -103,7 +76,8 @@ impl Socket {
         let mut buf = SendBuf::from(bytes);
         let mut sent = Ok(());
         while !buf.is_empty() && sent.is_ok() {
-            let (result, back) = send(self.on_loop(), buf).await;
+            let fd = self.on_loop();
+            let (result, back) = Op::new(Send { fd, buf }).await;
             buf = back;
             sent = result.map(|count| buf.advance(count));
         }
@@ -205,17 +179,6 @@ fn needs_copy(error: &io::Error) -> bool {
         .is_some_and(|errno| refusals.contains(&errno))
 }
 
-/// Send some of `buf`: much of it at once, while it is in cache; little with what other connections send.
-fn send(fd: RawFd, buf: SendBuf) -> Op<Send> {
-    let is_bulk = buf.len() >= limits::BULK_BYTES;
-    let send = Send { fd, buf };
-    if is_bulk {
-        Op::eager(send)
-    } else {
-        Op::new(send)
-    }
-}
-
 /// Drop the first `count` bytes of several buffers.
 fn advance(bufs: &mut [SendBuf], mut count: usize) {
     for buf in bufs {
@@ -235,7 +198,6 @@ impl From<OwnedFd> for Socket {
         Self {
             fd: Some(fd),
             home: RefCell::new(None),
-            reading: Cell::new(Reading::Short),
         }
     }
 }
