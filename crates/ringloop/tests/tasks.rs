@@ -168,6 +168,97 @@ fn invariant_2_turn_within_a_poll_does_not_poll_the_same_task() {
 }
 
 #[test]
+fn invariant_2_turn_within_a_drop_does_not_poll_the_future_that_is_dropped() {
+    struct TurnOnDrop {
+        is_dropped: Rc<Cell<bool>>,
+    }
+    impl Future for TurnOnDrop {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            assert!(!self.is_dropped.get(), "polled while it was dropped");
+            Poll::Pending
+        }
+    }
+    impl Drop for TurnOnDrop {
+        fn drop(&mut self) {
+            assert!(!self.is_dropped.replace(true), "dropped twice");
+            Local::current().run_tasks();
+        }
+    }
+    on_both(|runtime| {
+        for is_waiting in [false, true] {
+            let is_dropped = Rc::new(Cell::new(false));
+            let (waker, _handle, _) = waker_of_a_task(&runtime);
+            let task = runtime.spawn(TurnOnDrop {
+                is_dropped: Rc::clone(&is_dropped),
+            });
+            if is_waiting {
+                runtime.block_on(time::yield_now()).unwrap();
+            }
+            // In the queue when it is aborted, or never polled at all.
+            waker.wake();
+            task.abort();
+            runtime.block_on(time::yield_now()).unwrap();
+            assert!(is_dropped.get() && task.is_finished());
+        }
+        // Both queued when the loop ends: the first one's drop turns over the second, and itself.
+        let flags: Vec<_> = (0..2).map(|_| Rc::new(Cell::new(false))).collect();
+        for is_dropped in &flags {
+            let is_dropped = Rc::clone(is_dropped);
+            drop(runtime.spawn(TurnOnDrop { is_dropped }));
+        }
+        let woken: Rc<RefCell<Option<Waker>>> = Rc::default();
+        let to = Rc::clone(&woken);
+        let is_dropped = Rc::new(Cell::new(false));
+        let guard = TurnOnDrop {
+            is_dropped: Rc::clone(&is_dropped),
+        };
+        drop(runtime.spawn(poll_fn(move |cx| {
+            let _guard = &guard;
+            *to.borrow_mut() = Some(cx.waker().clone());
+            Poll::<()>::Pending
+        })));
+        runtime.block_on(time::yield_now()).unwrap();
+        woken.take().unwrap().wake();
+        drop(runtime);
+        assert!(is_dropped.get() && flags.iter().all(|flag| flag.get()));
+    });
+}
+
+#[test]
+fn waiter_of_any_kind_is_woken_once_and_dropped() {
+    struct Counted(std::sync::atomic::AtomicU32);
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    on_both(|runtime| {
+        let counted = Arc::new(Counted(0.into()));
+        let foreign = Waker::from(Arc::clone(&counted));
+        let (own, _own_task, _) = waker_of_a_task(&runtime);
+        for order in [[&foreign, &own, &foreign], [&own, &foreign, &own]] {
+            let before = counted.0.load(Ordering::SeqCst);
+            let mut waited_for = pin!(runtime.spawn(time::yield_now()));
+            let mut given_up = runtime.spawn(time::yield_now());
+            for waker in order {
+                let mut cx = Context::from_waker(waker);
+                assert!(waited_for.as_mut().poll(&mut cx).is_pending());
+                assert!(Pin::new(&mut given_up).poll(&mut cx).is_pending());
+            }
+            drop(given_up);
+            runtime
+                .block_on(time::sleep(Duration::from_millis(1)))
+                .unwrap();
+            let woken = counted.0.load(Ordering::SeqCst) - before;
+            assert_eq!(woken, u32::from(std::ptr::eq(order[2], &raw const foreign)));
+        }
+        drop(foreign);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    });
+}
+
+#[test]
 fn invariant_2_panics_in_a_poll_a_drop_and_a_result_end_one_task_each() {
     struct Loud;
     impl Drop for Loud {

@@ -13,116 +13,159 @@
 //! While the count is open its owner holds what is counted, so nobody has to look for the 0. Checked by
 //! loom below.
 
-use super::owned::Owned;
-use super::sync::{AtomicIsize, Ordering};
+use super::sync::{AtomicI32, Ordering};
 use std::cell::Cell;
 
-/// Set in `away` once the count is closed; far above any count.
-const CLOSED: isize = 1 << (isize::BITS - 2);
+/// What the owner keeps in its own half, at most, before the rest goes to the other one: a reference that is
+/// made here and dropped there, again and again, must not overflow either of them.
+const HERE_MAX: i32 = 1 << 28;
+
+/// More references than this end the process, as they do in `Arc`: somebody leaks them.
+const COUNT_MAX: i32 = 1 << 29;
+
+/// Set in `away` once the count is closed; above any count.
+const CLOSED: i32 = 1 << 30;
 
 /// What the owner's half is once the count is closed; no sum of references.
-const CLOSED_HERE: isize = isize::MIN;
+const CLOSED_HERE: i32 = i32::MIN;
 
-/// A reference count that its own thread changes without atomics, and what else is that thread's alone.
+/// A reference count that its own thread changes without atomics. This is the half of the other threads; the
+/// owner keeps its half wherever it keeps what is its alone, at 0 in the beginning.
 #[derive(Debug)]
-pub(super) struct SplitCount<T> {
-    here: Owned<Here<T>>,
-    away: AtomicIsize,
+pub(super) struct SplitCount {
+    away: AtomicI32,
 }
 
-#[derive(Debug)]
-struct Here<T> {
-    count: Cell<isize>,
-    value: T,
-}
-
-impl<T> SplitCount<T> {
-    /// No references, and the calling thread the owner, of `value` too.
-    pub fn new(value: T) -> Self {
-        let here = Here {
-            count: Cell::new(0),
-            value,
-        };
+impl SplitCount {
+    /// No references.
+    pub fn new() -> Self {
         Self {
-            here: Owned::new(here),
-            away: AtomicIsize::new(0),
+            away: AtomicI32::new(0),
         }
     }
 
-    /// What only the owner's thread may touch.
+    /// Another reference; `here` is the owner's half, on its own thread.
     #[inline]
-    pub fn here(&self) -> Option<&T> {
-        self.here.get().map(|here| &here.value)
-    }
-
-    /// Another reference.
-    #[inline]
-    pub fn add(&self) {
-        match self.open_here() {
-            Some(here) => here.count.set(here.count.get() + 1),
-            None => {
-                self.away.fetch_add(1, Ordering::Relaxed);
+    pub fn add(&self, here: Option<&Cell<i32>>) {
+        if let Some(here) = here.filter(|here| here.get() != CLOSED_HERE) {
+            self.change(here, 1);
+        } else {
+            let count = self.away.fetch_add(1, Ordering::Relaxed);
+            if (COUNT_MAX..CLOSED).contains(&count) || count >= i32::MAX - HERE_MAX {
+                std::process::abort();
             }
         }
     }
 
     /// One reference less; returns whether it was the last of a closed count.
     #[inline]
-    pub fn sub(&self) -> bool {
-        match self.open_here() {
+    pub fn sub(&self, here: Option<&Cell<i32>>) -> bool {
+        match here.filter(|here| here.get() != CLOSED_HERE) {
             Some(here) => {
-                here.count.set(here.count.get() - 1);
+                self.change(here, -1);
                 false
             }
             None => self.away.fetch_sub(1, Ordering::AcqRel) == CLOSED + 1,
         }
     }
 
+    #[inline]
+    fn change(&self, here: &Cell<i32>, by: i32) {
+        let count = here.get() + by;
+        here.set(count);
+        if count.abs() >= HERE_MAX {
+            self.move_over(here);
+        }
+    }
+
+    /// The sum stays as it is.
+    #[cold]
+    fn move_over(&self, here: &Cell<i32>) {
+        let away = self.away.fetch_add(here.take(), Ordering::Relaxed);
+        if away >= COUNT_MAX {
+            std::process::abort();
+        }
+    }
+
     /// The owner lets go; returns whether no references are left. Else the one that drops the last
-    /// is told. On another thread than the owner's it does nothing.
-    pub fn close(&self) -> bool {
-        let Some(here) = self.open_here() else {
+    /// is told. A second time it does nothing.
+    pub fn close(&self, here: &Cell<i32>) -> bool {
+        let count = here.replace(CLOSED_HERE);
+        if count == CLOSED_HERE {
             return false;
-        };
-        let count = here.count.replace(CLOSED_HERE);
+        }
         // Where the sum is 0 nobody is left who could change it.
         if count + self.away.load(Ordering::Acquire) == 0 {
             return true;
         }
         self.away.fetch_add(count + CLOSED, Ordering::AcqRel) + count == 0
     }
+}
 
-    fn open_here(&self) -> Option<&Here<T>> {
-        self.here
-            .get()
-            .filter(|here| here.count.get() != CLOSED_HERE)
+#[cfg(test)]
+mod testing {
+    use super::super::owned::Owned;
+    use super::*;
+
+    /// Both halves, the one on the thread that made it.
+    #[derive(Debug)]
+    pub struct Whole {
+        here: Owned<Cell<i32>>,
+        pub away: SplitCount,
+    }
+
+    impl Whole {
+        pub fn new() -> Self {
+            Self {
+                here: Owned::new(Cell::new(0)),
+                away: SplitCount::new(),
+            }
+        }
+
+        pub fn add(&self) {
+            self.away.add(self.here.get());
+        }
+
+        pub fn sub(&self) -> bool {
+            self.away.sub(self.here.get())
+        }
+
+        pub fn close(&self) -> bool {
+            self.here.get().is_some_and(|here| self.away.close(here))
+        }
+
+        #[cfg(not(loom))]
+        pub fn set_here(&self, count: i32) {
+            self.here.get().expect("its own thread").set(count);
+        }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::testing::Whole;
     use super::*;
     use std::sync::Arc;
 
     #[test]
     fn reference_made_here_and_dropped_there_is_counted_once() {
-        let count = Arc::new(SplitCount::new(()));
+        let count = Arc::new(Whole::new());
         count.add();
         let other = Arc::clone(&count);
         std::thread::spawn(move || {
             other.add();
             assert!(!other.sub());
             assert!(!other.sub());
-            assert!(!other.close(), "only the owner closes");
         })
         .join()
         .expect("no panic");
         assert!(count.close());
+        assert!(!count.close(), "closed twice");
     }
 
     #[test]
     fn last_reference_of_a_closed_count_is_told() {
-        let count = SplitCount::new(());
+        let count = Whole::new();
         count.add();
         count.add();
         assert!(!count.sub());
@@ -131,10 +174,34 @@ mod tests {
         assert!(!count.sub());
         assert!(count.sub());
     }
+
+    #[test]
+    fn half_that_grows_too_large_goes_to_the_other_and_the_sum_stays() {
+        for one_way in [1, -1] {
+            let count = Whole::new();
+            // As if so many had been made on one side, and all but one dropped on the other.
+            count.set_here(one_way * (HERE_MAX - 1));
+            count
+                .away
+                .away
+                .store(1 - one_way * (HERE_MAX - 1), Ordering::Relaxed);
+            if one_way > 0 {
+                count.add();
+                assert!(!count.sub());
+            } else {
+                assert!(!count.sub());
+                count.add();
+            }
+            assert_eq!(count.away.away.load(Ordering::Relaxed), 1 + one_way);
+            assert!(!count.close());
+            assert!(count.sub());
+        }
+    }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use super::testing::Whole;
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;
@@ -145,7 +212,7 @@ mod loom_tests {
     #[test]
     fn one_of_all_frees() {
         loom::model(|| {
-            let count = Arc::new(SplitCount::new(()));
+            let count = Arc::new(Whole::new());
             let freed = Arc::new(AtomicU32::new(0));
             let touched = Arc::new(loom::cell::UnsafeCell::new(0));
             count.add();

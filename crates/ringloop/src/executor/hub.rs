@@ -1,6 +1,6 @@
 //! What a loop's tasks, its wakers and other threads meet at.
 //!
-//! Owns: the ready queue and the list of tasks (for the loop's thread), the inbox (for all threads).
+//! Owns: the ready queue and the list of tasks that wait (for the loop's thread), the inbox (for all threads).
 //! Called by: `task` (wakes and ends), `local` (takes), `workers` (sends).
 //! Never does: poll a future.
 
@@ -11,7 +11,7 @@ use super::local::Local;
 use super::owned::Owned;
 use super::task::{RemoteWake, TaskRef};
 use crate::error::Error;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 /// What other threads send to a loop.
@@ -34,53 +34,45 @@ impl std::fmt::Debug for Arrival {
 /// The meeting point of one loop.
 #[derive(Debug)]
 pub(super) struct Hub {
-    lists: Owned<Lists>,
+    here: Owned<Here>,
     inbox: Inbox<Arrival>,
-    /// The tasks that have memory; together they hold one count of the `Arc` that this is in.
-    pub cells: SplitCount<()>,
+    /// How many tasks have memory, the other threads' half; together they hold one count of the `Arc`
+    /// that this is in.
+    cells: SplitCount,
 }
 
+/// What the loop's thread keeps.
 #[derive(Debug, Default)]
-struct Lists {
+struct Here {
     ready: RefCell<VecDeque<TaskRef>>,
-    tasks: RefCell<Slots>,
+    waiting: RefCell<Slots>,
+    cells: Cell<i32>,
 }
 
-/// Every task that is not over, by number.
+/// Every task that has been polled and is not over, by number. What was not polled stands in the queue.
 #[derive(Debug, Default)]
 struct Slots {
-    list: Vec<Slot>,
-    free_head: Option<u32>,
-    live_count: usize,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Task(TaskRef),
-    /// And the next free one.
-    Free(Option<u32>),
+    list: Vec<Option<TaskRef>>,
+    free: Vec<u32>,
 }
 
 impl Slots {
     fn insert(&mut self, task: TaskRef) -> u32 {
-        self.live_count += 1;
-        if let Some(index) = self.free_head
+        if let Some(index) = self.free.pop()
             && let Some(slot) = self.list.get_mut(index as usize)
-            && let Slot::Free(next) = *slot
         {
-            self.free_head = next;
-            *slot = Slot::Task(task);
+            *slot = Some(task);
             return index;
         }
-        self.list.push(Slot::Task(task));
+        self.list.push(Some(task));
         (self.list.len() - 1) as u32
     }
 
     fn remove(&mut self, index: u32) {
-        if let Some(slot @ Slot::Task(_)) = self.list.get_mut(index as usize) {
-            *slot = Slot::Free(self.free_head);
-            self.free_head = Some(index);
-            self.live_count -= 1;
+        if let Some(slot) = self.list.get_mut(index as usize)
+            && slot.take().is_some()
+        {
+            self.free.push(index);
         }
     }
 }
@@ -89,58 +81,77 @@ impl Hub {
     /// The meeting point of a loop on the calling thread.
     pub fn new(unpark: Unpark, inbox_messages: usize) -> Self {
         Self {
-            lists: Owned::new(Lists::default()),
+            here: Owned::new(Here::default()),
             inbox: Inbox::new(unpark, inbox_messages),
-            cells: SplitCount::new(()),
+            cells: SplitCount::new(),
         }
     }
 
-    /// Add a task to the list of all; `None` on another thread than the loop's.
-    pub fn insert(&self, task: TaskRef) -> Option<u32> {
-        let lists = self.lists.get()?;
-        Some(lists.tasks.borrow_mut().insert(task))
+    /// Whether the calling thread is the loop's.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.here.get().is_some()
     }
 
-    /// Take a task off the list of all.
+    /// A new task: ready, and with memory that the loop counts.
+    #[inline]
+    pub fn add(&self, task: TaskRef) {
+        if let Some(here) = self.here.get() {
+            self.cells.add(Some(&here.cells));
+            here.ready.borrow_mut().push_back(task);
+        }
+    }
+
+    /// A task's memory was freed; returns whether it was the last one of a loop that is over.
+    pub fn discount_cell(&self) -> bool {
+        self.cells.sub(self.here.get().map(|here| &here.cells))
+    }
+
+    /// The loop is over; returns whether no task has memory.
+    pub fn close_cells(&self) -> bool {
+        self.here
+            .get()
+            .is_some_and(|here| self.cells.close(&here.cells))
+    }
+
+    /// Add a task to the list of those that wait; `None` on another thread than the loop's.
+    pub fn insert(&self, task: TaskRef) -> Option<u32> {
+        Some(self.here.get()?.waiting.borrow_mut().insert(task))
+    }
+
+    /// Take a task off that list.
     pub fn remove(&self, slot: u32) {
-        if let Some(lists) = self.lists.get() {
-            lists.tasks.borrow_mut().remove(slot);
+        if let Some(here) = self.here.get() {
+            here.waiting.borrow_mut().remove(slot);
         }
     }
 
     /// Put a task in the ready queue.
+    #[inline]
     pub fn push_ready(&self, task: TaskRef) {
-        if let Some(lists) = self.lists.get() {
-            lists.ready.borrow_mut().push_back(task);
+        if let Some(here) = self.here.get() {
+            here.ready.borrow_mut().push_back(task);
         }
     }
 
     /// The task that has been ready for the longest time.
+    #[inline]
     pub fn pop_ready(&self) -> Option<TaskRef> {
-        self.lists.get()?.ready.borrow_mut().pop_front()
+        self.here.get()?.ready.borrow_mut().pop_front()
     }
 
     /// How many tasks are ready.
     pub fn ready_count(&self) -> usize {
-        self.lists
-            .get()
-            .map_or(0, |lists| lists.ready.borrow().len())
+        self.here.get().map_or(0, |here| here.ready.borrow().len())
     }
 
-    /// How many tasks are not over.
-    pub fn task_count(&self) -> usize {
-        self.lists
-            .get()
-            .map_or(0, |lists| lists.tasks.borrow().live_count)
-    }
-
-    /// A task by its number; what it is followed by is the next number that may hold one.
+    /// A task that waits, by its number, and the next number that may hold one.
     pub fn task_from(&self, mut slot: u32) -> Option<(TaskRef, u32)> {
-        let tasks = self.lists.get()?.tasks.borrow();
+        let waiting = self.here.get()?.waiting.borrow();
         loop {
-            match tasks.list.get(slot as usize)? {
-                Slot::Task(task) => return Some((*task, slot + 1)),
-                Slot::Free(_) => slot += 1,
+            match waiting.list.get(slot as usize)? {
+                Some(task) => return Some((*task, slot + 1)),
+                None => slot += 1,
             }
         }
     }

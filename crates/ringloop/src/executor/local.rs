@@ -77,8 +77,8 @@ impl Drop for Shared {
 impl std::fmt::Debug for Local {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Local")
-            .field("tasks", &self.shared.hub.task_count())
-            .finish()
+            .field("ready", &self.shared.hub.ready_count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -328,10 +328,10 @@ fn cancel_tasks(hub: &Hub) {
             found |= task.cancel();
             next = after;
         }
-    }
-    // All of them are over; the queue held their memory.
-    while let Some(task) = hub.pop_ready() {
-        task.run();
+        // Those that were never polled, and the memory of those that are over.
+        while let Some(task) = hub.pop_ready() {
+            found |= task.dismiss();
+        }
     }
 }
 
@@ -402,5 +402,5 @@ impl Home {
 /// # Panics
 /// Outside of a runtime.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-    Local::current().spawn(future)
+    Local::with_current(|local| local.spawn(future))
 }

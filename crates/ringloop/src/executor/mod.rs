@@ -16,6 +16,7 @@ mod count;
 mod hub;
 mod inbox;
 mod join;
+mod knock;
 mod link;
 mod local;
 mod multi;
@@ -27,6 +28,7 @@ mod runtime;
 mod sync;
 mod task;
 mod timer;
+mod waiter;
 mod workers;
 mod zero_copy;
 

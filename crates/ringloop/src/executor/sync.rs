@@ -3,10 +3,10 @@
 #[cfg(loom)]
 pub(super) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicIsize, AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering},
 };
 #[cfg(not(loom))]
 pub(super) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicIsize, AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering},
 };

@@ -11,28 +11,39 @@
 //!    │                                    └──pending, woken ─────────┤   └ a panic, an abort: Over too
 //!    └───────────────────────────────────────pending─────────────────┘
 //! ```
-//! Everything on the picture is plain memory of the loop's thread (`Here`). What other threads share
-//! is two atomics: the count of wakers (`count`), and one flag that says a wake is on its way in the
-//! loop's inbox (`Knock`), so that a hundred wakes from elsewhere send one message.
+//! Everything on the picture is plain memory of the loop's thread, reached through `Here`. What other
+//! threads share is two atomics: their half of the count of wakers (`count`), and one flag that says a wake
+//! is on its way in the loop's inbox (`knock`), so that a hundred wakes from elsewhere send one message.
+//!
+//! The memory of a task is most of what a short one costs, so the header is packed: 40 bytes, and the
+//! future or the result behind it, told apart by its flags. Two places, and no more, name a task for the loop: the ready queue, and the hub's
+//! list of tasks that wait, which it joins when a poll leaves it pending for the first time.
 //!
 //! # Invariants
 //! 1. A task's memory is freed once, when it is over, out of the queue, without a handle, and its last
-//!    waker is gone: so a `TaskRef` in the queue or on the list of tasks, a `Handle` and a waker name
-//!    memory.
+//!    waker is gone: so a `TaskRef` in the queue or on the list of those that wait, a `Handle` and a waker
+//!    name memory.
 //! 2. The stage, which holds the future or the result, is touched on the loop's thread only, and by one
 //!    caller at a time: by `poll` and `cancel` while the task is not over, by the handle after that.
 //! 3. The functions of a `VTable` are of the future type that the task was made with.
 //! 4. A future is not moved until it is dropped.
 //! 5. A task's hub lives as long as the task's memory: together the tasks hold one count of its `Arc`.
+//! 6. The cells of a header are touched on the loop's thread only: a `Here` is made where the hub says
+//!    that this is the thread, for a `Handle`, which cannot leave it, and where a caller's promise is
+//!    invariant 2.
+//! 7. In the stage is the future, from the start until `finish`, which is called once; after that the
+//!    result while the flag `RESULT` is set.
 
 use super::count::SplitCount;
 use super::hub::Hub;
 use super::join::JoinError;
-use super::sync::{AtomicBool, Ordering};
+use super::knock::Knock;
+use super::waiter::WaiterCell;
+use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -44,54 +55,86 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 enum Phase {
     Idle,
     Queued,
+    /// Being polled, or dropped.
     Running,
     /// Running, and to be queued again after that.
     Woken,
     Over,
 }
 
-/// What the loop's thread keeps of a task.
-struct Here {
-    phase: Cell<Phase>,
+/// What else is true of a task; flags of its `flags`.
+mod flag {
     /// It stands in the ready queue; also one that was cancelled there.
-    queued: Cell<bool>,
+    pub const QUEUED: u8 = 1;
     /// Somebody may ask for the result.
-    handle: Cell<bool>,
-    aborted: Cell<bool>,
-    /// Who waits for the result.
-    waiter: Cell<Option<Waker>>,
-    /// Its place on the list of all tasks.
-    slot: Cell<u32>,
+    pub const HANDLE: u8 = 1 << 1;
+    pub const ABORTED: u8 = 1 << 2;
+    /// The result is in the stage.
+    pub const RESULT: u8 = 1 << 3;
 }
 
-/// Whether a wake from another thread is on its way in the inbox.
-#[derive(Debug)]
-struct Knock(AtomicBool);
-
-impl Knock {
-    fn new() -> Self {
-        Self(AtomicBool::new(false))
-    }
-
-    /// On another thread: returns whether the caller has to send the message.
-    fn raise(&self) -> bool {
-        // A swap also where it is raised: it publishes the waker's writes to whoever answers.
-        !self.0.swap(true, Ordering::AcqRel)
-    }
-
-    /// The message has arrived: later knocks send one of their own.
-    fn answer(&self) {
-        self.0.swap(false, Ordering::AcqRel);
-    }
-}
+/// The slot of a task that is not on the list of those that wait.
+const NO_SLOT: u32 = u32::MAX;
 
 /// The part of a task that does not depend on its future's type.
 struct Header {
     vtable: &'static VTable,
     hub: NonNull<Hub>,
-    /// How many wakers there are, and what the loop's thread keeps.
-    wakers: SplitCount<Here>,
+    /// How many wakers there are: the other threads' half.
+    wakers: SplitCount,
     knock: Knock,
+    // From here on of the loop's thread alone (invariant 6).
+    phase: Cell<Phase>,
+    flags: Cell<u8>,
+    /// Its place on the list of those that wait.
+    slot: Cell<u32>,
+    /// How many wakers there are: this thread's half.
+    wakers_here: Cell<i32>,
+    /// Who waits for the result.
+    waiter: WaiterCell,
+}
+
+/// What the loop's thread alone may touch; there is one on that thread only (invariant 6).
+#[derive(Clone, Copy)]
+struct Here(TaskRef);
+
+impl Here {
+    fn header(&self) -> &Header {
+        self.0.header()
+    }
+
+    fn phase(self) -> Phase {
+        self.header().phase.get()
+    }
+
+    fn set_phase(self, phase: Phase) {
+        self.header().phase.set(phase);
+    }
+
+    fn is(self, flag: u8) -> bool {
+        self.header().flags.get() & flag != 0
+    }
+
+    fn set(self, flag: u8) {
+        self.header().flags.set(self.header().flags.get() | flag);
+    }
+
+    fn unset(self, flag: u8) {
+        self.header().flags.set(self.header().flags.get() & !flag);
+    }
+
+    fn wakers(&self) -> &Cell<i32> {
+        &self.header().wakers_here
+    }
+
+    fn take_waiter(self) -> Option<Waker> {
+        self.header().waiter.take(&WAKER)
+    }
+
+    /// Keep `waiter` in place of the one before.
+    fn put_waiter(self, waiter: Waker) {
+        self.header().waiter.put(waiter, &WAKER);
+    }
 }
 
 struct VTable {
@@ -99,7 +142,7 @@ struct VTable {
     poll: unsafe fn(NonNull<Header>) -> bool,
     /// Drop the future, and store that it was aborted.
     cancel: unsafe fn(NonNull<Header>),
-    /// Move the result to an `Option<Result<T, JoinError>>`.
+    /// Move the result to a `Stored<T>`.
     take: unsafe fn(NonNull<Header>, *mut ()),
     free: unsafe fn(NonNull<Header>),
 }
@@ -110,25 +153,26 @@ struct Task<F: Future> {
     stage: UnsafeCell<Stage<F>>,
 }
 
-enum Stage<F: Future> {
-    Future(F),
-    Result(Result<F::Output, JoinError>),
-    Empty,
+/// A union, for its size: an enum's tag would take as much as a small future (invariant 7).
+union Stage<F: Future> {
+    future: ManuallyDrop<F>,
+    #[expect(
+        dead_code,
+        reason = "reached by a cast, as the future is; here for its size and alignment"
+    )]
+    result: ManuallyDrop<Stored<F::Output>>,
 }
 
-/// Make a task, queued, and on the list of all; its loop is the calling thread's.
+/// A task's result, in less memory than [`JoinError`] takes; without a payload it was aborted.
+type Stored<T> = Result<T, Option<Box<Payload>>>;
+
+type Payload = Box<dyn Any + Send>;
+
+/// Make a task, queued; its loop is the calling thread's.
 pub(super) fn start<F>(hub: &Arc<Hub>, future: F) -> Handle<F::Output>
 where
     F: Future + 'static,
 {
-    let here = Here {
-        phase: Cell::new(Phase::Queued),
-        queued: Cell::new(true),
-        handle: Cell::new(true),
-        aborted: Cell::new(false),
-        waiter: Cell::new(None),
-        slot: Cell::new(u32::MAX),
-    };
     let header = Header {
         vtable: &VTable {
             poll: poll::<F>,
@@ -137,19 +181,22 @@ where
             free: free::<F>,
         },
         hub: NonNull::from(&**hub),
-        wakers: SplitCount::new(here),
+        wakers: SplitCount::new(),
         knock: Knock::new(),
+        phase: Cell::new(Phase::Queued),
+        flags: Cell::new(flag::QUEUED | flag::HANDLE),
+        slot: Cell::new(NO_SLOT),
+        wakers_here: Cell::new(0),
+        waiter: WaiterCell::new(),
     };
     let task = Box::new(Task {
         header,
-        stage: UnsafeCell::new(Stage::Future(future)),
+        stage: UnsafeCell::new(Stage {
+            future: ManuallyDrop::new(future),
+        }),
     });
-    hub.cells.add();
     let task = TaskRef(NonNull::from(Box::leak(task)).cast());
-    if let (Some(here), Some(slot)) = (task.here(), hub.insert(task)) {
-        here.slot.set(slot);
-    }
-    hub.push_ready(task);
+    hub.add(task);
     Handle {
         task,
         result: PhantomData,
@@ -163,7 +210,7 @@ pub(super) fn open_hub(hub: &Arc<Hub>) {
 
 /// Give that count up: now, or when the last task's memory is freed.
 pub(super) fn close_hub(hub: &Arc<Hub>) {
-    if hub.cells.close() {
+    if hub.close_cells() {
         // SAFETY: invariant 5; it is the count of `open_hub`, and no task is left to use it.
         unsafe { Arc::decrement_strong_count(Arc::as_ptr(hub)) };
     }
@@ -173,7 +220,7 @@ pub(super) fn close_hub(hub: &Arc<Hub>) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TaskRef(NonNull<Header>);
 
-// SAFETY: what a task's own thread alone may touch is behind `Owned` (in the count); the rest is for every thread.
+// SAFETY: what a task's own thread alone may touch is behind `Here` (invariant 6); the rest is for every thread.
 unsafe impl Send for TaskRef {}
 
 impl std::fmt::Debug for TaskRef {
@@ -188,8 +235,9 @@ impl TaskRef {
         unsafe { self.0.as_ref() }
     }
 
-    fn here(&self) -> Option<&Here> {
-        self.header().wakers.here()
+    #[inline]
+    fn here(self) -> Option<Here> {
+        self.hub().is_here().then_some(Here(self))
     }
 
     fn hub(&self) -> &Hub {
@@ -202,17 +250,25 @@ impl TaskRef {
         let Some(here) = self.here() else {
             return;
         };
-        here.queued.set(false);
-        if here.phase.get() == Phase::Over {
+        here.unset(flag::QUEUED);
+        match here.phase() {
+            Phase::Idle | Phase::Queued => {}
             // Cancelled while it was queued.
-            self.release();
-            return;
+            Phase::Over => return self.release(here),
+            // Taken off the queue by a turn within its own end, which frees it.
+            Phase::Running | Phase::Woken => return,
         }
-        here.phase.set(Phase::Running);
+        here.set_phase(Phase::Running);
         // SAFETY: invariant 3; invariant 2: not over, and `Running` keeps everybody else away.
         if unsafe { (self.header().vtable.poll)(self.0) } {
-            self.end();
-        } else if here.phase.replace(Phase::Idle) == Phase::Woken {
+            return self.end(here);
+        }
+        if here.header().slot.get() == NO_SLOT
+            && let Some(slot) = self.hub().insert(self)
+        {
+            here.header().slot.set(slot);
+        }
+        if here.header().phase.replace(Phase::Idle) == Phase::Woken {
             self.wake_here(here);
         }
     }
@@ -222,38 +278,51 @@ impl TaskRef {
         let Some(here) = self.here() else {
             return false;
         };
-        if !matches!(here.phase.get(), Phase::Idle | Phase::Queued) {
+        if !matches!(here.phase(), Phase::Idle | Phase::Queued) {
             return false;
         }
-        here.phase.set(Phase::Running);
+        here.set_phase(Phase::Running);
         // SAFETY: invariant 3; invariant 2, as in `run`.
         unsafe { (self.header().vtable.cancel)(self.0) };
-        self.end();
+        self.end(here);
         true
     }
 
-    /// The result is stored: tell who waits, last, since that may call back.
-    fn end(self) {
+    /// As [`TaskRef::cancel`]; the loop has taken the task off its queue.
+    pub fn dismiss(self) -> bool {
         let Some(here) = self.here() else {
-            return;
+            return false;
         };
-        here.phase.set(Phase::Over);
-        self.hub().remove(here.slot.get());
-        let waiter = here.waiter.take();
-        self.release();
+        here.unset(flag::QUEUED);
+        if here.phase() == Phase::Over {
+            self.release(here);
+            return false;
+        }
+        self.cancel()
+    }
+
+    /// The result is stored: tell who waits, last, since that may call back.
+    fn end(self, here: Here) {
+        here.set_phase(Phase::Over);
+        let slot = here.header().slot.replace(NO_SLOT);
+        if slot != NO_SLOT {
+            self.hub().remove(slot);
+        }
+        let waiter = here.take_waiter();
+        self.release(here);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
     }
 
-    fn wake_here(self, here: &Here) {
-        match here.phase.get() {
+    fn wake_here(self, here: Here) {
+        match here.phase() {
             Phase::Idle => {
-                here.phase.set(Phase::Queued);
-                here.queued.set(true);
+                here.set_phase(Phase::Queued);
+                here.set(flag::QUEUED);
                 self.hub().push_ready(self);
             }
-            Phase::Running => here.phase.set(Phase::Woken),
+            Phase::Running => here.set_phase(Phase::Woken),
             Phase::Queued | Phase::Woken | Phase::Over => {}
         }
     }
@@ -262,7 +331,7 @@ impl TaskRef {
         match self.here() {
             Some(here) => self.wake_here(here),
             None if self.header().knock.raise() => {
-                self.header().wakers.add();
+                self.add_waker();
                 self.hub().send_wake(RemoteWake(self));
             }
             None => {}
@@ -270,12 +339,9 @@ impl TaskRef {
     }
 
     /// Free the memory if nothing but wakers was left, and they are gone; else they do (invariant 1).
-    fn release(self) {
-        let Some(here) = self.here() else {
-            return;
-        };
-        let held = here.handle.get() || here.queued.get() || here.phase.get() != Phase::Over;
-        if !held && self.header().wakers.close() {
+    fn release(self, here: Here) {
+        let held = here.is(flag::HANDLE | flag::QUEUED) || here.phase() != Phase::Over;
+        if !held && self.header().wakers.close(here.wakers()) {
             self.free();
         }
     }
@@ -286,14 +352,22 @@ impl TaskRef {
         // SAFETY: invariant 3; invariant 1: the caller has found the last reference gone.
         unsafe { free(self.0) };
         // SAFETY: invariant 5: this task has counted until here.
-        if unsafe { hub.as_ref() }.cells.sub() {
+        if unsafe { hub.as_ref() }.discount_cell() {
             // SAFETY: invariant 5; the hub was closed, and this was the last task.
             unsafe { Arc::decrement_strong_count(hub.as_ptr()) };
         }
     }
 
+    fn add_waker(self) {
+        let here = self.here();
+        let here = here.as_ref().map(Here::wakers);
+        self.header().wakers.add(here);
+    }
+
     fn drop_waker(self) {
-        if self.header().wakers.sub() {
+        let here = self.here();
+        let here = here.as_ref().map(Here::wakers);
+        if self.header().wakers.sub(here) {
             self.free();
         }
     }
@@ -327,13 +401,13 @@ pub(super) struct Handle<T> {
 
 impl<T> Handle<T> {
     pub fn is_over(&self) -> bool {
-        self.here().phase.get() == Phase::Over
+        self.here().phase() == Phase::Over
     }
 
     /// End the task at its loop's next turn; one that is over is left alone.
     pub fn abort(&self) {
         let here = self.here();
-        here.aborted.set(true);
+        here.set(flag::ABORTED);
         self.task.wake_here(here);
     }
 
@@ -343,59 +417,71 @@ impl<T> Handle<T> {
             return Poll::Ready(self.take());
         }
         let here = self.here();
-        let waiter = match here.waiter.take() {
+        let waiter = match here.take_waiter() {
             Some(waiter) if waiter.will_wake(cx.waker()) => waiter,
             _ => cx.waker().clone(),
         };
-        here.waiter.set(Some(waiter));
+        here.put_waiter(waiter);
         Poll::Pending
     }
 
     fn take(&mut self) -> Option<Result<T, JoinError>> {
-        let mut result = None;
-        // SAFETY: invariants 2 and 3; the task is over, and `T` is the output of its future.
-        unsafe { (self.task.header().vtable.take)(self.task.0, (&raw mut result).cast()) };
-        result
+        let here = self.here();
+        if !here.is(flag::RESULT) {
+            return None;
+        }
+        here.unset(flag::RESULT);
+        let mut stored = MaybeUninit::<Stored<T>>::uninit();
+        // SAFETY: invariants 2, 3 and 7; the task is over, and `T` is the output of its future.
+        unsafe { (self.task.header().vtable.take)(self.task.0, stored.as_mut_ptr().cast()) };
+        // SAFETY: `take` has written it.
+        let stored = unsafe { stored.assume_init() };
+        Some(stored.map_err(|payload| match payload {
+            Some(payload) => JoinError::Panicked(*payload),
+            None => JoinError::Aborted,
+        }))
     }
 
-    fn here(&self) -> &Here {
-        // A handle is neither `Send` nor `Sync`, so it is on the thread that made it.
-        self.task.here().expect("a JoinHandle is on its own thread")
+    fn here(&self) -> Here {
+        // Invariant 6: a handle is neither `Send` nor `Sync`, so it is on the thread that made it.
+        Here(self.task)
     }
 }
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // Dropped last: it may run foreign code.
-        let _result = if self.is_over() { self.take() } else { None };
+        let _result = self.take();
         let here = self.here();
-        let _waiter = here.waiter.take();
-        here.handle.set(false);
-        self.task.release();
+        let _waiter = here.take_waiter();
+        here.unset(flag::HANDLE);
+        self.task.release(here);
     }
 }
 
 // --- the functions of the VTable -----------------------------------------------------------------
 
 /// # Safety
-/// Invariants 2 and 3.
-unsafe fn stage<'a, F: Future>(task: NonNull<Header>) -> &'a mut Stage<F> {
+/// Invariant 3.
+unsafe fn stage<F: Future>(task: NonNull<Header>) -> *mut Stage<F> {
     // SAFETY: invariant 3; the header is the first field.
     let task = unsafe { task.cast::<Task<F>>().as_ref() };
-    // SAFETY: invariant 2.
-    unsafe { &mut *task.stage.get() }
+    task.stage.get()
 }
 
 /// # Safety
 /// Invariants 2 and 3; the task is not over.
 unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
-    let result = if TaskRef(task).here().is_some_and(|here| here.aborted.get()) {
-        Err(JoinError::Aborted)
+    let result = if TaskRef(task)
+        .here()
+        .is_some_and(|here| here.is(flag::ABORTED))
+    {
+        Err(None)
     } else {
-        // SAFETY: as the caller says.
-        let Stage::Future(future) = (unsafe { stage::<F>(task) }) else {
-            return true;
-        };
+        // SAFETY: invariant 3.
+        let stage = unsafe { stage::<F>(task) };
+        // SAFETY: invariants 2 and 7: a task that is not over has its future.
+        let future = unsafe { &mut *stage.cast::<F>() };
         // SAFETY: invariant 4; it is in the task's allocation, and dropped there.
         let future = unsafe { Pin::new_unchecked(future) };
         let waker = lent_waker(task);
@@ -403,7 +489,7 @@ unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
         match catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx))) {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(JoinError::Panicked(payload)),
+            Err(payload) => Err(Some(Box::new(payload))),
         }
     };
     // SAFETY: as the caller says.
@@ -415,25 +501,30 @@ unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
 /// Invariants 2 and 3; the task is not over.
 unsafe fn cancel<F: Future>(task: NonNull<Header>) {
     // SAFETY: as the caller says.
-    unsafe { finish::<F>(task, Err(JoinError::Aborted)) };
+    unsafe { finish::<F>(task, Err(None)) };
 }
 
 /// The future goes first: its operations are cancelled before anybody hears of the result.
 ///
 /// # Safety
 /// Invariants 2 and 3; the task is not over.
-unsafe fn finish<F: Future>(task: NonNull<Header>, result: Result<F::Output, JoinError>) {
-    let dropped = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: as the caller says; also where the drop panics the stage is empty.
-        *unsafe { stage::<F>(task) } = Stage::Empty;
+unsafe fn finish<F: Future>(task: NonNull<Header>, result: Stored<F::Output>) {
+    // SAFETY: invariant 3.
+    let stage = unsafe { stage::<F>(task) };
+    // SAFETY: invariants 2 and 7; also where the drop panics it is gone, and nobody else looks at it before
+    // the task is over.
+    let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
+        stage.cast::<F>().drop_in_place();
     }));
     let result = match dropped {
         Ok(()) => result,
-        Err(payload) => Err(JoinError::Panicked(payload)),
+        Err(payload) => Err(Some(Box::new(payload))),
     };
-    if TaskRef(task).here().is_some_and(|here| here.handle.get()) {
-        // SAFETY: as the caller says.
-        *unsafe { stage::<F>(task) } = Stage::Result(result);
+    let here = Here(TaskRef(task));
+    if here.is(flag::HANDLE) {
+        // SAFETY: invariants 2 and 7: the stage is empty.
+        unsafe { stage.cast::<Stored<F::Output>>().write(result) };
+        here.set(flag::RESULT);
         return;
     }
     // Nobody asked. A drop that panics has told the panic hook; there is nobody else to tell.
@@ -441,14 +532,15 @@ unsafe fn finish<F: Future>(task: NonNull<Header>, result: Result<F::Output, Joi
 }
 
 /// # Safety
-/// Invariants 2 and 3; the task is over, and `to` is an `Option<Result<F::Output, JoinError>>`.
+/// Invariants 2 and 3; the result was in the stage, and `to` has room for a `Stored<F::Output>`.
 unsafe fn take<F: Future>(task: NonNull<Header>, to: *mut ()) {
-    // SAFETY: as the caller says.
+    // SAFETY: invariant 3.
     let stage = unsafe { stage::<F>(task) };
-    if let Stage::Result(result) = std::mem::replace(stage, Stage::Empty) {
-        // SAFETY: as the caller says.
-        unsafe { *to.cast::<Option<Result<F::Output, JoinError>>>() = Some(result) };
-    }
+    // SAFETY: as the caller says.
+    unsafe {
+        to.cast::<Stored<F::Output>>()
+            .copy_from_nonoverlapping(stage.cast(), 1);
+    };
 }
 
 /// # Safety
@@ -474,7 +566,7 @@ fn named(data: *const ()) -> TaskRef {
 }
 
 unsafe fn clone_raw(data: *const ()) -> RawWaker {
-    named(data).header().wakers.add();
+    named(data).add_waker();
     RawWaker::new(data, &WAKER)
 }
 
@@ -491,45 +583,17 @@ unsafe fn drop_raw(data: *const ()) {
     named(data).drop_waker();
 }
 
-#[cfg(all(test, loom))]
-mod loom_tests {
+#[cfg(all(test, not(loom), target_pointer_width = "64"))]
+mod tests {
     use super::*;
-    use loom::sync::Arc;
-    use loom::sync::atomic::AtomicU32;
-    use loom::thread;
 
-    /// A wake from another thread is never lost, and never has two messages on their way.
     #[test]
-    fn knock_runs_the_task_again_and_sends_once() {
-        loom::model(|| {
-            let knock = Arc::new(Knock::new());
-            let inbox = Arc::new(AtomicU32::new(0));
-            let data = Arc::new(AtomicU32::new(0));
-            let wakers: Vec<_> = (0..2)
-                .map(|_| {
-                    let (knock, inbox, data) = (knock.clone(), inbox.clone(), data.clone());
-                    thread::spawn(move || {
-                        data.fetch_add(1, Ordering::Relaxed);
-                        if knock.raise() {
-                            assert_eq!(inbox.fetch_add(1, Ordering::AcqRel), 0, "sent twice");
-                        }
-                    })
-                })
-                .collect();
-            let mut seen = 0;
-            let mut turn = || {
-                if inbox.load(Ordering::Acquire) > 0 {
-                    inbox.fetch_sub(1, Ordering::AcqRel);
-                    knock.answer();
-                    seen = data.load(Ordering::Relaxed);
-                }
-            };
-            turn();
-            for waker in wakers {
-                waker.join().expect("waker");
-            }
-            turn();
-            assert_eq!(seen, 2, "a wake was lost");
-        });
+    fn short_task_fits_in_a_cache_line() {
+        fn size_of_task<F: Future>(_: &F) -> usize {
+            size_of::<Task<F>>()
+        }
+        assert_eq!(size_of::<Header>(), 40);
+        let number = 1_usize;
+        assert_eq!(size_of_task(&async move { number }), 56);
     }
 }

@@ -1,0 +1,69 @@
+//! One flag a task: whether a wake from another thread is on its way in the loop's inbox.
+//!
+//! Called by: `task`. Never does: send the message; it says who has to. Checked by loom below.
+
+use super::sync::{AtomicBool, Ordering};
+
+/// Whether a wake from another thread is on its way in the inbox.
+#[derive(Debug)]
+pub(super) struct Knock(AtomicBool);
+
+impl Knock {
+    pub fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// On another thread: returns whether the caller has to send the message.
+    pub fn raise(&self) -> bool {
+        // A swap also where it is raised: it publishes the waker's writes to whoever answers.
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// The message has arrived: later knocks send one of their own.
+    pub fn answer(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    /// A wake from another thread is never lost, and never has two messages on their way.
+    #[test]
+    fn knock_runs_the_task_again_and_sends_once() {
+        loom::model(|| {
+            let knock = Arc::new(Knock::new());
+            let inbox = Arc::new(AtomicU32::new(0));
+            let data = Arc::new(AtomicU32::new(0));
+            let wakers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (knock, inbox, data) = (knock.clone(), inbox.clone(), data.clone());
+                    thread::spawn(move || {
+                        data.fetch_add(1, Ordering::Relaxed);
+                        if knock.raise() {
+                            assert_eq!(inbox.fetch_add(1, Ordering::AcqRel), 0, "sent twice");
+                        }
+                    })
+                })
+                .collect();
+            let mut seen = 0;
+            let mut turn = || {
+                if inbox.load(Ordering::Acquire) > 0 {
+                    inbox.fetch_sub(1, Ordering::AcqRel);
+                    knock.answer();
+                    seen = data.load(Ordering::Relaxed);
+                }
+            };
+            turn();
+            for waker in wakers {
+                waker.join().expect("waker");
+            }
+            turn();
+            assert_eq!(seen, 2, "a wake was lost");
+        });
+    }
+}
