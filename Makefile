@@ -130,6 +130,10 @@ bench: check-tools ## compare with other loops; ARGS="--help" shows the choices
 bench-rust: check-tools ## compare the engine with other Rust runtimes; ARGS="--help" shows the choices
 	@"$$(tools/pythons --default)" benches/rust/compare.py $(ARGS)
 
+.PHONY: bench-coro
+bench-coro: check-tools ## compare the coroutines with may, tokio and threads; ARGS="--help" shows the choices
+	@"$$(tools/pythons --default)" benches/coro/compare.py $(ARGS)
+
 # --- lint -------------------------------------------------------------------------------------------------
 
 DENY := $(TARGET)/tools/bin/cargo-deny-$(CARGO_DENY_VERSION)

@@ -11,6 +11,7 @@ and matplotlib where a picture is wanted.
 """
 
 import argparse
+import dataclasses
 import datetime as dt
 import json
 import math
@@ -26,35 +27,47 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from contestants import CONTESTANTS, build, versions
 from running import REFERENCE, Settings, measure
-from tables import EXECUTOR, all_rows
+from tables import AVERAGED, all_rows
 
 from comparison import machine, markdown, paths
 from comparison.environment import SetupError, build_native, commit
 from comparison.results import Report, row_results
 from comparison.rows import selected
 
-RESULTS = paths.BENCHES / "RESULTS-rust.md"
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """What differs between this comparison and those that are built on it."""
+
+    title: str = "Rust runtimes"
+    anchor: str = "rust-runtimes"
+    results: Path = paths.BENCHES / "RESULTS-rust.md"
+    description: str | None = __doc__
+    averaged: str = "the executor's rows"
+
+
 QUICK = {"rounds": 3, "seconds": 0.4}
 FULL = {"rounds": 5, "seconds": 1.0}
 
 
-def main() -> None:
+def main(suite: Suite | None = None) -> None:
     """Do what the command line asks for."""
-    options = parse_arguments()
+    suite = suite or Suite()
+    options = parse_arguments(suite)
     rows = selected(all_rows(), options.only)
     if options.list:
         print("\n".join(row.name for row in rows))
         return
     try:
-        report = compare(options, rows)
+        report = compare(options, rows, suite)
     except SetupError as error:
         sys.exit(f"compare.py: {error}")
     except KeyboardInterrupt:
         sys.exit("\ncompare.py: interrupted, nothing written")
-    write(report, options)
+    write(report, options, suite)
 
 
-def compare(options: argparse.Namespace, rows: Sequence) -> Report:
+def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report:
     """Build, run everything and return the report."""
     if not rows:
         raise SetupError("--only matches no row; --list shows their names")
@@ -70,7 +83,7 @@ def compare(options: argparse.Namespace, rows: Sequence) -> Report:
         "commit": commit(),
         "machine": before,
         "python": {},
-        "title": "Rust runtimes",
+        "title": suite.title,
         "reference": REFERENCE,
         "versions": versions(),
         "settings": {
@@ -86,30 +99,30 @@ def compare(options: argparse.Namespace, rows: Sequence) -> Report:
     }
 
 
-def write(report: Report, options: argparse.Namespace) -> None:
+def write(report: Report, options: argparse.Namespace, suite: Suite) -> None:
     """Write the report to wherever it was wanted."""
-    text = render(report)
+    text = render(report, suite)
     print(text)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     if options.write_results:
-        picture = RESULTS.with_suffix(".svg")
+        picture = suite.results.with_suffix(".svg")
         image = ""
         if plot(report, picture):
             image = f"![each runtime as a share of the best other one]({picture.name})\n\n"
-        RESULTS.write_text(
-            "# Results: Rust runtimes\n\nHow to read and reproduce: "
-            f"[README.md](README.md#rust-runtimes).\n\n{image}{text}"
+        suite.results.write_text(
+            f"# Results: {suite.title}\n\nHow to read and reproduce: "
+            f"[README.md](README.md#{suite.anchor}).\n\n{image}{text}"
         )
-        RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        suite.results.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 
-def render(report: Report) -> str:
+def render(report: Report, suite: Suite) -> str:
     """Write the whole report as Markdown."""
     lines = [
         *circumstances(report),
         *(line for table in markdown.tables(report) for line in table),
-        *means(report),
+        *means(report, suite),
         *markdown.verdict(report),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -138,9 +151,9 @@ def circumstances(report: Report) -> Iterator[str]:
     yield ""
 
 
-def means(report: Report) -> Iterator[str]:
-    """Write the geometric mean of the executor's rows."""
-    rows = [row for row in report["rows"] if row["name"] in EXECUTOR]
+def means(report: Report, suite: Suite) -> Iterator[str]:
+    """Write the geometric mean of the rows that are averaged."""
+    rows = [row for row in report["rows"] if AVERAGED is None or row["name"] in AVERAGED]
     ours = [name for name in report["loops"] if name.startswith("ringloop-")]
     shares = {
         name: [row["entries"][name]["to_best_peer"] for row in rows if name in row["entries"]]
@@ -150,7 +163,7 @@ def means(report: Report) -> Iterator[str]:
         known = [value for value in values if value]
         if len(known) > 1 and len(known) == len(values):
             mean = math.exp(statistics.fmean(math.log(value) for value in known))
-            yield f"{name}, geometric mean of the executor's rows: {mean:.2f} of the best peer of each."
+            yield f"{name}, geometric mean of {suite.averaged}: {mean:.2f} of the best peer of each."
             yield ""
 
 
@@ -181,10 +194,10 @@ def peer_names(text: str) -> list[str]:
     return [name for name in CONTESTANTS if name in names]
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(suite: Suite) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=suite.description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--only",
@@ -206,7 +219,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="runs of each contestant in each row")
     parser.add_argument("--seconds", type=float, help="measured time of a server's run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
-    parser.add_argument("--write-results", action="store_true", help=f"rewrite {RESULTS.name}")
+    parser.add_argument(
+        "--write-results", action="store_true", help=f"rewrite {suite.results.name}"
+    )
     options = parser.parse_args()
     for name, value in (QUICK if options.quick else FULL).items():
         if getattr(options, name) is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contestants import program, variables
-from tables import CAT_BYTES
+from tables import CAT_BYTES, REQUESTS_A_MESSAGE, UNPINNED
 
 from comparison import paths
 from comparison.environment import reason_of
@@ -25,8 +25,6 @@ from comparison.rows import Row
 # What our servers are compared with, besides the peers.
 REFERENCE = "C uring"
 SERVED = {"echo", "http"}
-# What runs on every CPU: they use threads of their own.
-UNPINNED = {"wake", "cat"}
 RUN_SECONDS_MAX = 60.0
 # Every connection is a descriptor, on either side.
 DESCRIPTORS = 4096
@@ -161,7 +159,7 @@ def served(
     if counted["server_busy"] is not None:
         seconds = counted["server_busy"] * counted["seconds"]
         counted["server_cpu_us"] = seconds / counted["requests"] * 1e6
-    return {"ops": counted["requests"], **counted}
+    return {"ops": counted["requests"] * REQUESTS_A_MESSAGE.get(row.name, 1), **counted}
 
 
 @contextlib.contextmanager

@@ -10,6 +10,11 @@ ECHO_CONNECTIONS = (1, 64, 1000)
 HTTP_CONNECTIONS = (1, 1000)
 WORKERS = (1, 2)
 
+# What runs on every CPU: it uses threads of its own.
+UNPINNED = ("wake", "cat")
+# Where a generated load is one message that stands for several: how many, by the name of the row.
+REQUESTS_A_MESSAGE: dict[str, int] = {}
+
 # Name: title and what a run counts. All on one CPU, but for the thread that wakes.
 EXECUTOR = {
     "spawn": ("spawn and join 1M tasks", 1_000_000),
@@ -17,6 +22,8 @@ EXECUTOR = {
     "timers": ("1M timers, one half cancelled", 1_000_000),
     "pingpong": ("channel ping-pong", 1_000_000),
 }
+# The rows whose geometric mean is written; none: all.
+AVERAGED: tuple[str, ...] | None = tuple(EXECUTOR)
 CAT_BYTES = 100 * 1024 * 1024
 
 
