@@ -12,12 +12,20 @@
 //!    └────────────────────────────────── parks ────────────────────┘
 //! ```
 //! The phase is plain memory of the thread; a wake from elsewhere comes by the door (`task`'s `KNOCKED`).
+//!
+//! Coroutines that may begin on any worker stand in `next` and in the queue that idle workers take from. `next` holds
+//! the last one that was spawned, which nobody takes: most often its spawner waits for it a moment later, and it
+//! runs on the same stack, with what it was given in cache.
 
+use crate::deadlock::{self, Next};
 use crate::join::JoinError;
 use crate::limits;
+use crate::overflow::{self, Watch};
 use crate::stack::Pool;
 use crate::switch::{Fiber, Suspend};
 use crate::task::{Head, Run};
+use crate::team::{Place, Queue, Team};
+use crate::wait::is_coroutine;
 use ringloop::executor::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -59,6 +67,8 @@ struct Inner {
     slots: Vec<Slot>,
     free_head: Option<u32>,
     ready: VecDeque<u32>,
+    /// The last one that was spawned and may begin anywhere.
+    next: Option<Arc<dyn Run>>,
     stacks: Pool,
     /// The executor's task that runs the coroutines.
     waker: Option<Waker>,
@@ -69,10 +79,14 @@ struct Inner {
 
 /// The coroutines of one thread.
 pub(crate) struct Host {
+    team: Arc<Team>,
+    number: usize,
     door: Arc<Door>,
+    /// Those that were spawned before `next`.
+    queue: Queue,
     inner: RefCell<Inner>,
-    /// How many are not over.
-    live_count: Cell<usize>,
+    /// The loop that runs it, from its first turn on.
+    loop_id: Cell<u64>,
 }
 
 /// Where other threads reach a host.
@@ -81,8 +95,8 @@ pub(crate) struct Door(Mutex<Arrivals>);
 
 #[derive(Default)]
 struct Arrivals {
-    /// Coroutines that were woken elsewhere.
-    woken: Vec<Arc<dyn Run>>,
+    /// Coroutines that were woken elsewhere, or spawned for this host.
+    tasks: Vec<Arc<dyn Run>>,
     waker: Option<Waker>,
     closed: bool,
 }
@@ -93,19 +107,32 @@ impl Door {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wake a coroutine of this host's.
-    pub fn send(&self, task: Arc<dyn Run>) {
+    /// Send a coroutine: one to wake, or a new one. A host that is gone gives it back.
+    pub fn send(&self, task: Arc<dyn Run>) -> Result<(), Arc<dyn Run>> {
         let waker = {
             let mut arrivals = self.lock();
             if arrivals.closed {
-                return;
+                return Err(task);
             }
-            arrivals.woken.push(task);
-            if arrivals.woken.len() > 1 {
-                return;
+            arrivals.tasks.push(task);
+            if arrivals.tasks.len() > 1 {
+                return Ok(());
             }
             arrivals.waker.clone()
         };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().tasks.is_empty()
+    }
+
+    /// Have the host look for work.
+    pub fn call(&self) {
+        let waker = self.lock().waker.clone();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -189,60 +216,110 @@ pub(crate) fn wake_here(head: &Head) -> bool {
 }
 
 impl Host {
-    /// The host of the calling thread.
+    /// The host of the loop that the calling code runs in.
     pub fn current() -> Option<Rc<Self>> {
-        HOST.with_borrow(Option::clone)
+        let host = HOST.with_borrow(Option::clone)?;
+        // A thread may run one loop after the other; in a coroutine the loop is its host's.
+        let is_its_loop = is_coroutine() || Local::current_id() == Some(host.loop_id.get());
+        is_its_loop.then_some(host)
     }
 
     /// A host for the calling thread, whose stacks have so many usable bytes; the future runs its coroutines.
-    pub fn open(stack_bytes: usize) -> Hosting {
+    pub fn open(place: Place, stack_bytes: usize) -> Hosting {
         let inner = Inner {
             slots: Vec::new(),
             free_head: None,
             ready: VecDeque::new(),
+            next: None,
             stacks: Pool::new(stack_bytes),
             waker: None,
             awake: true,
             closed: false,
         };
         let host = Rc::new(Self {
-            door: Arc::default(),
+            team: place.team,
+            number: place.number,
+            door: place.door,
+            queue: place.queue,
             inner: RefCell::new(inner),
-            live_count: Cell::new(0),
+            loop_id: Cell::new(Local::current_id().unwrap_or(0)),
         });
         HOST.set(Some(Rc::clone(&host)));
-        Hosting { host }
+        Hosting {
+            host,
+            _watch: overflow::watch(),
+        }
     }
 
-    /// Take a task: it begins when its turn comes.
+    /// Where other threads reach it.
+    pub fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
+    /// Take a task for good: it begins here when its turn comes.
     pub fn adopt(&self, task: Arc<dyn Run>) {
         let mut inner = self.inner.borrow_mut();
         if inner.closed {
             drop(inner);
-            task.refuse(JoinError::Cancelled);
-            return task.finish();
+            return refuse(&*task);
         }
+        let slot = self.insert(&mut inner, task);
+        inner.ready.push_back(slot);
+        inner.call();
+    }
+
+    /// Take a task that may begin anywhere: here, when its turn comes, or where somebody is idle.
+    pub fn offer(&self, task: Arc<dyn Run>) {
+        if self.team.is_alone() {
+            return self.adopt(task);
+        }
+        let mut inner = self.inner.borrow_mut();
+        if inner.closed {
+            drop(inner);
+            return refuse(&*task);
+        }
+        let before = inner.next.replace(task);
+        inner.call();
+        drop(inner);
+        if let Some(before) = before {
+            self.queue.push(before);
+            self.team.call_one();
+        }
+    }
+
+    fn insert(&self, inner: &mut Inner, task: Arc<dyn Run>) -> u32 {
         let slot = inner.insert(Live {
             task: Arc::clone(&task),
             fiber: None,
             phase: Phase::Queued,
         });
+        // Where it was cancelled before, it is found so when its turn comes.
         task.head().settle(&self.door, slot);
-        self.live_count.set(self.live_count.get() + 1);
-        inner.ready.push_back(slot);
-        inner.call();
+        slot
     }
 
-    /// Give the coroutine that has been ready for the longest time its turn; `false` where none is.
-    fn run_one(&self) -> bool {
-        let Some(slot) = self.inner.borrow_mut().ready.pop_front() else {
+    /// Whose turn it is: in turns one that was ready and one that has not begun.
+    fn pick(&self, begin_first: bool) -> Option<u32> {
+        let mut inner = self.inner.borrow_mut();
+        if !begin_first && let Some(slot) = inner.ready.pop_front() {
+            return Some(slot);
+        }
+        let task = inner.next.take().or_else(|| self.queue.pop());
+        match task {
+            Some(task) => Some(self.insert(&mut inner, task)),
+            None => inner.ready.pop_front(),
+        }
+    }
+
+    /// Give one coroutine its turn; `false` where none is ready.
+    fn run_one(&self, begin_first: bool) -> bool {
+        let Some(slot) = self.pick(begin_first) else {
             return false;
         };
         let Some(mut fiber) = self.fiber(slot) else {
             self.end(slot);
             return true;
         };
-        Local::renew_attempts();
         let Some(why) = fiber.resume() else {
             self.inner.borrow_mut().stacks.give(fiber.into_stack());
             self.end(slot);
@@ -259,6 +336,22 @@ impl Host {
             }
         }
         true
+    }
+
+    /// Take over what others have not begun; `false`: nothing, and this worker is noted as idle.
+    fn find_work(&self) -> bool {
+        if self.team.is_alone() {
+            return false;
+        }
+        loop {
+            if let Some(task) = self.team.steal(self.number, &self.queue) {
+                self.adopt(task);
+                return true;
+            }
+            if self.team.rest(self.number) {
+                return false;
+            }
+        }
     }
 
     /// The stack of a coroutine whose turn it is; `None` where it will not have one.
@@ -286,14 +379,13 @@ impl Host {
     fn end(&self, slot: u32) {
         let live = self.inner.borrow_mut().remove(slot);
         if let Some(live) = live {
-            self.live_count.set(self.live_count.get() - 1);
             live.task.finish();
         }
     }
 
     /// Take what other threads have sent.
     fn arrivals(&self, waker: &Waker) {
-        let woken = {
+        let tasks = {
             let mut arrivals = self.door.lock();
             if !arrivals
                 .waker
@@ -302,13 +394,40 @@ impl Host {
             {
                 arrivals.waker = Some(waker.clone());
             }
-            std::mem::take(&mut arrivals.woken)
+            std::mem::take(&mut arrivals.tasks)
         };
-        for task in woken {
+        for task in tasks {
+            if task.head().home().is_none() {
+                self.adopt(task);
+                continue;
+            }
             task.head().answer();
             if !task.head().is_over() {
                 self.inner.borrow_mut().wake(task.head().slot());
             }
+        }
+    }
+
+    /// At the end of a turn: help to find a deadlock.
+    fn report(&self, local: &Local, has_run: bool) {
+        let Some(census) = &self.team.census else {
+            return;
+        };
+        if has_run {
+            census.active(self.number);
+        }
+        let (true, Some(pool_threads)) = (self.door.is_empty(), local.waits_for_nothing()) else {
+            return;
+        };
+        let inner = self.inner.borrow();
+        let parked = inner.slots.iter().filter_map(|slot| match slot {
+            Slot::Live(live) => Some(live.task.head().to_string()),
+            Slot::Free(_) => None,
+        });
+        let parked = parked.collect();
+        drop(inner);
+        if census.quiet(self.number, parked, pool_threads) == Next::CallAll {
+            self.team.call_all();
         }
     }
 
@@ -318,8 +437,19 @@ impl Host {
             closed: true,
             ..Arrivals::default()
         };
-        drop(std::mem::replace(&mut *self.door.lock(), closed));
+        let arrivals = std::mem::replace(&mut *self.door.lock(), closed);
         self.inner.borrow_mut().closed = true;
+        let never_begun = |task: &Arc<dyn Run>| task.head().home().is_none();
+        for task in arrivals.tasks.into_iter().filter(never_begun) {
+            refuse(&*task);
+        }
+        let next = self.inner.borrow_mut().next.take();
+        for task in next
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.queue.pop()))
+        {
+            refuse(&*task);
+        }
         let count = self.inner.borrow().slots.len();
         for slot in 0..count as u32 {
             let inner = &mut *self.inner.borrow_mut();
@@ -328,13 +458,20 @@ impl Host {
                 inner.wake(slot);
             }
         }
-        while self.run_one() {}
+        while self.run_one(false) {}
     }
+}
+
+/// End a task that will not begin.
+fn refuse(task: &dyn Run) {
+    task.refuse(JoinError::Cancelled);
+    task.finish();
 }
 
 /// The executor's task that runs the coroutines of a thread; dropping it cancels them.
 pub(crate) struct Hosting {
     host: Rc<Host>,
+    _watch: Option<Watch>,
 }
 
 impl Future for Hosting {
@@ -354,14 +491,26 @@ impl Future for Hosting {
             }
         }
         host.arrivals(cx.waker());
+        host.team.rise(host.number);
+        let local = Local::current();
+        host.loop_id.set(Local::current_id().unwrap_or(0));
         let mut left = limits::RESUMES_PER_TURN;
-        while left > 0 && host.run_one() {
+        while left > 0 {
+            local.begin_poll();
+            if !host.run_one(left.is_multiple_of(2)) && !host.find_work() {
+                break;
+            }
             left -= 1;
         }
-        let inner = &mut *host.inner.borrow_mut();
+        let mut inner = host.inner.borrow_mut();
         inner.awake = false;
-        if !inner.ready.is_empty() {
+        // With a turn used up there may be more.
+        if left == 0 {
             inner.call();
+        }
+        drop(inner);
+        if deadlock::SOUGHT {
+            host.report(&local, left < limits::RESUMES_PER_TURN);
         }
         Poll::Pending
     }

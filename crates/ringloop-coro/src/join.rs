@@ -121,7 +121,7 @@ impl<T> JoinHandle<T> {
     /// Have the coroutine unwind: at once where it is parked, else at its next park; one that has not begun never
     /// begins. Its destructors run, and its result is [`JoinError::Cancelled`]. One that is over is left alone.
     pub fn cancel(&self) {
-        if self.task.head().mark_cancelled() && self.task.head().home().is_some() {
+        if self.task.head().mark_cancelled() {
             Arc::clone(&self.task).waker().wake();
         }
     }

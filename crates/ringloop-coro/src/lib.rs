@@ -20,15 +20,19 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
+mod atomics;
 mod bytes;
+mod deadlock;
 mod descriptor;
 pub mod event;
 pub mod fs;
 mod host;
 mod join;
 pub mod limits;
+mod local;
 pub mod net;
 mod offload;
+mod overflow;
 mod runtime;
 mod select;
 pub mod signal;
@@ -37,6 +41,7 @@ mod switch;
 pub mod sync;
 mod sys;
 mod task;
+mod team;
 pub mod time;
 mod wait;
 
@@ -44,8 +49,9 @@ mod wait;
 pub use ringloop;
 
 pub use join::{Join, JoinError, JoinHandle, JoinRef};
+pub use local::LocalKey;
 pub use offload::offload;
-pub use runtime::{Builder, Spawn, name, spawn, spawn_local, start};
+pub use runtime::{Builder, Spawn, Spawner, name, spawn, spawn_local, spawner, start};
 #[doc(hidden)]
 pub use select::{Either as __Either, race as __race};
 pub use wait::{WaitError, block_on, is_coroutine, sleep, try_block_on, yield_now};

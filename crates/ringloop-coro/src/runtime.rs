@@ -2,17 +2,22 @@
 //!
 //! Called by: programs. Never does: run a coroutine by itself; each worker's host does.
 
-use crate::host::Host;
+use crate::deadlock::{self, Census, Ended};
+use crate::host::{Door, Host};
 use crate::join::{JoinError, JoinHandle};
 use crate::limits;
 use crate::switch::with_current;
 use crate::task::{Outcome, Run, Task, Traits};
+use crate::team;
 use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::Local;
+use std::future::{Future, IntoFuture, poll_fn};
 use std::panic::{Location, resume_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Run `main` as the first coroutine of a runtime with so many workers (threads with a loop each, the calling one
 /// among them), and return its result. The coroutines that are left when it ends are cancelled.
@@ -29,7 +34,8 @@ use std::sync::Arc;
 /// ```
 ///
 /// # Panics
-/// With the panic of `main`.
+/// With the panic of `main`. In a debug build with the list of the coroutines where all of them are parked and nothing
+/// is left that could wake one, as far as the process has no other threads.
 #[track_caller]
 pub fn start<T: 'static>(workers: usize, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
     Builder::new().workers(workers).start(main)
@@ -92,20 +98,48 @@ impl Builder {
     pub fn start<T: 'static>(self, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
         let place = Location::caller();
         let runtime = self.runtime.build()?;
-        drop(runtime.spawn(Host::open(self.stack_bytes)));
-        let joined = runtime.block_on(async move {
+        let stack_bytes = self.stack_bytes;
+        let workers = runtime.workers().count();
+        let census = deadlock::SOUGHT.then(|| Census::new(workers));
+        let mut places = team::places(workers, census).into_iter();
+        let first = places.next();
+        let team = first.as_ref().map(|place| Arc::clone(&place.team));
+        if let Some(place) = first {
+            drop(runtime.spawn(Host::open(place, stack_bytes)));
+        }
+        for place in places {
+            let worker = place.number;
+            drop(
+                runtime
+                    .workers()
+                    .spawn_on(worker, move || Host::open(place, stack_bytes))?,
+            );
+        }
+        let ended = runtime.block_on(async move {
             let traits = Traits {
                 name: Some("main".into()),
                 stack_bytes: None,
             };
-            spawn_with(traits, place, main).await
+            let mut joining = pin!(Spawn { traits }.here(place, main).into_future());
+            let census = team.as_ref().and_then(|team| team.census.as_ref());
+            poll_fn(|cx| {
+                if let Poll::Ready(joined) = joining.as_mut().poll(cx) {
+                    return Poll::Ready(Ended::Joined(joined));
+                }
+                match census {
+                    Some(census) => census.poll(cx).map(Ended::Deadlock),
+                    None => Poll::Pending,
+                }
+            })
+            .await
         })?;
         runtime.shut_down()?;
-        match joined {
-            Ok(value) => Ok(value),
-            Err(JoinError::Panicked(payload)) => resume_unwind(payload),
-            Err(JoinError::Cancelled) => Err(Error::Closed),
-            Err(JoinError::Refused(error)) => Err(error.into()),
+        match ended {
+            Ended::Joined(Ok(value)) => Ok(value),
+            Ended::Joined(Err(JoinError::Panicked(payload))) => resume_unwind(payload),
+            Ended::Joined(Err(JoinError::Cancelled)) => Err(Error::Closed),
+            Ended::Joined(Err(JoinError::Refused(error))) => Err(error.into()),
+            Ended::Deadlock(verdict) => panic!("{verdict}"),
         }
     }
 }
@@ -119,19 +153,11 @@ fn host() -> Rc<Host> {
                  ringloop::Runtime"
             );
         };
-        drop(local.spawn(Host::open(limits::STACK_BYTES)));
+        for place in team::places(1, None) {
+            drop(local.spawn(Host::open(place, limits::STACK_BYTES)));
+        }
         host()
     })
-}
-
-fn spawn_with<T: 'static>(
-    traits: Traits,
-    place: &'static Location<'static>,
-    closure: impl FnOnce() -> T + 'static,
-) -> JoinHandle<T> {
-    let task = Task::new(traits, place, closure);
-    host().adopt(Arc::clone(&task) as Arc<dyn Run>);
-    JoinHandle::new(task as Arc<dyn Outcome<T>>)
 }
 
 /// Start a coroutine on any worker of the runtime that the calling code runs in.
@@ -225,7 +251,9 @@ impl Spawn {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        spawn_with(self.traits, Location::caller(), closure)
+        let task = Task::new(self.traits, Location::caller(), closure);
+        host().offer(Arc::clone(&task) as Arc<dyn Run>);
+        JoinHandle::new(task as Arc<dyn Outcome<T>>)
     }
 
     /// See [`spawn_local`].
@@ -238,7 +266,77 @@ impl Spawn {
         F: FnOnce() -> T + 'static,
         T: 'static,
     {
-        spawn_with(self.traits, Location::caller(), closure)
+        self.here(Location::caller(), closure)
+    }
+
+    fn here<T: 'static>(
+        self,
+        place: &'static Location<'static>,
+        closure: impl FnOnce() -> T + 'static,
+    ) -> JoinHandle<T> {
+        let task = Task::new(self.traits, place, closure);
+        host().adopt(Arc::clone(&task) as Arc<dyn Run>);
+        JoinHandle::new(task as Arc<dyn Outcome<T>>)
+    }
+
+    /// See [`Spawner::spawn`].
+    #[track_caller]
+    pub fn spawn_by<T, F>(self, spawner: &Spawner, closure: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let task = Task::new(self.traits, Location::caller(), closure);
+        if let Err(task) = spawner.door.send(Arc::clone(&task) as Arc<dyn Run>) {
+            task.refuse(JoinError::Cancelled);
+            task.finish();
+        }
+        JoinHandle::new(task as Arc<dyn Outcome<T>>)
+    }
+}
+
+/// Starts coroutines of a runtime from any thread.
+#[derive(Clone)]
+pub struct Spawner {
+    door: Arc<Door>,
+}
+
+impl std::fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spawner").finish_non_exhaustive()
+    }
+}
+
+impl Spawner {
+    /// Start a coroutine on the worker that made the spawner; once that has ended, the result is
+    /// [`JoinError::Cancelled`].
+    #[track_caller]
+    pub fn spawn<T, F>(&self, closure: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Spawn::new().spawn_by(self, closure)
+    }
+}
+
+/// What starts coroutines on this worker from any thread.
+///
+/// ```
+/// let sum = ringloop_coro::start(1, || {
+///     let spawner = ringloop_coro::spawner();
+///     let thread = std::thread::spawn(move || spawner.spawn(|| 40).join().unwrap() + 2);
+///     ringloop_coro::block_on(ringloop::spawn_blocking(|| thread.join().unwrap())).unwrap()
+/// })?;
+/// assert_eq!(sum, 42);
+/// # Ok::<(), ringloop::Error>(())
+/// ```
+///
+/// # Panics
+/// Outside of a runtime.
+pub fn spawner() -> Spawner {
+    Spawner {
+        door: Arc::clone(host().door()),
     }
 }
 

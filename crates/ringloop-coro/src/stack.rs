@@ -29,6 +29,11 @@ impl Stack {
         self.low
     }
 
+    /// Bytes, with the guard.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address past the highest byte.
     pub fn top(&self) -> NonZeroUsize {
         self.low.saturating_add(self.len)

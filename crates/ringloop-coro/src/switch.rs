@@ -16,6 +16,7 @@
 //!    not `Send`.
 //! 3. A stack has a guard below it, and is nobody else's until the fiber gives it back (`stack`).
 
+use crate::local::Values;
 use crate::stack::Stack;
 use crate::task::{Head, Run};
 use corosensei::stack::StackPointer;
@@ -39,6 +40,9 @@ pub(crate) struct Frame<'a> {
     yielder: &'a Yielder<(), Suspend>,
     pub waker: Waker,
     pub task: &'a dyn Run,
+    /// The lowest address of the stack, where its guard begins, and its length with the guard.
+    pub stack: (usize, usize),
+    pub values: Values,
 }
 
 impl Frame<'_> {
@@ -77,14 +81,18 @@ unsafe impl corosensei::stack::Stack for Stack {
 impl Fiber {
     /// Put a task on a stack; it begins with the first `resume`.
     pub fn new(stack: Stack, task: Arc<dyn Run>) -> Self {
+        let bounds = (stack.low().get(), stack.len());
         let root = move |yielder: &Yielder<(), Suspend>, ()| {
             let frame = Frame {
                 yielder,
                 waker: Arc::clone(&task).waker(),
                 task: &*task,
+                stack: bounds,
+                values: Values::default(),
             };
             CURRENT.set((&raw const frame).cast());
             task.run();
+            frame.values.clear();
             CURRENT.set(ptr::null());
         };
         Self {

@@ -11,6 +11,9 @@
 //! | `KNOCKED` | a wake elsewhere | it stands in its worker's list of arrivals already |
 //! | `OVER` | its worker | the result is stored |
 //! | `DETACHED` | the handle's drop | nobody will take the result |
+//! | `SETTLED` | the worker that takes it | it has a worker, for good |
+//!
+//! A cancel and a start meet in this one word: the later of the two sees the other.
 //!
 //! # Invariants
 //! 1. The body is touched by one at a time: by the worker that has the task until `OVER`, by the handle after that,
@@ -18,20 +21,23 @@
 //! 2. A closure or result that is not `Send` stays on its thread: `spawn_local` takes the task to the calling
 //!    thread's worker, and a handle of a `T` that is not `Send` is not `Send`. When the body is `Empty` the memory
 //!    may be dropped anywhere; the worker and the handle see to that.
+//! 3. `home` is written once, by the worker that takes the task, before `SETTLED`, and read after it.
 
+use crate::atomics::{AtomicU32, Ordering};
 use crate::host::{self, Door};
 use crate::join::JoinError;
 use atomic_waker::AtomicWaker;
 use std::cell::UnsafeCell;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 const CANCELLED: u32 = 1;
 const KNOCKED: u32 = 1 << 1;
 const OVER: u32 = 1 << 2;
 const DETACHED: u32 = 1 << 3;
+const SETTLED: u32 = 1 << 4;
 
 /// What a coroutine is started with beside its closure.
 #[derive(Debug, Default, Clone)]
@@ -47,7 +53,7 @@ pub(crate) struct Head {
     /// Its number with its worker.
     slot: AtomicU32,
     /// Its worker, once it has one.
-    home: OnceLock<Arc<Door>>,
+    home: UnsafeCell<Option<Arc<Door>>>,
     /// Who joins.
     waiter: AtomicWaker,
     pub traits: Traits,
@@ -60,22 +66,28 @@ impl Head {
         Self {
             flags: AtomicU32::new(0),
             slot: AtomicU32::new(u32::MAX),
-            home: OnceLock::new(),
+            home: UnsafeCell::new(None),
             waiter: AtomicWaker::new(),
             traits,
             place,
         }
     }
 
-    /// From now on it is this worker's, by this number.
-    pub fn settle(&self, home: &Arc<Door>, slot: u32) {
+    /// From now on it is this worker's, by this number. Returns whether it was cancelled before.
+    pub fn settle(&self, home: &Arc<Door>, slot: u32) -> bool {
         self.slot.store(slot, Ordering::Relaxed);
-        // A task is settled once, by the worker that takes it.
-        drop(self.home.set(Arc::clone(home)));
+        // SAFETY: invariant 3: the worker's, which calls it once.
+        unsafe { *self.home.get() = Some(Arc::clone(home)) };
+        self.flags.fetch_or(SETTLED, Ordering::AcqRel) & CANCELLED != 0
     }
 
+    /// Its worker, once it has one.
     pub fn home(&self) -> Option<&Arc<Door>> {
-        self.home.get()
+        if self.flags.load(Ordering::Acquire) & SETTLED == 0 {
+            return None;
+        }
+        // SAFETY: invariant 3.
+        unsafe { &*self.home.get() }.as_ref()
     }
 
     pub fn slot(&self) -> u32 {
@@ -90,9 +102,10 @@ impl Head {
         self.flags.load(Ordering::Acquire) & OVER != 0
     }
 
-    /// Have it unwind; returns whether that is news to it.
+    /// Have it unwind; returns whether its worker has to be told: not of one without a worker, which will see it.
     pub fn mark_cancelled(&self) -> bool {
-        self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & (CANCELLED | OVER) == 0
+        let before = self.flags.fetch_or(CANCELLED, Ordering::AcqRel);
+        before & (CANCELLED | OVER | SETTLED) == SETTLED
     }
 
     /// On another thread than its worker's: returns whether the caller has to tell the worker.
@@ -107,6 +120,23 @@ impl Head {
 
     pub fn register(&self, waiter: &Waker) {
         self.waiter.register(waiter);
+    }
+}
+
+/// Its name and where it was spawned.
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.traits.name {
+            f.write_str("'")?;
+            f.write_str(name)?;
+            f.write_str("' ")?;
+        }
+        write!(
+            f,
+            "(spawned at {}:{})",
+            self.place.file(),
+            self.place.line()
+        )
     }
 }
 
@@ -255,7 +285,8 @@ where
         }
         // A task without a home has not begun, and no waker.
         if let Some(home) = self.head.home() {
-            home.send(Arc::clone(self) as Arc<dyn Run>);
+            // A worker that is gone has ended its coroutines.
+            drop(home.send(Arc::clone(self) as Arc<dyn Run>));
         }
     }
 }

@@ -212,6 +212,15 @@ impl BlockingPool {
         Ok(())
     }
 
+    /// How many threads there are, while all of them are idle and nothing waits for one.
+    pub fn idle_threads(&self) -> Option<usize> {
+        let state = self.shared.lock();
+        let idle = state.queue.is_empty()
+            && state.finished.is_empty()
+            && state.idle_count == state.thread_count;
+        idle.then_some(state.thread_count)
+    }
+
     fn start_thread(&self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let builder = thread::Builder::new().name("ringloop-blocking".to_owned());

@@ -174,6 +174,11 @@ impl Hub {
         self.inbox.take(into);
     }
 
+    /// Whether no other thread has sent anything since the last look.
+    pub fn is_inbox_empty(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
     /// Refuse what comes from now on, and return what nobody took.
     pub fn close_inbox(&self) -> VecDeque<Arrival> {
         self.inbox.close()

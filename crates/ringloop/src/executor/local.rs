@@ -154,17 +154,6 @@ impl Local {
         current.ok().flatten()
     }
 
-    /// Let what runs next have as many operations done at once as a task's poll may: for a task that runs several
-    /// things one after the other, before each.
-    pub fn renew_attempts() {
-        // No loop, no allowance.
-        let _ = CURRENT.try_with(|current| {
-            if let Some(local) = &*current.borrow() {
-                local.begin_poll();
-            }
-        });
-    }
-
     /// Have the driver forget a descriptor that its owner keeps, or closes by other means: its operations are over
     /// or given up.
     pub fn release(&self, fd: RawFd) {
@@ -261,8 +250,9 @@ impl Local {
         }
     }
 
-    /// A task is about to be polled, with a new allowance of operations that are done at once.
-    pub(super) fn begin_poll(&self) {
+    /// A task is about to be polled, with a new allowance of operations that are done at once
+    /// ([`limits::ATTEMPTS_PER_POLL`]). A task that runs others calls it before each.
+    pub fn begin_poll(&self) {
         self.shared.attempts_left.set(limits::ATTEMPTS_PER_POLL);
     }
 
@@ -285,6 +275,21 @@ impl Local {
         // The queue is free again before the task runs.
         let task = self.shared.hub.pop_ready();
         task.inspect(|task| task.run()).is_some()
+    }
+
+    /// Whether nothing that this loop knows of will wake a task: none is ready, and there is no message, operation,
+    /// timer or call on a pool thread. Then how many pool threads it has, all of them idle.
+    pub fn waits_for_nothing(&self) -> Option<usize> {
+        let mut engine = self.shared.engine.try_borrow_mut().ok()?;
+        let busy = self.has_ready()
+            || !self.shared.hub.is_inbox_empty()
+            || engine.driver_mut().in_flight() > 0
+            || engine.timers_mut().live_count() > 0;
+        if busy {
+            None
+        } else {
+            engine.blocking_pool().idle_threads()
+        }
     }
 
     /// Whether tasks are ready.

@@ -56,6 +56,11 @@ impl Timers {
         }
     }
 
+    /// Timers that have neither fired nor been forgotten.
+    pub(super) fn live_count(&self) -> usize {
+        self.live_count
+    }
+
     /// Wake `waker` once the monotonic clock has reached `deadline_ns`.
     pub(crate) fn insert(&mut self, deadline_ns: u64, waker: Waker) -> TimerKey {
         let slot = self.free.unwrap_or(self.slots.len() as u32);

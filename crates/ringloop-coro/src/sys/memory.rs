@@ -1,6 +1,6 @@
-//! The system calls of this crate: memory for stacks.
+//! Memory for stacks.
 //!
-//! Called by: `stack`. Never does: know of coroutines.
+//! Owns: [`Mapping`]. Called by: `stack`, and `fault` for the stack of its handler. Never does: know of coroutines.
 //!
 //! # Invariants
 //! 1. A mapping's range is its own from `mmap` to its drop, and nothing of it is used after that: stacks are

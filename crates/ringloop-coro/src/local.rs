@@ -1,0 +1,108 @@
+//! Values that each coroutine has its own of.
+//!
+//! Owns: [`LocalKey`]; the values are at the root of the coroutine's stack (`switch`), and are dropped with it.
+//! Called by: programs. Never does: hold a borrow while a value is made, used or dropped.
+
+use crate::switch::with_current;
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// Declare a value that each coroutine has its own of, like `thread_local!`.
+///
+/// ```
+/// use std::cell::Cell;
+///
+/// ringloop_coro::coroutine_local! {
+///     /// Requests that this coroutine has served.
+///     static SERVED: Cell<u32> = Cell::new(0);
+/// }
+///
+/// ringloop_coro::start(1, || {
+///     let count = || {
+///         SERVED.with(|served| served.set(served.get() + 1));
+///         SERVED.with(Cell::get)
+///     };
+///     assert_eq!((count(), count()), (1, 2));
+///     assert_eq!(ringloop_coro::spawn(count).join().unwrap(), 1);
+/// })?;
+/// # Ok::<(), ringloop::Error>(())
+/// ```
+#[macro_export]
+macro_rules! coroutine_local {
+    ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {$(
+        $(#[$attribute])*
+        $visibility static $name: $crate::LocalKey<$type> = $crate::LocalKey::new(|| $value);
+    )*};
+}
+
+/// A value that each coroutine has its own of; [`coroutine_local!`] makes one.
+pub struct LocalKey<T: 'static> {
+    make: fn() -> T,
+}
+
+/// The values of one coroutine, by the address of their key.
+#[derive(Default)]
+pub(crate) struct Values(RefCell<Vec<(usize, Rc<dyn Any>)>>);
+
+impl Values {
+    fn find(&self, key: usize) -> Option<Rc<dyn Any>> {
+        let values = self.0.borrow();
+        let (_, value) = values.iter().find(|(known, _)| *known == key)?;
+        Some(Rc::clone(value))
+    }
+
+    /// Drop them, the last one first; also those that are made meanwhile.
+    pub fn clear(&self) {
+        loop {
+            let last = self.0.borrow_mut().pop();
+            if last.is_none() {
+                return;
+            }
+            // A drop that panics has told the panic hook; there is nobody else to tell.
+            drop(catch_unwind(AssertUnwindSafe(|| drop(last))));
+        }
+    }
+}
+
+impl<T: 'static> LocalKey<T> {
+    #[doc(hidden)]
+    pub const fn new(make: fn() -> T) -> Self {
+        Self { make }
+    }
+
+    /// Use the value of the coroutine that the calling code runs in; it is made at its first use.
+    ///
+    /// # Panics
+    /// Outside of a coroutine.
+    pub fn with<R>(&'static self, work: impl FnOnce(&T) -> R) -> R {
+        match self.try_with(work) {
+            Some(result) => result,
+            None => panic!(
+                "a coroutine's local value was used outside of a coroutine: use thread_local! there, or LocalKey::try_with"
+            ),
+        }
+    }
+
+    /// Like [`LocalKey::with`]; `None` outside of a coroutine.
+    pub fn try_with<R>(&'static self, work: impl FnOnce(&T) -> R) -> Option<R> {
+        let key = std::ptr::from_ref(self).addr();
+        with_current(|frame| {
+            let values = &frame?.values;
+            let value = values.find(key).unwrap_or_else(|| {
+                let made: Rc<dyn Any> = Rc::new((self.make)());
+                values.0.borrow_mut().push((key, Rc::clone(&made)));
+                made
+            });
+            value.downcast_ref().map(work)
+        })
+    }
+}
+
+impl<T> fmt::Debug for LocalKey<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalKey").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,8 @@
+//! The system calls of this crate: memory for stacks, and the fault where one overflows.
+//!
+//! Called by: `stack`, `overflow`. Never does: know of coroutines.
+
+pub(crate) mod fault;
+mod memory;
+
+pub(crate) use memory::{Mapping, page_len};

@@ -1,0 +1,114 @@
+//! A stack that is used up, and other faults: each in a process of its own, since it ends that.
+#![allow(clippy::unwrap_used)]
+
+use ringloop_coro::{Builder, Spawn, spawn, start};
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+/// Whether this process is to run the named part itself.
+fn is_child(part: &str) -> bool {
+    std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
+}
+
+/// Run a part of this file, a test by its name, in a process of its own.
+fn child(part: &str, driver: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", part, "--nocapture", "--test-threads=1"])
+        .env("RINGLOOP_CORO_TEST_PART", part)
+        .env("RINGLOOP_DRIVER", driver)
+        .output()
+        .unwrap()
+}
+
+fn drivers() -> Vec<&'static str> {
+    if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() {
+        vec!["epoll"]
+    } else {
+        vec!["uring", "epoll"]
+    }
+}
+
+/// Frames until there is no room.
+#[allow(unconditional_recursion)]
+fn descend(depth: u64) -> u64 {
+    let frame = black_box([depth; 64]);
+    descend(depth + 1) + frame[(depth % 64) as usize]
+}
+
+#[test]
+fn overflow_is_said_with_name_and_remedy() {
+    if is_child("overflow_is_said_with_name_and_remedy") {
+        start(1, || {
+            let deep = Spawn::new().name("deep one").stack_size(64 * 1024);
+            drop(deep.spawn(|| descend(0)).join());
+        })
+        .unwrap();
+    }
+    for driver in drivers() {
+        let output = child("overflow_is_said_with_name_and_remedy", driver);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("coroutine 'deep one' (spawned at"), "{said}");
+        assert!(
+            said.contains("overflowed its stack of 64 KiB; Spawn::stack_size"),
+            "{said}"
+        );
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    }
+}
+
+#[test]
+fn overflow_on_another_worker_is_said() {
+    if is_child("overflow_on_another_worker_is_said") {
+        Builder::new()
+            .workers(2)
+            .stack_size(32 * 1024)
+            .start(|| {
+                drop(spawn(|| descend(0)));
+                // Only the other worker can run them: this one is busy.
+                drop(spawn(|| descend(0)));
+                std::thread::sleep(std::time::Duration::from_secs(20));
+            })
+            .unwrap();
+    }
+    for driver in drivers() {
+        let output = child("overflow_on_another_worker_is_said", driver);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("overflowed its stack of 32 KiB"), "{said}");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    }
+}
+
+#[test]
+fn other_fault_goes_to_the_handler_that_was_there() {
+    if is_child("other_fault_goes_to_the_handler_that_was_there") {
+        drop(start(1, || {
+            let nowhere = black_box(std::ptr::without_provenance::<u8>(16));
+            // SAFETY: none: the fault is what is tested.
+            unsafe { nowhere.read_volatile() }
+        }));
+    }
+    for driver in drivers() {
+        let output = child("other_fault_goes_to_the_handler_that_was_there", driver);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("overflowed"), "{said}");
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
+    }
+}
+
+#[test]
+fn deep_recursion_fits_a_stack_that_is_large_enough() {
+    fn sum(depth: u64) -> u64 {
+        let frame = black_box([depth; 64]);
+        if depth == 0 {
+            0
+        } else {
+            sum(depth - 1) + frame[3]
+        }
+    }
+    let total = start(1, || {
+        let deep = Spawn::new().stack_size(16 << 20);
+        deep.spawn(|| sum(10_000)).join().unwrap()
+    });
+    assert_eq!(total.unwrap(), 10_000 * 10_001 / 2);
+}
