@@ -19,8 +19,11 @@
 //! | operations that own their buffers, cancelled when dropped | [`op`], [`executor::Op`] | `drop_states*.rs`, `futures.rs` |
 //! | tasks, handles, aborts, panics | [`executor`] | `tasks.rs`, `runtime.rs` |
 //! | TCP, UDP, Unix sockets, halves, options, descriptors | [`net`] | `net.rs` |
-//! | connections, bytes, datagrams, readiness as they come | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot.rs`, `future_faults.rs` |
-//! | files, directories, linked operations | [`fs`], [`executor`] | `files.rs`, `links.rs` |
+//! | connections, bytes, datagrams, readiness as they come | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot*.rs`, `future_faults.rs` |
+//! | several buffers a completion, pieces of large ones | [`net::Receive::bundled`], [`net::Receive::incremental`] | `receives.rs` |
+//! | files, directories, splice and tee | [`fs`] | `files.rs`, `directories.rs` |
+//! | files and buffers the ring has at hand | [`fs::RegisteredFile`], [`fs::RegisteredBuf`] | `registered.rs` |
+//! | linked operations, time-outs kept by the kernel | [`executor::Link`] | `links.rs` |
 //! | sleep, time-out, deadline, interval | [`time`] | `time.rs` |
 //! | cancelling by operation, by descriptor, of everything | [`executor::Op`], [`net::TcpStream::cancel`], [`executor::Local::cancel_all`] | `cancel.rs` |
 //! | sending without a copy | [`net::TcpStream::write_zero_copy`] | `zero_copy.rs` |
@@ -28,7 +31,11 @@
 //! | several threads, a ring each | [`Builder`], [`spawn_on`] | `workers.rs` |
 //! | child processes, signals | [`process`], [`signal`] | `process.rs`, `signal.rs` |
 //! | channels, locks, select and join | [`sync`], [`future`] | `sync.rs` |
-//! | blocking work | [`spawn_blocking`] | `files.rs` |
+//! | blocking work, name look-up | [`spawn_blocking`], [`net::lookup_host`] | `files.rs` |
+//! | the traits of futures-io, tokio, hyper | [`compat`] | `polled.rs`, `examples/web` |
+//! | programs in four tiers | `examples/` | `examples.rs` |
+//!
+//! Which test proves which promise, faults included: `docs/internals/faults.md` in the repository.
 //!
 //! ```no_run
 //! use ringloop::{Runtime, net::TcpListener};

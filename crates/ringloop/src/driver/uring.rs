@@ -700,3 +700,6 @@ impl Drop for UringDriver {
         unsafe { self.pools.free() };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ mod tee;
 mod timeout;
 mod truncate;
 mod unlink;
+mod vector;
 mod wait_child;
 mod write;
 mod write_fixed;

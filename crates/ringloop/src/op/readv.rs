@@ -2,9 +2,10 @@
 //!
 //! Readiness form: at once where the bytes are in memory (`RWF_NOWAIT`), else on a pool thread.
 
+use super::vector::{Piece, Vector};
 use super::{NO_FD, Need, Operation, Request};
 use crate::buf::RecvBuf;
-use crate::limits::{CACHED_READ_BYTES, FILE_VECTOR_MAX};
+use crate::limits::CACHED_READ_BYTES;
 use crate::op::{Kind, Outcome};
 use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::{self, Sqe};
@@ -17,45 +18,31 @@ use std::os::fd::RawFd;
 pub struct ReadV {
     fd: RawFd,
     offset: u64,
-    parts: Box<Parts>,
+    vector: Vector<RecvBuf>,
 }
 
-#[derive(Debug)]
-struct Parts {
-    bufs: Vec<RecvBuf>,
-    iovecs: Vec<libc::iovec>,
+impl Piece for RecvBuf {
+    fn piece(&mut self) -> (*mut u8, usize) {
+        self.as_mut_ptr()
+    }
 }
 
 impl ReadV {
     /// Read at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past the
     /// kernel's vector bound stay empty.
     pub fn new(fd: RawFd, bufs: Vec<RecvBuf>, offset: u64) -> Self {
-        let iovecs = Vec::new();
-        let parts = Box::new(Parts { bufs, iovecs });
-        Self { fd, offset, parts }
+        let vector = Vector::new(bufs);
+        Self { fd, offset, vector }
     }
 
     /// The buffers, each with what was read into it.
     pub fn into_bufs(self) -> Vec<RecvBuf> {
-        self.parts.bufs
-    }
-
-    fn vector(&mut self) -> &[libc::iovec] {
-        let Parts { bufs, iovecs } = &mut *self.parts;
-        iovecs.clear();
-        iovecs.extend(bufs.iter_mut().take(FILE_VECTOR_MAX).map(|buf| {
-            let (ptr, iov_len) = buf.as_mut_ptr();
-            libc::iovec {
-                iov_base: ptr.cast(),
-                iov_len,
-            }
-        }));
-        iovecs
+        self.vector.into_bufs()
     }
 
     fn read(&mut self, wait: Wait) -> io::Result<u32> {
         let (fd, offset) = (self.fd, self.offset);
-        let vector = self.vector();
+        let vector = self.vector.entries();
         // SAFETY: each entry is a buffer's own memory.
         let count = unsafe { storage::read_vector(fd, vector, offset, wait) }?;
         Ok(count as u32)
@@ -64,12 +51,8 @@ impl ReadV {
 
 impl Operation for ReadV {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_READV;
-        sqe.fd = self.fd;
-        sqe.off = self.offset;
-        let vector = self.vector();
-        sqe.addr = vector.as_ptr() as u64;
-        sqe.len = vector.len() as u32;
+        self.vector
+            .prepare(abi::OP_READV, self.fd, self.offset, sqe);
     }
 
     fn need(&self) -> Need {
@@ -77,7 +60,7 @@ impl Operation for ReadV {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
+        let asked = self.vector.len();
         if asked > CACHED_READ_BYTES || self.offset == storage::CURRENT_POSITION {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -98,7 +81,7 @@ impl Operation for ReadV {
 
     fn finish(&mut self, result: i32) -> i32 {
         let mut left = result.max(0) as usize;
-        for buf in &mut self.parts.bufs {
+        for buf in self.vector.bufs_mut() {
             let (_, capacity) = buf.as_mut_ptr();
             let count = left.min(capacity);
             // SAFETY: the kernel counted `result` bytes written over the buffers in order.
@@ -109,8 +92,7 @@ impl Operation for ReadV {
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {
-        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
-        usize::try_from(result) != Ok(asked)
+        usize::try_from(result) != Ok(self.vector.len())
     }
 
     fn lends_memory(&self) -> bool {

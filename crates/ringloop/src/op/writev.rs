@@ -2,9 +2,9 @@
 //!
 //! Readiness form: on a pool thread.
 
+use super::vector::{Piece, Vector};
 use super::{NO_FD, Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::limits::FILE_VECTOR_MAX;
 use crate::op::{Kind, Outcome};
 use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
@@ -16,51 +16,34 @@ use std::os::fd::RawFd;
 pub struct WriteV {
     fd: RawFd,
     offset: u64,
-    parts: Box<Parts>,
+    vector: Vector<SendBuf>,
 }
 
-#[derive(Debug)]
-struct Parts {
-    bufs: Vec<SendBuf>,
-    iovecs: Vec<libc::iovec>,
+impl Piece for SendBuf {
+    fn piece(&mut self) -> (*mut u8, usize) {
+        let (ptr, len) = self.as_ptr();
+        (ptr.cast_mut(), len)
+    }
 }
 
 impl WriteV {
     /// Write at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past the
     /// kernel's vector bound stay unwritten.
     pub fn new(fd: RawFd, bufs: Vec<SendBuf>, offset: u64) -> Self {
-        let iovecs = Vec::new();
-        let parts = Box::new(Parts { bufs, iovecs });
-        Self { fd, offset, parts }
+        let vector = Vector::new(bufs);
+        Self { fd, offset, vector }
     }
 
     /// The buffers, as they were handed in.
     pub fn into_bufs(self) -> Vec<SendBuf> {
-        self.parts.bufs
-    }
-
-    fn vector(&mut self) -> &[libc::iovec] {
-        let Parts { bufs, iovecs } = &mut *self.parts;
-        iovecs.clear();
-        iovecs.extend(bufs.iter().take(FILE_VECTOR_MAX).map(|buf| {
-            let bytes = buf.as_slice();
-            libc::iovec {
-                iov_base: bytes.as_ptr().cast_mut().cast(),
-                iov_len: bytes.len(),
-            }
-        }));
-        iovecs
+        self.vector.into_bufs()
     }
 }
 
 impl Operation for WriteV {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_WRITEV;
-        sqe.fd = self.fd;
-        sqe.off = self.offset;
-        let vector = self.vector();
-        sqe.addr = vector.as_ptr() as u64;
-        sqe.len = vector.len() as u32;
+        self.vector
+            .prepare(abi::OP_WRITEV, self.fd, self.offset, sqe);
     }
 
     fn need(&self) -> Need {
@@ -69,14 +52,13 @@ impl Operation for WriteV {
 
     fn work(&mut self) -> io::Result<u32> {
         let (fd, offset) = (self.fd, self.offset);
-        let vector = self.vector();
+        let vector = self.vector.entries();
         // SAFETY: each entry is a buffer's own bytes.
         unsafe { storage::write_vector(fd, vector, offset) }.map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {
-        let asked: usize = self.vector().iter().map(|entry| entry.iov_len).sum();
-        usize::try_from(result) != Ok(asked)
+        usize::try_from(result) != Ok(self.vector.len())
     }
 
     fn lends_memory(&self) -> bool {

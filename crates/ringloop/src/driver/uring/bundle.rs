@@ -42,7 +42,7 @@ impl UringDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::uring::link::tests::driver;
+    use crate::driver::uring::tests::driver;
 
     #[test]
     fn kernel_without_such_buffers_receives_into_the_common_ones() {

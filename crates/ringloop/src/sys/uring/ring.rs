@@ -53,7 +53,7 @@
 //! - **R8** Without a polling thread the kernel reads entries only inside of `io_uring_enter`: between two
 //!   calls those that wait may be read and written again.
 
-use super::abi::{self, Cqe, GetEventsArg, Params, Sqe, Timespec};
+use super::abi::{self, Cqe, GetEventsArg, Sqe, Timespec};
 use super::buffer_ring::BufferRing;
 use super::features::{Feature, Features};
 use super::kernel::{self, Kernel, Linux};
@@ -62,8 +62,8 @@ use super::setup::{self, Created};
 use crate::sys::memory::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::ptr;
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::Duration;
 
@@ -125,43 +125,6 @@ unsafe impl Send for Ring {}
 struct Registered {
     slot: u32,
     thread: libc::pid_t,
-}
-
-#[derive(Debug)]
-struct Submission {
-    head: Word,
-    tail: Word,
-    flags: Word,
-    entries: NonNull<Sqe>,
-    mask: u32,
-    /// Our copy of `tail`.
-    next: u32,
-}
-
-#[derive(Debug)]
-struct Completion {
-    head: Word,
-    tail: Word,
-    entries: NonNull<Cqe>,
-    mask: u32,
-    /// Our copy of `head`.
-    next: u32,
-}
-
-/// A `u32` that we share with the kernel.
-#[derive(Debug)]
-struct Word(NonNull<AtomicU32>);
-
-impl Word {
-    fn load(&self) -> u32 {
-        // SAFETY: R1.
-        unsafe { self.0.as_ref() }.load(Ordering::Acquire)
-    }
-
-    fn store(&self, value: u32) {
-        // SAFETY: R1.
-        unsafe { self.0.as_ref() }.store(value, Ordering::Release);
-    }
 }
 
 /// How long to wait before asking again where there was no memory: rings that were closed give theirs back
@@ -528,84 +491,6 @@ impl Drop for Ring {
     }
 }
 
-impl Submission {
-    /// Read the entry at an index that was written once and not overwritten since.
-    fn read(&self, index: u32) -> Sqe {
-        // SAFETY: R1: the masked index is below the number of entries.
-        let entry = unsafe { self.entries.add((index & self.mask) as usize) };
-        // SAFETY: R1; entries are never uninitialised, as fresh mappings are zeros.
-        unsafe { entry.read() }
-    }
-
-    /// Write it again; only where no thread polls.
-    fn rewrite(&mut self, index: u32, sqe: Sqe) {
-        // SAFETY: R1: the masked index is below the number of entries.
-        let entry = unsafe { self.entries.add((index & self.mask) as usize) };
-        // SAFETY: R1, R8.
-        unsafe { entry.write(sqe) };
-    }
-
-    /// Write the next entry, for which there is room; the kernel does not see it before the tail moves.
-    fn write(&mut self, sqe: Sqe) {
-        let slot = (self.next & self.mask) as usize;
-        // SAFETY: R1: the masked index is below the number of entries.
-        let entry = unsafe { self.entries.add(slot) };
-        // SAFETY: R1, R2: the queue is not full, so this slot is not the kernel's.
-        unsafe { entry.write(sqe) };
-        self.next = self.next.wrapping_add(1);
-    }
-
-    fn locate(queues: &Mapping, entries: &Mapping, params: &Params) -> Option<Self> {
-        let word = |offset: u32| queues.locate(offset as usize).map(Word);
-        let off = &params.sq_off;
-        let count = params.sq_entries;
-        let last = (count as usize).checked_sub(1)? * size_of::<Sqe>();
-        entries.locate::<Sqe>(last)?;
-        if params.flags & abi::SETUP_NO_SQARRAY == 0 {
-            for index in 0..count {
-                word(off.array + index * size_of::<u32>() as u32)?.store(index);
-            }
-        }
-        let tail = word(off.tail)?;
-        Some(Self {
-            head: word(off.head)?,
-            next: tail.load(),
-            tail,
-            flags: word(off.flags)?,
-            entries: entries.locate(0)?,
-            mask: count.is_power_of_two().then_some(count - 1)?,
-        })
-    }
-}
-
-impl Completion {
-    fn locate(queues: &Mapping, params: &Params) -> Option<Self> {
-        let word = |offset: u32| queues.locate(offset as usize).map(Word);
-        let off = &params.cq_off;
-        let count = params.cq_entries;
-        let last = (count as usize).checked_sub(1)? * size_of::<Cqe>();
-        queues.locate::<Cqe>(off.cqes as usize + last)?;
-        let head = word(off.head)?;
-        Some(Self {
-            next: head.load(),
-            head,
-            tail: word(off.tail)?,
-            entries: queues.locate(off.cqes as usize)?,
-            mask: count.is_power_of_two().then_some(count - 1)?,
-        })
-    }
-}
-
-/// Both queues lie in one mapping; which of them ends later depends on the sizes.
-fn queues_len(params: &Params) -> usize {
-    let completions = params.cq_entries as usize * size_of::<Cqe>();
-    let indices = match params.flags & abi::SETUP_NO_SQARRAY {
-        0 => params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>(),
-        _ => 0,
-    };
-    (params.cq_off.cqes as usize + completions).max(indices)
-}
-
 /// Keep the errors that mean misuse. All others are moments that pass: the queues themselves tell
 /// what happened, and when entries went in by the same call the kernel hides its errno behind their
 /// number anyway.
@@ -634,8 +519,10 @@ impl From<Duration> for Timespec {
     }
 }
 
+mod queues;
 mod split;
 
+use queues::{Completion, Submission, queues_len};
 pub use split::Split;
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! Several buffers as one: what a vectored operation of files owns.
+//!
+//! Owns: the buffers, and the vector that names them. Called by: `readv`, `writev`. Never does: I/O.
+//!
+//! Boxed together, so that what the kernel was shown stays in place while the request moves.
+
+use crate::limits::FILE_VECTOR_MAX;
+use crate::sys::uring::abi::Sqe;
+use std::os::fd::RawFd;
+
+/// A buffer that a vector can name.
+pub(super) trait Piece {
+    /// Where it is, and how many bytes.
+    fn piece(&mut self) -> (*mut u8, usize);
+}
+
+/// Buffers in order; those past the kernel's bound are not named.
+#[derive(Debug)]
+pub(super) struct Vector<B> {
+    parts: Box<Parts<B>>,
+}
+
+#[derive(Debug)]
+struct Parts<B> {
+    bufs: Vec<B>,
+    iovecs: Vec<libc::iovec>,
+}
+
+impl<B: Piece> Vector<B> {
+    pub fn new(bufs: Vec<B>) -> Self {
+        let iovecs = Vec::new();
+        Self {
+            parts: Box::new(Parts { bufs, iovecs }),
+        }
+    }
+
+    pub fn into_bufs(self) -> Vec<B> {
+        self.parts.bufs
+    }
+
+    pub fn bufs_mut(&mut self) -> &mut [B] {
+        &mut self.parts.bufs
+    }
+
+    /// What the kernel reads.
+    pub fn entries(&mut self) -> &[libc::iovec] {
+        let Parts { bufs, iovecs } = &mut *self.parts;
+        iovecs.clear();
+        iovecs.extend(bufs.iter_mut().take(FILE_VECTOR_MAX).map(|buf| {
+            let (ptr, iov_len) = buf.piece();
+            libc::iovec {
+                iov_base: ptr.cast(),
+                iov_len,
+            }
+        }));
+        iovecs
+    }
+
+    /// Bytes over all that are named.
+    pub fn len(&mut self) -> usize {
+        self.entries().iter().map(|entry| entry.iov_len).sum()
+    }
+
+    /// Fill in what `READV` and `WRITEV` share.
+    pub fn prepare(&mut self, opcode: u8, fd: RawFd, offset: u64, sqe: &mut Sqe) {
+        sqe.opcode = opcode;
+        sqe.fd = fd;
+        sqe.off = offset;
+        let entries = self.entries();
+        sqe.addr = entries.as_ptr() as u64;
+        sqe.len = entries.len() as u32;
+    }
+}
