@@ -56,6 +56,7 @@ const REQUIRED_OPERATIONS: [(u8, &str, &str); 30] = [
 /// Name a part of the ring that a kernel may or may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Feature {
     /// No index array between us and the entries (6.6).
     NoSqarray,
