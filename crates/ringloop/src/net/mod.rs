@@ -33,6 +33,7 @@ mod unix;
 pub use crate::executor::{Lent, Received, Returned};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
+pub use crate::sys::datagram::{Message, SendError, Train};
 pub use incoming::Incoming;
 pub use lookup::lookup_host;
 pub use options::Keepalive;

@@ -11,7 +11,7 @@ use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg, SendMsg};
 use crate::sys::address::SockAddr;
-use crate::sys::datagram::{self, Control, Outgoing};
+use crate::sys::datagram::{self, Control, Outgoing, SendError, Train};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use std::cell::{Cell, RefCell};
@@ -145,6 +145,41 @@ impl UdpSocket {
             }
         }
         (sent_count, Ok(()))
+    }
+
+    /// Send a train of datagrams now, or none of it, without waiting.
+    ///
+    /// Errors: `EAGAIN` where the socket's buffer is full ([`UdpSocket::writable`] waits);
+    /// [`SendError::is_of_segmentation`] where the route does not take trains; those of sendmsg(2).
+    /// Source: sendmsg(2); `UDP_SEGMENT`, kernel 4.18.
+    pub fn try_send_train(&self, train: &Train<'_>) -> Result<(), SendError> {
+        datagram::send_train(self.socket.as_raw_fd(), train)
+    }
+
+    /// Wait until the socket's buffer has room for what is to be sent.
+    pub async fn writable(&self) -> io::Result<()> {
+        let poll = Poll {
+            fd: self.socket.on_loop(),
+            interest: Interest::WRITE,
+            level: false,
+        };
+        Op::new(poll).await.map(drop)
+    }
+
+    /// Have datagrams tell the bits of congestion notification that they came with.
+    pub fn set_receive_ecn(&self, on: bool) -> io::Result<()> {
+        datagram::set_receive_ecn(self.socket.as_raw_fd(), on)
+    }
+
+    /// Have datagrams tell the address that they were sent to.
+    pub fn set_receive_local_ip(&self, on: bool) -> io::Result<()> {
+        datagram::set_receive_local_ip(self.socket.as_raw_fd(), on)
+    }
+
+    /// Never have packets fragmented; one that is too long for the device is `EMSGSIZE`
+    /// (`IP_PMTUDISC_PROBE`). For protocols that find the path's MTU themselves.
+    pub fn set_unfragmented(&self) -> io::Result<()> {
+        datagram::set_unfragmented(self.socket.as_raw_fd())
     }
 
     /// Have trains of equal datagrams of one sender come as one (`UDP_GRO`); see [`Datagrams`].

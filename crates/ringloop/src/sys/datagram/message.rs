@@ -13,6 +13,7 @@
 //! Called by: whoever received. Never does: trust a length; a message that does not fit is none.
 
 use crate::sys::address::SockAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes in front of the payload.
 pub const HEAD_LEN: usize = 256;
@@ -108,6 +109,33 @@ impl<'a> Message<'a> {
         None
     }
 
+    /// The two bits of explicit congestion notification, where the socket asks for them
+    /// ([`super::set_receive_ecn`]); 0 where not.
+    pub fn ecn(&self) -> u8 {
+        // One byte for IPv4, an `int` for IPv6.
+        let v4 = self.control(libc::IPPROTO_IP, libc::IP_TOS);
+        if let Some([class, ..]) = v4 {
+            return class & 3;
+        }
+        match self.control(libc::IPPROTO_IPV6, libc::IPV6_TCLASS) {
+            Some(&[a, b, c, d, ..]) => (i32::from_ne_bytes([a, b, c, d]) & 3) as u8,
+            _ => 0,
+        }
+    }
+
+    /// The address of this machine that it was sent to, where the socket asks for it
+    /// ([`super::set_receive_local_ip`]).
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        // struct in_pktinfo: the interface, the address that an answer leaves from, the header's destination.
+        if let Some(info) = self.control(libc::IPPROTO_IP, libc::IP_PKTINFO) {
+            let octets: [u8; 4] = info.get(4..8)?.try_into().ok()?;
+            return Some(Ipv4Addr::from(octets).into());
+        }
+        let info = self.control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)?;
+        let octets: [u8; 16] = info.get(..16)?.try_into().ok()?;
+        Some(Ipv6Addr::from(octets).into())
+    }
+
     /// The datagrams, in the order they were sent: one, unless the socket receives trains.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let whole = self.payload;
@@ -120,8 +148,8 @@ impl<'a> Message<'a> {
         segments.into_iter().flatten().chain(single)
     }
 
-    /// How long each datagram of a train is, except the last, which may be shorter.
-    fn segment_len(&self) -> Option<usize> {
+    /// How long each datagram of a train is, except the last, which may be shorter; `None`: it is no train.
+    pub fn segment_len(&self) -> Option<usize> {
         let data = self.control(libc::SOL_UDP, libc::UDP_GRO)?;
         let len = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
         usize::try_from(len).ok()

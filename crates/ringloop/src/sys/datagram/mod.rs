@@ -10,6 +10,7 @@
 //! | `message` | what the kernel left in a buffer: source, control data, payload, its segments   |
 //! | `receive` | recvmmsg(2) into buffers, in the form that the ring's multishot receive has too |
 //! | `send`    | sendmmsg(2), with runs of equal datagrams joined into one message               |
+//! | `train`   | one such message with its source address and congestion bits; socket options     |
 //!
 //! # Invariants
 //! - **D1** Headers are written anew for each call, and name memory that the caller lends for the call;
@@ -18,6 +19,7 @@
 mod message;
 mod receive;
 mod send;
+mod train;
 
 use super::socket;
 use std::io;
@@ -26,6 +28,7 @@ use std::os::fd::RawFd;
 pub use message::{CONTROL_ROOM, Control, HEAD_LEN, Message, NAME_ROOM};
 pub use receive::{Batch, Receiver, empty_message, head_of};
 pub use send::{Outgoing, SendError, send_to};
+pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_unfragmented};
 
 /// Have the kernel hand over trains of equal datagrams of one sender as one message
 /// ([`Message::datagrams`] takes them apart), or stop it.

@@ -233,3 +233,74 @@ fn what_is_no_message_is_none() {
     assert!(message.is_cut());
     assert_eq!(message.datagrams().count(), 1);
 }
+
+#[test]
+fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
+    for (host, other) in [("127.0.0.1", "127.0.0.2"), ("::1", "::1")] {
+        let [a, b] = [(); 2].map(|()| UdpSocket::bind((host, 0)).unwrap());
+        let fd = b.as_raw_fd();
+        b.set_nonblocking(true).unwrap();
+        set_receive_trains(fd, true).unwrap();
+        set_receive_ecn(fd, true).unwrap();
+        set_receive_local_ip(fd, true).unwrap();
+        set_unfragmented(a.as_raw_fd()).unwrap();
+        drop(a);
+        // Bound to every address, it leaves from the one that is named.
+        let any = if host == "::1" { "::" } else { "0.0.0.0" };
+        let a = UdpSocket::bind((any, 0)).unwrap();
+        let train = Train {
+            bytes: &[7; 250],
+            segment_len: Some(100),
+            to: b.local_addr().unwrap(),
+            source: Some(other.parse().unwrap()),
+            ecn: 2,
+        };
+        send_train(a.as_raw_fd(), &train).unwrap();
+        let mut batch = Batch::new(4, 65_536);
+        assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
+        let message = batch.received().next().unwrap();
+        assert_eq!(message.ecn(), 2);
+        assert_eq!(
+            message.local_ip().unwrap(),
+            host.parse::<std::net::IpAddr>().unwrap()
+        );
+        assert_eq!(message.source.to_std().unwrap().ip().to_string(), other);
+        assert_eq!(message.segment_len(), Some(100));
+        let lens: Vec<usize> = message.datagrams().map(<[u8]>::len).collect();
+        assert_eq!(lens, [100, 100, 50]);
+        // Not longer than a segment: a single datagram, without any of it.
+        let plain = Train {
+            bytes: b"one",
+            segment_len: Some(3),
+            source: None,
+            ecn: 0,
+            ..train
+        };
+        send_train(a.as_raw_fd(), &plain).unwrap();
+        assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
+        let message = batch.received().next().unwrap();
+        assert_eq!((message.payload, message.ecn()), (&b"one"[..], 0));
+    }
+}
+
+#[test]
+fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
+    let a = UdpSocket::bind("0.0.0.0:0").unwrap();
+    set_unfragmented(a.as_raw_fd()).unwrap();
+    let train = Train {
+        bytes: &vec![0; 65_507],
+        segment_len: None,
+        to: "127.0.0.1:9".parse().unwrap(),
+        source: None,
+        ecn: 0,
+    };
+    // 65,507 bytes and 28 of headers are the most that any packet has; one more is refused.
+    send_train(a.as_raw_fd(), &train).unwrap();
+    let longer = Train {
+        bytes: &vec![0; 65_508],
+        ..train
+    };
+    let refused = send_train(a.as_raw_fd(), &longer).unwrap_err();
+    assert_eq!(refused.error.raw_os_error(), Some(libc::EMSGSIZE));
+    assert!(!refused.is_of_segmentation());
+}

@@ -1,0 +1,171 @@
+//! One message of several datagrams that lie in one piece of memory, with what a protocol on top of UDP
+//! says about each: the source address, the bits of congestion notification.
+//!
+//! Byte path: from the caller's bytes to the kernel.
+
+use super::receive::empty_message;
+use super::send::SendError;
+use crate::sys::address::SockAddr;
+use crate::sys::socket;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+
+/// Datagrams of one length (the last may be shorter) to one peer, end to end in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Train<'a> {
+    /// All of them; at most 65,507 bytes and 64 datagrams.
+    pub bytes: &'a [u8],
+    /// How long each is (`UDP_SEGMENT`); `None`, and anything not below the length of `bytes`: one datagram.
+    pub segment_len: Option<u16>,
+    /// Where to.
+    pub to: SocketAddr,
+    /// The address of this machine that they leave from; `None`: as the route says.
+    pub source: Option<IpAddr>,
+    /// The two bits of explicit congestion notification (RFC 3168).
+    pub ecn: u8,
+}
+
+/// Room for the control messages of a train: `UDP_SEGMENT` 24, type of service 24, packet info 40.
+const ROOM: usize = 96;
+
+/// Control messages as they lie in memory; see cmsg(3).
+#[repr(align(8))]
+struct Controls {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Controls {
+    fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
+        const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
+        const WORD: usize = size_of::<usize>();
+        let len = HEADER_LEN + data.len();
+        let place = &mut self.bytes[self.len..][..len];
+        place[..WORD].copy_from_slice(&len.to_ne_bytes());
+        place[HEADER_LEN - 8..HEADER_LEN - 4].copy_from_slice(&level.to_ne_bytes());
+        place[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&kind.to_ne_bytes());
+        place[HEADER_LEN..].copy_from_slice(data);
+        self.len += len.next_multiple_of(WORD);
+    }
+
+    fn of(train: &Train<'_>) -> Self {
+        let mut controls = Self {
+            bytes: [0; ROOM],
+            len: 0,
+        };
+        if let Some(len) = segment_len(train) {
+            controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+        }
+        if train.ecn != 0 {
+            // The kernel asks which protocol the packet is of, not which family the socket.
+            let (level, kind) = match train.to.ip().to_canonical() {
+                IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            controls.push(level, kind, &i32::from(train.ecn & 3).to_ne_bytes());
+        }
+        match train.source {
+            // struct in_pktinfo: the interface, the source, the header's destination.
+            Some(IpAddr::V4(v4)) => {
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&v4.octets());
+                controls.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            // struct in6_pktinfo: the source, the interface.
+            Some(IpAddr::V6(v6)) => {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&v6.octets());
+                controls.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            None => {}
+        }
+        controls
+    }
+}
+
+fn segment_len(train: &Train<'_>) -> Option<u16> {
+    let len = train.segment_len?;
+    (usize::from(len) < train.bytes.len()).then_some(len)
+}
+
+/// Send a train.
+///
+/// Errors: as [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
+/// Source: sendmsg(2), udp(7), ip(7), ipv6(7).
+pub fn send_train(fd: RawFd, train: &Train<'_>) -> Result<(), SendError> {
+    let to = SockAddr::from(train.to);
+    let mut controls = Controls::of(train);
+    let mut iovec = libc::iovec {
+        // The kernel only reads through this pointer.
+        iov_base: train.bytes.as_ptr().cast_mut().cast(),
+        iov_len: train.bytes.len(),
+    };
+    let mut message = empty_message();
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    message.msg_iov = &raw mut iovec;
+    message.msg_iovlen = 1;
+    if controls.len > 0 {
+        message.msg_control = controls.bytes.as_mut_ptr().cast();
+        message.msg_controllen = controls.len as _;
+    }
+    let flags = libc::MSG_DONTWAIT;
+    // SAFETY: D1: everything that the header names outlives the call.
+    match unsafe { socket::sendmsg(fd, &raw const message, flags) } {
+        Ok(_) => Ok(()),
+        Err(error) => Err(SendError {
+            error,
+            segmented: segment_len(train).is_some(),
+        }),
+    }
+}
+
+/// Have received messages tell the bits of congestion notification ([`super::Message::ecn`]).
+pub fn set_receive_ecn(fd: RawFd, on: bool) -> io::Result<()> {
+    let on = i32::from(on);
+    if is_v6(fd)? {
+        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
+        // IPv4 on a socket of both; a socket of IPv6 alone may refuse it.
+        drop(socket::set_option_int(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_RECVTOS,
+            on,
+        ));
+        return Ok(());
+    }
+    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)
+}
+
+/// Have received messages tell the address they were sent to ([`super::Message::local_ip`]).
+pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
+    let on = i32::from(on);
+    if is_v6(fd)? {
+        return socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, on);
+    }
+    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, on)
+}
+
+/// Never have packets fragmented, and leave the finding of the path's MTU to the protocol on top
+/// (`IP_PMTUDISC_PROBE`): a datagram longer than the device carries is `EMSGSIZE`.
+pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
+    if is_v6(fd)? {
+        let probe = libc::IPV6_PMTUDISC_PROBE;
+        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+        let probe = libc::IP_PMTUDISC_PROBE;
+        drop(socket::set_option_int(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            probe,
+        ));
+        return Ok(());
+    }
+    let probe = libc::IP_PMTUDISC_PROBE;
+    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)
+}
+
+fn is_v6(fd: RawFd) -> io::Result<bool> {
+    Ok(i32::from(socket::local_addr(fd)?.family()) == libc::AF_INET6)
+}
