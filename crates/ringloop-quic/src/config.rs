@@ -1,0 +1,367 @@
+//! How endpoints and connections are set up.
+
+use crate::error::ConfigError;
+use crate::limits;
+use crate::proto::session::{ClientSessions, ServerSessions};
+use crate::proto::{self, varint, version};
+use crate::tls::{self, ClientTls, ServerTls};
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A version of QUIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// RFC 9000.
+    #[default]
+    V1,
+    /// RFC 9369.
+    V2,
+}
+
+impl Version {
+    /// Its number on the wire.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::V1 => version::V1,
+            Self::V2 => version::V2,
+        }
+    }
+}
+
+/// How fast a connection sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Congestion {
+    /// RFC 9438.
+    #[default]
+    Cubic,
+    /// RFC 9002.
+    NewReno,
+    /// BBR version 1; experimental.
+    Bbr,
+}
+
+impl Congestion {
+    /// By its name: `cubic`, `newreno` or `reno`, `bbr` or `bbr1`, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "cubic" => Some(Self::Cubic),
+            "newreno" | "reno" => Some(Self::NewReno),
+            "bbr" | "bbr1" => Some(Self::Bbr),
+            _ => None,
+        }
+    }
+}
+
+/// What a connection does and keeps. Start from `Transport::default()`.
+#[derive(Debug, Clone)]
+pub struct Transport {
+    /// Silence after which the connection is given up, the shorter of both ends' counts; `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// Send something after so much silence, so that neither end nor a box between gives up.
+    pub keep_alive: Option<Duration>,
+    /// Bidirectional streams that the peer may have open at a time.
+    pub bi_streams_max: u64,
+    /// Unidirectional streams that the peer may have open at a time.
+    pub uni_streams_max: u64,
+    /// Bytes that the peer may send ahead of the reader, a stream.
+    pub stream_receive_window: u64,
+    /// The same for all streams together.
+    pub receive_window: u64,
+    /// Bytes written and not acknowledged, all streams together; past it writes wait.
+    pub send_window: u64,
+    /// The congestion controller.
+    pub congestion: Congestion,
+    /// Bytes of received datagrams that wait; `None`: take none at all.
+    pub datagram_receive_buffer: Option<usize>,
+    /// Bytes of datagrams that wait to be sent.
+    pub datagram_send_buffer: usize,
+    /// Payload of UDP that every path is taken to carry before anything is known: 1200 to 65527 bytes.
+    pub initial_mtu: u16,
+    /// The largest payload of UDP to look for; `None`: stay with `initial_mtu`.
+    pub mtu_max: Option<u16>,
+    /// The round-trip time to begin with.
+    pub initial_rtt: Duration,
+    /// Whether the peer may be asked to acknowledge less often (an IETF draft; both ends have to know it).
+    pub ack_frequency: bool,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Some(limits::IDLE_TIMEOUT),
+            keep_alive: None,
+            bi_streams_max: limits::STREAMS_MAX,
+            uni_streams_max: limits::STREAMS_MAX,
+            stream_receive_window: limits::STREAM_RECEIVE_WINDOW,
+            receive_window: limits::RECEIVE_WINDOW,
+            send_window: limits::SEND_WINDOW,
+            congestion: Congestion::default(),
+            datagram_receive_buffer: Some(limits::DATAGRAM_RECEIVE_BUFFER),
+            datagram_send_buffer: limits::DATAGRAM_SEND_BUFFER,
+            initial_mtu: 1200,
+            // Ethernet's 1500, less the headers of IPv6 and UDP.
+            mtu_max: Some(1452),
+            initial_rtt: Duration::from_millis(333),
+            ack_frequency: false,
+        }
+    }
+}
+
+impl Transport {
+    fn build(&self) -> Result<Arc<proto::TransportConfig>, ConfigError> {
+        if !(1200..=65_527).contains(&self.initial_mtu) {
+            return Err(ConfigError::OutOfBounds("initial_mtu: 1200 to 65527"));
+        }
+        let idle = self
+            .idle_timeout
+            .map(proto::IdleTimeout::try_from)
+            .transpose();
+        let idle = idle.map_err(|_| ConfigError::OutOfBounds("idle_timeout: 2^62 ms"))?;
+        let mut config = proto::TransportConfig::default();
+        config
+            .max_idle_timeout(idle)
+            .keep_alive_interval(self.keep_alive)
+            .max_concurrent_bidi_streams(varint(self.bi_streams_max.min(1 << 60)))
+            .max_concurrent_uni_streams(varint(self.uni_streams_max.min(1 << 60)))
+            .stream_receive_window(varint(self.stream_receive_window))
+            .receive_window(varint(self.receive_window))
+            .send_window(self.send_window)
+            .datagram_receive_buffer_size(self.datagram_receive_buffer)
+            .datagram_send_buffer_size(self.datagram_send_buffer)
+            .initial_mtu(self.initial_mtu)
+            .crypto_buffer_size(limits::CRYPTO_BUFFER)
+            .initial_rtt(self.initial_rtt)
+            .mtu_discovery_config(self.mtu_max.map(|mtu_max| {
+                let mut discovery = proto::MtuDiscoveryConfig::default();
+                discovery.upper_bound(mtu_max);
+                discovery
+            }));
+        if self.ack_frequency {
+            config.ack_frequency_config(Some(proto::AckFrequencyConfig::default()));
+        }
+        match self.congestion {
+            Congestion::Cubic => {
+                config.congestion_controller_factory(Arc::new(proto::CubicConfig::default()))
+            }
+            Congestion::NewReno => {
+                config.congestion_controller_factory(Arc::new(proto::NewRenoConfig::default()))
+            }
+            Congestion::Bbr => {
+                config.congestion_controller_factory(Arc::new(proto::BbrConfig::default()))
+            }
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// Keeps the tokens by which a client proves its address in later connections (RFC 9000 §8.1.3).
+pub trait TokenStore: Send + Sync {
+    /// Keep one of a server's.
+    fn insert(&self, server_name: &str, token: Bytes);
+    /// Take one out; it is used once.
+    fn take(&self, server_name: &str) -> Option<Bytes>;
+}
+
+struct Tokens(Arc<dyn TokenStore>);
+
+impl proto::TokenStore for Tokens {
+    fn insert(&self, server_name: &str, token: Bytes) {
+        self.0.insert(server_name, token);
+    }
+
+    fn take(&self, server_name: &str) -> Option<Bytes> {
+        self.0.take(server_name)
+    }
+}
+
+/// What outgoing connections are made with; a clone shares sessions and tokens with it.
+#[derive(Clone)]
+pub struct ClientConfig {
+    pub(crate) config: proto::ClientConfig,
+}
+
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl ClientConfig {
+    /// With this TLS, and the rest at its defaults.
+    pub fn new(tls: ClientTls) -> Result<Self, ConfigError> {
+        let sessions = ClientSessions {
+            config: Arc::new(tls.build()?),
+            initial: tls::initial_suite()?,
+        };
+        let mut config = proto::ClientConfig::new(Arc::new(sessions));
+        config.transport_config(Transport::default().build()?);
+        config.token_store(Arc::new(proto::TokenMemoryCache::default()));
+        Ok(Self { config })
+    }
+
+    /// What connections do and keep.
+    pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
+        self.config.transport_config(transport.build()?);
+        Ok(self)
+    }
+
+    /// The version to begin with. Nothing else is tried: a server that does not speak it answers, and the
+    /// connection ends with `ConnectionError::VersionMismatch`.
+    #[must_use]
+    pub fn version(mut self, version: Version) -> Self {
+        self.config.version(version.number());
+        self
+    }
+
+    /// Keep address tokens here; `None`: nowhere. By default in memory, two a server, of 256 servers.
+    #[must_use]
+    pub fn tokens(mut self, store: Option<Arc<dyn TokenStore>>) -> Self {
+        self.config.token_store(match store {
+            Some(store) => Arc::new(Tokens(store)),
+            None => Arc::new(proto::NoneTokenStore),
+        });
+        self
+    }
+}
+
+/// What incoming connections are made with; a clone shares sessions with it.
+#[derive(Clone)]
+pub struct ServerConfig {
+    pub(crate) config: proto::ServerConfig,
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl ServerConfig {
+    /// With this TLS, and the rest at its defaults.
+    pub fn new(tls: ServerTls) -> Result<Self, ConfigError> {
+        let sessions = ServerSessions {
+            config: Arc::new(tls.build()?),
+            initial: tls::initial_suite()?,
+        };
+        let mut config = proto::ServerConfig::new(Arc::new(sessions), tls::token_key::random()?);
+        config
+            .transport_config(Transport::default().build()?)
+            .max_incoming(limits::INCOMING_MAX)
+            .incoming_buffer_size(limits::INCOMING_BYTES)
+            .incoming_buffer_size_total(limits::INCOMING_BYTES_TOTAL);
+        Ok(Self { config })
+    }
+
+    /// What connections do and keep.
+    pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
+        self.config.transport_config(transport.build()?);
+        Ok(self)
+    }
+
+    /// Whether clients may go on from another address (on by default).
+    #[must_use]
+    pub fn migration(mut self, allowed: bool) -> Self {
+        self.config.migration(allowed);
+        self
+    }
+
+    /// The secret from which the keys of address tokens come: 32 random bytes or more, the same in all workers
+    /// and processes that shall know each other's. By default a fresh one.
+    #[must_use]
+    pub fn token_secret(mut self, secret: &[u8]) -> Self {
+        self.config.token_key(tls::token_key::from_secret(secret));
+        self
+    }
+
+    /// How long the token of a Retry may be used (15 s by default).
+    #[must_use]
+    pub fn retry_lifetime(mut self, lifetime: Duration) -> Self {
+        self.config.retry_token_lifetime(lifetime);
+        self
+    }
+
+    /// How many tokens a client gets for its next connections (2 by default), and how long they may be used (two
+    /// weeks). With 0, those of clients are not looked at either.
+    #[must_use]
+    pub fn tokens(mut self, count: u32, lifetime: Duration) -> Self {
+        let mut tokens = proto::ValidationTokenConfig::default();
+        tokens.sent(count).lifetime(lifetime);
+        if count == 0 {
+            tokens.log(Arc::new(proto::NoneTokenLog));
+        }
+        self.config.validation_token_config(tokens);
+        self
+    }
+
+    /// How many connections may wait to be accepted.
+    #[must_use]
+    pub fn incoming_max(mut self, count: usize) -> Self {
+        self.config.max_incoming(count);
+        self
+    }
+}
+
+/// What is the same for all connections of an endpoint.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    pub(crate) config: proto::EndpointConfig,
+    /// Bytes that the socket asks the kernel to keep, each way.
+    pub socket_buffer: usize,
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("socket_buffer", &self.socket_buffer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        let mut config = proto::EndpointConfig::default();
+        config.supported_versions(vec![version::V1, version::V2]);
+        Self {
+            config,
+            socket_buffer: limits::SOCKET_BUFFER,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// The versions to speak, the best first; both by default.
+    #[must_use]
+    pub fn versions(mut self, versions: &[Version]) -> Self {
+        let numbers = versions.iter().map(|version| version.number());
+        self.config.supported_versions(numbers.collect());
+        self
+    }
+
+    /// The largest payload of UDP that peers may send here: 1200 to 65527 bytes; 1472 by default.
+    pub fn udp_payload_max(mut self, bytes: u16) -> Result<Self, ConfigError> {
+        let result = self.config.max_udp_payload_size(bytes);
+        result.map_err(|_| ConfigError::OutOfBounds("udp_payload_max: 1200 to 65527"))?;
+        Ok(self)
+    }
+
+    /// The secret from which stateless resets come: with the same one, an endpoint can end connections of
+    /// another that is gone (RFC 9000 §10.3). By default a fresh one.
+    #[must_use]
+    pub fn reset_secret(mut self, secret: &[u8]) -> Self {
+        self.config.reset_key(tls::token_key::reset_key(secret));
+        // Only what may be one of its connection ids is answered by a reset.
+        let key = tls::token_key::connection_id_key(secret);
+        self.config
+            .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
+        self
+    }
+
+    /// Seed the random numbers that are no secrets, for tests.
+    #[must_use]
+    pub fn seed(mut self, seed: Option<[u8; 32]>) -> Self {
+        self.config.rng_seed(seed);
+        self
+    }
+}

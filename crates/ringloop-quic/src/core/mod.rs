@@ -1,0 +1,626 @@
+//! The protocol without I/O: no socket, no clock, no task.
+//!
+//! Owns: the engine's endpoint, its connections, and when each of them wants to be looked at. Called by:
+//! [`crate::Endpoint`]; embedders with a loop and sockets of their own. Never does: read a clock (`now` is an
+//! argument), send, wait, call back.
+//!
+//! One turn of whoever drives it:
+//!
+//! ```text
+//!   receive(now, datagram)*      what came in
+//!   handle_timeouts(now)         where next_timeout() has passed
+//!   next_event()*                tell the program; it reads, writes, opens, closes by connection(handle)
+//!   transmit(now, …)*            what goes out, one message (a train of datagrams) a call
+//!   next_timeout()               when to come back at the latest
+//! ```
+//!
+//! | file | the one thing it is about |
+//! |---|---|
+//! | `connection` | what a program does with one connection |
+//! | `timeouts` | the deadlines of many connections in one heap |
+
+mod connection;
+mod timeouts;
+
+use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::error::{ConnectError, ConnectionError};
+use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
+use crate::proto::{self, version};
+use crate::{Direction, StreamId};
+use bytes::BytesMut;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+use timeouts::Timeouts;
+
+pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
+
+/// Names a connection of a core, also after it is over: numbers are not given again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle {
+    slot: u32,
+    generation: u32,
+}
+
+impl Handle {
+    /// A small number, which connections that live at the same time do not share.
+    pub fn index(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// A datagram as it came from the network.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// Which of this machine's addresses it was sent to, where that is known.
+    pub local_ip: Option<IpAddr>,
+    /// Its two bits of congestion notification; 0 where they are not known.
+    pub ecn: u8,
+    /// Its bytes, which are decrypted in place.
+    pub bytes: BytesMut,
+}
+
+/// What is to be sent: the buffer's bytes, to one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// The address that it has to leave from, where that matters.
+    pub source: Option<IpAddr>,
+    /// The two bits of congestion notification.
+    pub ecn: u8,
+    /// How long each datagram is, but for the last, which may be shorter; `None`: there is one.
+    pub segment_len: Option<usize>,
+}
+
+impl From<&proto::Transmit> for Transmit {
+    fn from(transmit: &proto::Transmit) -> Self {
+        Self {
+            destination: transmit.destination,
+            source: transmit.src_ip,
+            ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
+            segment_len: transmit.segment_size,
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client wants a connection; [`Core::accept`], [`Core::refuse`], [`Core::retry`] or [`Core::ignore`] it.
+    Incoming(Incoming),
+    /// What the handshake agrees on is known ([`Connection::handshake`]).
+    HandshakeData(Handle),
+    /// The handshake is complete.
+    Connected(Handle),
+    /// The connection is over; it needs to be driven until [`Event::Drained`].
+    Lost(Handle, ConnectionError),
+    /// Nothing of the connection will be sent any more; [`Core::release`] it.
+    Drained(Handle),
+    /// The peer has opened streams ([`Connection::accept`]).
+    Opened(Handle, Direction),
+    /// Streams may be opened again ([`Connection::open`]).
+    Available(Handle, Direction),
+    /// A stream has bytes, its end or a reset to read.
+    Readable(Handle, StreamId),
+    /// A stream that was full takes bytes again.
+    Writable(Handle, StreamId),
+    /// The peer has acknowledged all of a finished stream.
+    Finished(Handle, StreamId),
+    /// The peer does not want to receive a stream, with its program's code.
+    Stopped(Handle, StreamId, u64),
+    /// Datagrams have come.
+    DatagramReceived(Handle),
+    /// Datagrams may be sent again.
+    DatagramsUnblocked(Handle),
+}
+
+/// A client's first packet, which waits for a decision.
+#[derive(Debug)]
+pub struct Incoming {
+    inner: Box<proto::Incoming>,
+}
+
+impl Incoming {
+    /// The client's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.inner.remote_address()
+    }
+
+    /// This end's address, where it is known.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.inner.local_ip()
+    }
+
+    /// Whether the client has shown that it receives what is sent to its address.
+    pub fn is_validated(&self) -> bool {
+        self.inner.remote_address_validated()
+    }
+
+    /// Whether a Retry may be the answer: it is not the answer to one.
+    pub fn may_retry(&self) -> bool {
+        self.inner.may_retry()
+    }
+}
+
+/// A connection's place.
+struct Slot {
+    generation: u32,
+    state: State,
+}
+
+enum State {
+    Free,
+    Live(Box<Live>),
+}
+
+/// A connection, and what the core keeps about it.
+pub(crate) struct Live {
+    proto: proto::Connection,
+    key: proto::ConnectionHandle,
+    /// It stands in the queue of those that may have something to send.
+    is_active: bool,
+    /// It stands in the queue of those that may have events.
+    is_eventful: bool,
+    /// The deadline that stands in the heap for it.
+    armed: Option<Instant>,
+    end: End,
+}
+
+/// How far a connection is with its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// The engine has forgotten it; the program has not heard yet.
+    Drained,
+    Told,
+}
+
+/// The connections that have to be looked at.
+#[derive(Default)]
+pub(crate) struct Queues {
+    active: VecDeque<u32>,
+    eventful: VecDeque<u32>,
+}
+
+impl Queues {
+    /// The connection may have something to send, and events.
+    pub(crate) fn mark(&mut self, live: &mut Live, slot: u32) {
+        if !std::mem::replace(&mut live.is_active, true) {
+            self.active.push_back(slot);
+        }
+        self.mark_eventful(live, slot);
+    }
+
+    fn mark_eventful(&mut self, live: &mut Live, slot: u32) {
+        if !std::mem::replace(&mut live.is_eventful, true) {
+            self.eventful.push_back(slot);
+        }
+    }
+}
+
+/// An endpoint without I/O. See the module's text for how it is driven.
+pub struct Core {
+    endpoint: proto::Endpoint,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The slot of each of the engine's connections.
+    by_key: Vec<u32>,
+    queues: Queues,
+    timeouts: Timeouts,
+    incoming: VecDeque<Incoming>,
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    spare: Vec<u8>,
+    live_count: usize,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("connections", &self.live_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// A core that takes connections where `server` says how, and makes them.
+    ///
+    /// `finds_mtu`: whether what it sends is never fragmented on the way, so that it may look for the path's MTU.
+    pub fn new(config: &EndpointConfig, server: Option<ServerConfig>, finds_mtu: bool) -> Self {
+        let server = server.map(|server| Arc::new(server.config));
+        let config = Arc::new(config.config.clone());
+        Self {
+            endpoint: proto::Endpoint::new(config, server, finds_mtu, None),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: Vec::new(),
+            queues: Queues::default(),
+            timeouts: Timeouts::default(),
+            incoming: VecDeque::new(),
+            responses: VecDeque::new(),
+            spare: Vec::new(),
+            live_count: 0,
+        }
+    }
+
+    /// How new connections are taken from now on; `None`: not at all.
+    pub fn set_server(&mut self, server: Option<ServerConfig>) {
+        self.endpoint
+            .set_server_config(server.map(|server| Arc::new(server.config)));
+    }
+
+    /// How many connections there are, those included that are over and not yet drained.
+    pub fn connection_count(&self) -> usize {
+        self.live_count
+    }
+
+    /// Begin a connection to a server of this name.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+    ) -> Result<Handle, ConnectError> {
+        let config = config.config.clone();
+        let (key, proto) = self.endpoint.connect(now, config, remote, server_name)?;
+        Ok(self.insert(key, proto))
+    }
+
+    /// Take a datagram from the network.
+    pub fn receive(&mut self, now: Instant, mut datagram: Datagram) {
+        version::receive(&mut datagram.bytes);
+        let ecn = proto::EcnCodepoint::from_bits(datagram.ecn);
+        let (source, local_ip) = (datagram.source, datagram.local_ip);
+        let mut buf = std::mem::take(&mut self.spare);
+        buf.clear();
+        let event = self
+            .endpoint
+            .handle(now, source, local_ip, ecn, datagram.bytes, &mut buf);
+        match event {
+            Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
+                let slot = self.by_key[key.0];
+                if let State::Live(live) = &mut self.slots[slot as usize].state {
+                    live.proto.handle_event(event);
+                    self.queues.mark(live, slot);
+                }
+            }
+            Some(proto::DatagramEvent::NewConnection(inner)) => {
+                let inner = Box::new(inner);
+                self.incoming.push_back(Incoming { inner });
+            }
+            Some(proto::DatagramEvent::Response(transmit)) => {
+                self.respond(&transmit, std::mem::take(&mut buf));
+            }
+            None => {}
+        }
+        self.spare = buf;
+    }
+
+    fn respond(&mut self, transmit: &proto::Transmit, mut buf: Vec<u8>) {
+        if self.responses.len() < RESPONSES_MAX {
+            buf.truncate(transmit.size);
+            self.responses.push_back((transmit.into(), buf));
+        }
+    }
+
+    /// Begin the handshake with a client; `config` where it is another one than the core's.
+    ///
+    /// Errors: what was wrong with its first packet; the client is told.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        config: Option<ServerConfig>,
+    ) -> Result<Handle, ConnectionError> {
+        let config = config.map(|config| Arc::new(config.config));
+        let mut buf = Vec::new();
+        match self.endpoint.accept(*incoming.inner, now, &mut buf, config) {
+            Ok((key, proto)) => Ok(self.insert(key, proto)),
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit, buf);
+                }
+                Err(error.cause.into())
+            }
+        }
+    }
+
+    /// Tell a client that it is refused.
+    pub fn refuse(&mut self, incoming: Incoming) {
+        let mut buf = Vec::new();
+        let transmit = self.endpoint.refuse(*incoming.inner, &mut buf);
+        self.respond(&transmit, buf);
+    }
+
+    /// Have a client prove its address first (RFC 9000 §8.1.2); no state is kept meanwhile.
+    ///
+    /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
+    pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
+        let mut buf = Vec::new();
+        match self.endpoint.retry(*incoming.inner, &mut buf) {
+            Ok(transmit) => {
+                if version::is_v2(&buf) {
+                    buf[0] = version::to_v2(buf[0]);
+                }
+                self.respond(&transmit, buf);
+                Ok(())
+            }
+            Err(error) => Err(Incoming {
+                inner: Box::new(error.into_incoming()),
+            }),
+        }
+    }
+
+    /// Do not answer a client.
+    pub fn ignore(&mut self, incoming: Incoming) {
+        self.endpoint.ignore(*incoming.inner);
+    }
+
+    fn insert(&mut self, key: proto::ConnectionHandle, proto: proto::Connection) -> Handle {
+        let live = Box::new(Live {
+            proto,
+            key,
+            is_active: false,
+            is_eventful: false,
+            armed: None,
+            end: End::NotYet,
+        });
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                state: State::Free,
+            });
+            self.slots.len() as u32 - 1
+        });
+        if self.by_key.len() <= key.0 {
+            self.by_key.resize(key.0 + 1, u32::MAX);
+        }
+        self.by_key[key.0] = slot;
+        let place = &mut self.slots[slot as usize];
+        place.state = State::Live(live);
+        if let State::Live(live) = &mut place.state {
+            self.queues.mark(live, slot);
+        }
+        self.live_count += 1;
+        Handle {
+            slot,
+            generation: place.generation,
+        }
+    }
+
+    /// What a program does with a connection; `None` once it was released.
+    pub fn connection(&mut self, handle: Handle) -> Option<Connection<'_>> {
+        let place = self.slots.get_mut(handle.slot as usize)?;
+        if place.generation != handle.generation {
+            return None;
+        }
+        match &mut place.state {
+            State::Live(live) => Some(Connection::new(live, &mut self.queues, handle.slot)),
+            State::Free => None,
+        }
+    }
+
+    /// Forget a connection that is drained; returns `false`, and forgets nothing, where it is not yet.
+    pub fn release(&mut self, handle: Handle) -> bool {
+        let Some(place) = self.slots.get_mut(handle.slot as usize) else {
+            return false;
+        };
+        let is_over = match &place.state {
+            State::Live(live) => live.end == End::Told,
+            State::Free => false,
+        };
+        if place.generation != handle.generation || !is_over {
+            return false;
+        }
+        place.state = State::Free;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(handle.slot);
+        true
+    }
+
+    /// The next thing that has happened.
+    pub fn next_event(&mut self) -> Option<Event> {
+        if let Some(incoming) = self.incoming.pop_front() {
+            return Some(Event::Incoming(incoming));
+        }
+        while let Some(&slot) = self.queues.eventful.front() {
+            let place = &mut self.slots[slot as usize];
+            let handle = Handle {
+                slot,
+                generation: place.generation,
+            };
+            if let State::Live(live) = &mut place.state {
+                if let Some(event) = live.proto.poll() {
+                    return Some(told(handle, event));
+                }
+                live.is_eventful = false;
+                if live.end == End::Drained {
+                    live.end = End::Told;
+                    self.queues.eventful.pop_front();
+                    return Some(Event::Drained(handle));
+                }
+            }
+            self.queues.eventful.pop_front();
+        }
+        None
+    }
+
+    /// Put the next message into `buf`, which is cleared first: at most `segments_max` datagrams of one length.
+    /// `None`: nothing may be sent now.
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        segments_max: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        buf.clear();
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            buf.extend_from_slice(&bytes);
+            return Some(transmit);
+        }
+        while let Some(&slot) = self.queues.active.front() {
+            let State::Live(live) = &mut self.slots[slot as usize].state else {
+                self.queues.active.pop_front();
+                continue;
+            };
+            Self::exchange(&mut self.endpoint, live);
+            let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
+            let segments_max = segments_max.min(fitting).max(1);
+            if let Some(transmit) = live.proto.poll_transmit(now, segments_max, buf) {
+                // One message each: a connection that always has more does not hold up the others.
+                self.queues.active.rotate_left(1);
+                return Some((&transmit).into());
+            }
+            live.is_active = false;
+            self.queues.active.pop_front();
+            self.settle(slot);
+        }
+        None
+    }
+
+    /// Carry the connection's words to the endpoint, and its answers back.
+    fn exchange(endpoint: &mut proto::Endpoint, live: &mut Live) {
+        while let Some(event) = live.proto.poll_endpoint_events() {
+            if live.end != End::NotYet {
+                continue;
+            }
+            if event.is_drained() {
+                live.end = End::Drained;
+            }
+            if let Some(answer) = endpoint.handle_event(live.key, event) {
+                live.proto.handle_event(answer);
+            }
+        }
+    }
+
+    /// Nothing is left to be sent: see when to look again.
+    fn settle(&mut self, slot: u32) {
+        let State::Live(live) = &mut self.slots[slot as usize].state else {
+            return;
+        };
+        Self::exchange(&mut self.endpoint, live);
+        if live.end == End::Drained {
+            self.live_count -= 1;
+            live.armed = None;
+            self.queues.mark_eventful(live, slot);
+            return;
+        }
+        if live.end == End::NotYet
+            && let Some(deadline) = live.proto.poll_timeout()
+            && live.armed.is_none_or(|armed| deadline < armed)
+        {
+            live.armed = Some(deadline);
+            self.timeouts.push(deadline, slot);
+        }
+    }
+
+    /// When [`Core::handle_timeouts`] has to be called at the latest; ask after [`Core::transmit`] had nothing more.
+    /// It may be earlier than needed, never later.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        while let Some((deadline, slot)) = self.timeouts.first() {
+            if self.is_armed(slot, deadline) {
+                return Some(deadline);
+            }
+            self.timeouts.pop();
+        }
+        None
+    }
+
+    fn is_armed(&self, slot: u32, deadline: Instant) -> bool {
+        matches!(&self.slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
+    }
+
+    /// Do what is due.
+    pub fn handle_timeouts(&mut self, now: Instant) {
+        while let Some((deadline, slot)) = self.timeouts.first() {
+            if deadline > now {
+                return;
+            }
+            self.timeouts.pop();
+            let State::Live(live) = &mut self.slots[slot as usize].state else {
+                continue;
+            };
+            if live.armed != Some(deadline) {
+                continue;
+            }
+            live.armed = None;
+            // The deadline may have moved on since it was put down.
+            match live.proto.poll_timeout() {
+                Some(real) if real > now => {
+                    live.armed = Some(real);
+                    self.timeouts.push(real, slot);
+                }
+                Some(_) => {
+                    live.proto.handle_timeout(now);
+                    self.queues.mark(live, slot);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn told(handle: Handle, event: proto::Event) -> Event {
+    let stream = |id: proto::StreamId| StreamId(id.into());
+    match event {
+        proto::Event::HandshakeDataReady => Event::HandshakeData(handle),
+        proto::Event::Connected => Event::Connected(handle),
+        proto::Event::ConnectionLost { reason } => Event::Lost(handle, reason.into()),
+        proto::Event::DatagramReceived => Event::DatagramReceived(handle),
+        proto::Event::DatagramsUnblocked => Event::DatagramsUnblocked(handle),
+        proto::Event::Stream(event) => match event {
+            proto::StreamEvent::Opened { dir } => Event::Opened(handle, dir.into()),
+            proto::StreamEvent::Available { dir } => Event::Available(handle, dir.into()),
+            proto::StreamEvent::Readable { id } => Event::Readable(handle, stream(id)),
+            proto::StreamEvent::Writable { id } => Event::Writable(handle, stream(id)),
+            proto::StreamEvent::Finished { id } => Event::Finished(handle, stream(id)),
+            proto::StreamEvent::Stopped { id, error_code } => {
+                Event::Stopped(handle, stream(id), error_code.into_inner())
+            }
+        },
+    }
+}
+
+impl From<proto::Dir> for Direction {
+    fn from(dir: proto::Dir) -> Self {
+        match dir {
+            proto::Dir::Bi => Self::Bi,
+            proto::Dir::Uni => Self::Uni,
+        }
+    }
+}
+
+impl From<Direction> for proto::Dir {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Bi => Self::Bi,
+            Direction::Uni => Self::Uni,
+        }
+    }
+}
+
+impl Event {
+    /// The connection that it concerns.
+    pub fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Incoming(_) => None,
+            Self::HandshakeData(handle)
+            | Self::Connected(handle)
+            | Self::Lost(handle, _)
+            | Self::Drained(handle)
+            | Self::Opened(handle, _)
+            | Self::Available(handle, _)
+            | Self::Readable(handle, _)
+            | Self::Writable(handle, _)
+            | Self::Finished(handle, _)
+            | Self::Stopped(handle, ..)
+            | Self::DatagramReceived(handle)
+            | Self::DatagramsUnblocked(handle) => Some(*handle),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Datagrams of a connection: unreliable, without order, whole (RFC 9221).
+//!
+//! Owns: what happens where there is no room ([`Policy`]). Called by: programs. Never does: keep a datagram of
+//! its own; those that wait lie in the connection's two buffers, which are bounded.
+
+use crate::connection::Connection;
+use crate::core::DatagramRefusal;
+use crate::error::DatagramError;
+use bytes::Bytes;
+use ringloop::time::timeout;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What to do with a datagram for which there is no room: `Transport::datagram_send_buffer` is full, because the
+/// path takes no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Wait until there is.
+    #[default]
+    Wait,
+    /// Wait for so long, then give it up ([`DatagramError::Expired`]).
+    WaitFor(Duration),
+    /// Drop those that wait the longest.
+    DropOldest,
+    /// Drop this one.
+    DropNew,
+}
+
+impl Connection {
+    /// Send a datagram, without a copy; tells whether it was taken (only `DropNew` gives `false`).
+    ///
+    /// Errors: [`DatagramError`].
+    /// Cancel safety: safe; it was not taken then.
+    pub async fn send_datagram(&self, bytes: Bytes, policy: Policy) -> Result<bool, DatagramError> {
+        match policy {
+            Policy::DropOldest => self
+                .try_send(bytes, true)
+                .map_or_else(refused, |()| Ok(true)),
+            Policy::DropNew => self
+                .try_send(bytes, false)
+                .map_or_else(refused, |()| Ok(true)),
+            Policy::Wait => self.send_waiting(bytes).await.map(|()| true),
+            Policy::WaitFor(limit) => match timeout(limit, self.send_waiting(bytes)).await {
+                Ok(sent) => sent.map(|()| true),
+                Err(_) => Err(DatagramError::Expired),
+            },
+        }
+    }
+
+    /// Send a datagram now; `false` where there is no room for it.
+    pub fn try_send_datagram(&self, bytes: Bytes) -> Result<bool, DatagramError> {
+        self.try_send(bytes, false)
+            .map_or_else(refused, |()| Ok(true))
+    }
+
+    fn try_send(&self, bytes: Bytes, drops_oldest: bool) -> Result<(), DatagramRefusal> {
+        self.inner.act(|connection, link| match &link.lost {
+            Some(error) => Err(DatagramRefusal::Error(error.clone().into())),
+            None => connection.send_datagram(bytes, drops_oldest),
+        })
+    }
+
+    async fn send_waiting(&self, bytes: Bytes) -> Result<(), DatagramError> {
+        let mut bytes = Some(bytes);
+        poll_fn(|cx| {
+            let Some(next) = bytes.take() else {
+                return Poll::Ready(Ok(()));
+            };
+            match self.try_send(next, false) {
+                Ok(()) => Poll::Ready(Ok(())),
+                Err(DatagramRefusal::Blocked(back)) => {
+                    bytes = Some(back);
+                    self.inner
+                        .with(|_, link| link.datagrams_out.add(cx.waker()));
+                    Poll::Pending
+                }
+                Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// Take the next datagram.
+    ///
+    /// Bounded: `Transport::datagram_receive_buffer` bytes wait; past it the oldest are dropped.
+    /// Cancel safety: safe.
+    pub async fn recv_datagram(&self) -> Result<Bytes, DatagramError> {
+        let mut taken = None;
+        poll_fn(|cx| {
+            self.poll_recv(cx, 1, |datagram| taken = Some(datagram))
+                .map_ok(drop)
+        })
+        .await?;
+        Ok(taken.unwrap_or_default())
+    }
+
+    /// Put all datagrams that have come, at most `count_max`, at the end of `into`; waits for the first. Returns how
+    /// many.
+    ///
+    /// Cancel safety: safe.
+    pub async fn recv_datagrams(
+        &self,
+        count_max: usize,
+        into: &mut Vec<Bytes>,
+    ) -> Result<usize, DatagramError> {
+        poll_fn(|cx| self.poll_recv(cx, count_max, |datagram| into.push(datagram))).await
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &Context<'_>,
+        count_max: usize,
+        mut take: impl FnMut(Bytes),
+    ) -> Poll<Result<usize, DatagramError>> {
+        self.inner.with(|connection, link| {
+            let mut count = 0;
+            while count < count_max
+                && let Some(datagram) = connection.receive_datagram()
+            {
+                take(datagram);
+                count += 1;
+            }
+            if count > 0 || count_max == 0 {
+                return Poll::Ready(Ok(count));
+            }
+            if let Some(error) = &link.lost {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            link.datagrams_in.add(cx.waker());
+            Poll::Pending
+        })
+    }
+
+    /// The longest datagram that may be sent now; it changes with the path. `None`: the peer takes none.
+    pub fn max_datagram_len(&self) -> Option<usize> {
+        self.inner
+            .with(|connection, _| connection.max_datagram_len())
+    }
+
+    /// Bytes of datagrams that may be sent now without waiting.
+    pub fn datagram_room(&self) -> usize {
+        self.inner.with(|connection, _| connection.datagram_room())
+    }
+}
+
+fn refused(refusal: DatagramRefusal) -> Result<bool, DatagramError> {
+    match refusal {
+        DatagramRefusal::Blocked(_) => Ok(false),
+        DatagramRefusal::Error(error) => Err(error),
+    }
+}

@@ -1,0 +1,496 @@
+//! An endpoint: a UDP socket of the engine around a core.
+//!
+//! Owns: [`Endpoint`], the state that its connections share, and the task that drives it. Called by: programs.
+//! Never does: look into packets.
+//!
+//! One turn of the task, which runs when datagrams have come, a deadline has passed, or a program has written:
+//!
+//! ```text
+//!   receive (trains, up to a bound) ─▶ what is due ─▶ wake who waits ─▶ [their turn] ─▶ transmit ─▶ one timer
+//! ```
+//! Those that were woken get their turn before anything is sent, so that their answers travel with the
+//! acknowledgements.
+
+use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::connection::{Connecting, Incoming, Link};
+use crate::core::{self, Core, Event, Handle};
+use crate::error::{ConnectError, ConnectionError};
+use crate::receive::Receiver;
+use crate::transmit::{Progress, Transmitter};
+use bytes::Bytes;
+use ringloop::net::UdpSocket;
+use ringloop::time::{Sleep, sleep_until};
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Who waits for one kind of event; a task once.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    pub(crate) fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|known| known.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// Put them with those that are to be woken once nothing is borrowed.
+    pub(crate) fn drain_into(&mut self, woken: &mut Vec<Waker>) {
+        woken.append(&mut self.0);
+    }
+}
+
+/// What an endpoint's handles, connections and task share.
+pub(crate) struct Shared {
+    state: RefCell<State>,
+    task: RefCell<Option<Waker>>,
+}
+
+pub(crate) struct State {
+    pub core: Core,
+    /// By the number of the core's handle.
+    pub links: Vec<Option<Box<Link>>>,
+    incoming: VecDeque<core::Incoming>,
+    accepting: Wakers,
+    idling: Wakers,
+    socket: Rc<UdpSocket>,
+    is_rebound: bool,
+    client: Option<ClientConfig>,
+    handle_count: usize,
+    is_closed: bool,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
+    }
+
+    /// The socket to use from now on; `None`: there is no need of one.
+    fn next_socket(&self) -> Option<Rc<UdpSocket>> {
+        let mut state = self.state();
+        state.is_rebound = false;
+        state.is_needed().then(|| Rc::clone(&state.socket))
+    }
+
+    /// Have the task look: something may have to be sent.
+    pub(crate) fn wake(&self) {
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl State {
+    /// Remember a connection of the core's.
+    pub(crate) fn link(&mut self, handle: Handle) {
+        let at = handle.index();
+        if self.links.len() <= at {
+            self.links.resize_with(at + 1, || None);
+        }
+        self.links[at] = Some(Box::new(Link::new(handle)));
+    }
+
+    pub(crate) fn link_mut(&mut self, handle: Handle) -> Option<&mut Link> {
+        let link = self.links.get_mut(handle.index())?.as_deref_mut()?;
+        (link.handle == handle).then_some(link)
+    }
+
+    /// Forget a connection that is drained and that no program has any more.
+    pub(crate) fn release(&mut self, handle: Handle) {
+        if self.core.release(handle)
+            && let Some(link) = self.links.get_mut(handle.index())
+        {
+            *link = None;
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.handle_count > 0 || self.core.connection_count() > 0
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        let links = self.links.iter().flatten();
+        links
+            .filter(|link| link.lost.is_none())
+            .map(|link| link.handle)
+            .collect()
+    }
+
+    /// Tell what has happened to whom it concerns; returns those to wake.
+    fn dispatch(&mut self, woken: &mut Vec<Waker>) {
+        while let Some(event) = self.core.next_event() {
+            match event {
+                Event::Incoming(incoming) if self.is_closed => self.core.refuse(incoming),
+                Event::Incoming(incoming) => {
+                    self.incoming.push_back(incoming);
+                    self.accepting.drain_into(woken);
+                }
+                Event::Drained(handle) => {
+                    let is_held = self.link_mut(handle).is_some_and(|link| link.is_held);
+                    if !is_held {
+                        self.release(handle);
+                    }
+                    if self.core.connection_count() == 0 {
+                        self.idling.drain_into(woken);
+                    }
+                }
+                event => self.tell(event, woken),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event, woken: &mut Vec<Waker>) {
+        let Some(handle) = event.handle() else { return };
+        let early_rejected = matches!(event, Event::Connected(_))
+            && self.core.connection(handle).is_some_and(|connection| {
+                connection.is_client()
+                    && connection.has_early_data()
+                    && !connection.early_data_accepted()
+            });
+        if let Some(link) = self.link_mut(handle) {
+            link.early_rejected |= early_rejected;
+            link.event(event, woken);
+        }
+    }
+}
+
+/// A socket that makes connections, takes them, or both. Clones are the same one.
+///
+/// Belongs to the loop it was made on. It goes on without any clone of it while it has connections; waiting
+/// ones are refused then. For several threads make one on each, with [`UdpSocket::bind_reuse_port`].
+pub struct Endpoint {
+    shared: Rc<Shared>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("address", &self.local_addr().ok())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clone for Endpoint {
+    fn clone(&self) -> Self {
+        self.shared.state().handle_count += 1;
+        Self {
+            shared: Rc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.handle_count -= 1;
+        if state.handle_count == 0 {
+            let state = &mut *state;
+            state.is_closed = true;
+            for incoming in state.incoming.drain(..) {
+                state.core.refuse(incoming);
+            }
+        }
+        drop(state);
+        self.shared.wake();
+    }
+}
+
+impl Endpoint {
+    /// An endpoint that makes connections, at `address`; port 0 lets the system choose.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn client(address: SocketAddr, config: ClientConfig) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        Self::with_socket(socket, &EndpointConfig::default(), None, Some(config))
+    }
+
+    /// An endpoint that takes connections, at `address`.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn server(address: SocketAddr, config: ServerConfig) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        Self::with_socket(socket, &EndpointConfig::default(), Some(config), None)
+    }
+
+    /// An endpoint on a socket of one's own, which nothing else may use.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn with_socket(
+        socket: UdpSocket,
+        config: &EndpointConfig,
+        server: Option<ServerConfig>,
+        client: Option<ClientConfig>,
+    ) -> io::Result<Self> {
+        prepare(&socket, config.socket_buffer)?;
+        let shared = Rc::new(Shared {
+            state: RefCell::new(State {
+                core: Core::new(config, server, true),
+                links: Vec::new(),
+                incoming: VecDeque::new(),
+                accepting: Wakers::default(),
+                idling: Wakers::default(),
+                socket: Rc::new(socket),
+                is_rebound: false,
+                client,
+                handle_count: 1,
+                is_closed: false,
+            }),
+            task: RefCell::new(None),
+        });
+        drop(ringloop::spawn(drive(Rc::clone(&shared))));
+        Ok(Self { shared })
+    }
+
+    /// Begin a connection, with the endpoint's configuration, to the server of this name at this address.
+    pub fn connect(
+        &self,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let config = self
+            .shared
+            .state()
+            .client
+            .clone()
+            .ok_or(ConnectError::NoConfig)?;
+        self.connect_with(&config, address, server_name)
+    }
+
+    /// Begin a connection with a configuration of its own.
+    pub fn connect_with(
+        &self,
+        config: &ClientConfig,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let mut state = self.shared.state();
+        if state.is_closed {
+            return Err(ConnectError::EndpointClosed);
+        }
+        let is_v6 = state
+            .socket
+            .local_addr()
+            .is_ok_and(|address| address.is_ipv6());
+        let target = match (address.ip(), is_v6) {
+            (IpAddr::V4(v4), true) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+            (IpAddr::V6(_), false) => return Err(ConnectError::InvalidAddress(address)),
+            _ => address,
+        };
+        let handle = state
+            .core
+            .connect(Instant::now(), config, target, server_name)?;
+        state.link(handle);
+        drop(state);
+        self.shared.wake();
+        Ok(Connecting::new(&self.shared, handle))
+    }
+
+    /// The next client; `None` once the endpoint is closed.
+    ///
+    /// Cancel safety: safe.
+    pub async fn accept(&self) -> Option<Incoming> {
+        poll_fn(|cx| {
+            let mut state = self.shared.state();
+            if let Some(incoming) = state.incoming.pop_front() {
+                return Poll::Ready(Some(Incoming::new(&self.shared, incoming)));
+            }
+            if state.is_closed {
+                return Poll::Ready(None);
+            }
+            state.accepting.add(cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// How connections are taken from now on; `None`: not at all.
+    pub fn set_server_config(&self, config: Option<ServerConfig>) {
+        self.shared.state().core.set_server(config);
+    }
+
+    /// How connections are made from now on.
+    pub fn set_client_config(&self, config: ClientConfig) {
+        self.shared.state().client = Some(config);
+    }
+
+    /// The socket's address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.shared.state().socket.local_addr()
+    }
+
+    /// Go on with another socket. Connections that were made here move with it; those of clients to this end
+    /// are lost, unless it has the address that they know.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        prepare(&socket, crate::limits::SOCKET_BUFFER)?;
+        let mut state = self.shared.state();
+        state.socket = Rc::new(socket);
+        state.is_rebound = true;
+        for handle in state.handles() {
+            if let Some(mut connection) = state.core.connection(handle)
+                && connection.is_client()
+            {
+                connection.local_address_changed();
+            }
+        }
+        drop(state);
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// Close all connections with this code and reason, refuse those that wait, take and make no more.
+    pub fn close(&self, code: u64, reason: &[u8]) {
+        let mut woken = Vec::new();
+        let mut guard = self.shared.state();
+        let state = &mut *guard;
+        state.is_closed = true;
+        for incoming in state.incoming.drain(..) {
+            state.core.refuse(incoming);
+        }
+        let reason = Bytes::copy_from_slice(reason);
+        for handle in state.handles() {
+            if let Some(mut connection) = state.core.connection(handle) {
+                connection.close(Instant::now(), code, reason.clone());
+            }
+            if let Some(link) = state.link_mut(handle) {
+                link.event(Event::Lost(handle, ConnectionError::Closed), &mut woken);
+            }
+        }
+        state.accepting.drain_into(&mut woken);
+        drop(guard);
+        woken.into_iter().for_each(Waker::wake);
+        self.shared.wake();
+    }
+
+    /// How many connections there are; those that are closed count until nothing of them may come any more.
+    pub fn connection_count(&self) -> usize {
+        self.shared.state().core.connection_count()
+    }
+
+    /// Wait until there is none: what was closed has been told to the peers.
+    ///
+    /// Cancel safety: safe.
+    pub async fn wait_idle(&self) {
+        poll_fn(|cx| {
+            let mut state = self.shared.state();
+            if state.core.connection_count() == 0 {
+                return Poll::Ready(());
+            }
+            state.idling.add(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Ask of a socket what QUIC wants of it. What an old kernel or a peculiar socket refuses is done without.
+fn prepare(socket: &UdpSocket, buffer: usize) -> io::Result<()> {
+    drop(socket.set_receive_trains(true));
+    drop(socket.set_receive_ecn(true));
+    drop(socket.set_receive_local_ip(true));
+    drop(socket.set_unfragmented());
+    drop(socket.set_receive_buffer(buffer));
+    drop(socket.set_send_buffer(buffer));
+    socket.local_addr().map(drop)
+}
+
+/// The endpoint's task: one socket after the other, until nobody needs it.
+async fn drive(shared: Rc<Shared>) {
+    while let Some(socket) = shared.next_socket() {
+        let mut driver = Driver {
+            shared: &shared,
+            receiver: Receiver::new(&socket),
+            transmitter: Transmitter::new(&socket),
+            timer: None,
+            woken: Vec::new(),
+            has_deferred: false,
+        };
+        poll_fn(|cx| driver.turn(cx)).await;
+    }
+}
+
+struct Driver<'a> {
+    shared: &'a Shared,
+    receiver: Receiver<'a>,
+    transmitter: Transmitter<'a>,
+    timer: Option<(Instant, Sleep)>,
+    woken: Vec<Waker>,
+    /// The last turn left sending to this one.
+    has_deferred: bool,
+}
+
+impl Driver<'_> {
+    /// Ready where another socket is to be used, or none.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.register(cx);
+        let now = Instant::now();
+        let mut guard = self.shared.state();
+        let state = &mut *guard;
+        if state.is_rebound || !state.is_needed() {
+            return Poll::Ready(());
+        }
+        let more_in = self.receiver.receive(cx, now, &mut state.core);
+        state.core.handle_timeouts(now);
+        state.dispatch(&mut self.woken);
+        drop(guard);
+        let has_woken = !self.woken.is_empty();
+        self.woken.drain(..).for_each(Waker::wake);
+        if has_woken && !std::mem::replace(&mut self.has_deferred, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.has_deferred = false;
+        let mut guard = self.shared.state();
+        let state = &mut *guard;
+        let sent = self.transmitter.transmit(cx, now, &mut state.core);
+        // Sending is what ends connections: they may be drained now.
+        state.dispatch(&mut self.woken);
+        let deadline = state.core.next_timeout();
+        let is_needed = state.is_needed();
+        drop(guard);
+        self.woken.drain(..).for_each(Waker::wake);
+        if !is_needed {
+            return Poll::Ready(());
+        }
+        if more_in || sent == Progress::More {
+            cx.waker().wake_by_ref();
+        }
+        self.sleep(cx, deadline);
+        Poll::Pending
+    }
+
+    fn register(&self, cx: &Context<'_>) {
+        let mut task = self.shared.task.borrow_mut();
+        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+    }
+
+    /// One timer for all deadlines. One that is too early by now is left: it costs a turn, not two operations.
+    fn sleep(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) {
+        let Some(deadline) = deadline else {
+            self.timer = None;
+            return;
+        };
+        let is_soon_enough = |armed: &(Instant, Sleep)| armed.0 <= deadline;
+        if !self.timer.as_ref().is_some_and(is_soon_enough) {
+            self.timer = Some((deadline, sleep_until(deadline)));
+        }
+        if let Some((_, sleep)) = &mut self.timer
+            && Pin::new(sleep).poll(cx).is_ready()
+        {
+            self.timer = None;
+            cx.waker().wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What can go wrong, by whose fault it is.
+
+use bytes::Bytes;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a connection is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The peer speaks none of our versions of QUIC.
+    VersionMismatch,
+    /// The peer broke the protocol, or its certificate was refused: what this end told it (RFC 9000 §20.1;
+    /// 0x100 to 0x1ff are TLS alerts).
+    Transport {
+        /// The code.
+        code: u64,
+        /// What was wrong, in words.
+        reason: String,
+    },
+    /// The peer's protocol stack ended it.
+    TransportByPeer {
+        /// The code.
+        code: u64,
+        /// What it said.
+        reason: String,
+    },
+    /// The peer's program closed it.
+    ClosedByPeer {
+        /// The program's own code.
+        code: u64,
+        /// What it said.
+        reason: Bytes,
+    },
+    /// The peer does not know this connection any more (a stateless reset).
+    Reset,
+    /// Nothing came for the idle time-out.
+    TimedOut,
+    /// It was closed here.
+    Closed,
+    /// No connection ids are left.
+    NoConnectionIds,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::VersionMismatch => f.write_str("the peer speaks no common version of QUIC"),
+            Self::Transport { code, reason } => {
+                write!(
+                    f,
+                    "the connection failed here with error {code:#x}: {reason}"
+                )
+            }
+            Self::TransportByPeer { code, reason } => {
+                write!(
+                    f,
+                    "the peer's protocol stack ended the connection with error {code:#x}: {reason}"
+                )
+            }
+            Self::ClosedByPeer { code, reason } => {
+                let reason = String::from_utf8_lossy(reason);
+                write!(f, "closed by the peer with code {code}: {reason}")
+            }
+            Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
+            Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
+            Self::Closed => f.write_str("the connection was closed here"),
+            Self::NoConnectionIds => f.write_str("no connection ids are left"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+impl From<ConnectionError> for io::Error {
+    fn from(error: ConnectionError) -> Self {
+        let kind = match &error {
+            ConnectionError::TimedOut => io::ErrorKind::TimedOut,
+            ConnectionError::Reset => io::ErrorKind::ConnectionReset,
+            ConnectionError::Closed => io::ErrorKind::NotConnected,
+            ConnectionError::ClosedByPeer { .. } | ConnectionError::TransportByPeer { .. } => {
+                io::ErrorKind::ConnectionAborted
+            }
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a connection could not be begun; nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The endpoint is closed.
+    EndpointClosed,
+    /// Neither the endpoint nor the call names a client configuration.
+    NoConfig,
+    /// No connection ids are left.
+    NoConnectionIds,
+    /// The name is neither a DNS name nor an address.
+    InvalidServerName(String),
+    /// No packet can go there: port 0, the unspecified address, or a family that the socket is not of.
+    InvalidAddress(SocketAddr),
+    /// The endpoint does not speak the version that the configuration names.
+    UnsupportedVersion,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EndpointClosed => f.write_str("the endpoint is closed"),
+            Self::NoConfig => {
+                f.write_str("no client configuration: use Endpoint::client or connect_with")
+            }
+            Self::NoConnectionIds => f.write_str("no connection ids are left: use longer ones"),
+            Self::InvalidServerName(name) => write!(f, "{name:?} is no server name"),
+            Self::InvalidAddress(address) => {
+                write!(f, "nothing can be sent to {address} from this socket")
+            }
+            Self::UnsupportedVersion => {
+                f.write_str("the endpoint does not speak this version of QUIC")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// Why a stream's bytes do not move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The peer gave up sending, with its program's code.
+    Reset(u64),
+    /// The peer does not want to receive, with its program's code.
+    Stopped(u64),
+    /// It was finished, reset or stopped here, or its end was read already.
+    Closed,
+    /// There is more than the limit that was asked for.
+    TooLong,
+    /// The server refused early data; the stream was never there. Open it again.
+    EarlyDataRejected,
+    /// The connection is over.
+    Connection(ConnectionError),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reset(code) => write!(f, "the peer reset the stream with code {code}"),
+            Self::Stopped(code) => write!(f, "the peer stopped the stream with code {code}"),
+            Self::Closed => f.write_str("the stream is closed"),
+            Self::TooLong => f.write_str("the stream is longer than the limit"),
+            Self::EarlyDataRejected => {
+                f.write_str("the server refused early data: open the stream again")
+            }
+            Self::Connection(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connection(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<ConnectionError> for StreamError {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl From<StreamError> for io::Error {
+    fn from(error: StreamError) -> Self {
+        match error {
+            StreamError::Connection(error) => error.into(),
+            StreamError::Reset(_) => Self::new(io::ErrorKind::ConnectionReset, error),
+            StreamError::Stopped(_) => Self::new(io::ErrorKind::BrokenPipe, error),
+            StreamError::Closed => Self::new(io::ErrorKind::NotConnected, error),
+            StreamError::TooLong => Self::new(io::ErrorKind::InvalidData, error),
+            StreamError::EarlyDataRejected => Self::other(error),
+        }
+    }
+}
+
+/// Why a datagram was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DatagramError {
+    /// The peer takes none.
+    UnsupportedByPeer,
+    /// They are off in this end's configuration.
+    Disabled,
+    /// It is longer than `Connection::max_datagram_len`.
+    TooLong,
+    /// It did not find room in the time it had.
+    Expired,
+    /// The connection is over.
+    Connection(ConnectionError),
+}
+
+impl fmt::Display for DatagramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnsupportedByPeer => f.write_str("the peer takes no datagrams"),
+            Self::Disabled => {
+                f.write_str("datagrams are off: see Transport::datagram_receive_buffer")
+            }
+            Self::TooLong => f.write_str("the datagram is longer than the path carries"),
+            Self::Expired => f.write_str("the datagram found no room in time"),
+            Self::Connection(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DatagramError {}
+
+impl From<ConnectionError> for DatagramError {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl From<DatagramError> for io::Error {
+    fn from(error: DatagramError) -> Self {
+        match error {
+            DatagramError::Connection(error) => error.into(),
+            DatagramError::Expired => Self::new(io::ErrorKind::TimedOut, error),
+            _ => Self::new(io::ErrorKind::InvalidInput, error),
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A certificate, key or trust anchor that TLS does not take.
+    Tls(rustls::Error),
+    /// A file's contents are not what they should be.
+    Pem(String),
+    /// A file could not be read.
+    Io(io::Error),
+    /// A number that is out of its bounds; the text says which.
+    OutOfBounds(&'static str),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tls(error) => write!(f, "TLS: {error}"),
+            Self::Pem(what) => f.write_str(what),
+            Self::Io(error) => error.fmt(f),
+            Self::OutOfBounds(what) => write!(f, "out of bounds: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Tls(error) => Some(error),
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<rustls::Error> for ConfigError {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<io::Error> for ConfigError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ConfigError> for io::Error {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Io(error) => error,
+            error => Self::new(io::ErrorKind::InvalidInput, error),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! QUIC on ringloop: endpoints, connections, streams and datagrams as futures, and a core without I/O.
+//!
+//! Read the modules in this order; each opens with what it owns, who calls it, and what it never does:
+//!
+//! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out, events, a deadline.
+//! 2. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
+//!    congestion bits, source addresses), one timer.
+//! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
+//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`error`].
+//!
+//! The protocol engine is `quinn-proto`, named in one module (`proto`). QUIC versions 1 and 2.
+//!
+//! ```no_run
+//! use ringloop_quic::config::{ClientConfig, ServerConfig};
+//! use ringloop_quic::tls::{Certificate, ClientTls, ServerTls};
+//! use ringloop_quic::Endpoint;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let certificate = Certificate::from_pem(&std::fs::read("cert.pem")?, &std::fs::read("key.pem")?)?;
+//! ringloop::Runtime::new()?.block_on(async {
+//!     let tls = ServerTls::new(certificate).alpn(["echo"]);
+//!     let server = Endpoint::server(([0, 0, 0, 0], 4433).into(), ServerConfig::new(tls)?)?;
+//!     while let Some(incoming) = server.accept().await {
+//!         let connection = incoming.accept()?.await?;
+//!         ringloop::spawn(async move {
+//!             while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+//!                 let request = recv.read_to_end(64 * 1024).await?;
+//!                 send.write_all(&request).await?;
+//!                 send.finish()?;
+//!             }
+//!             Ok::<(), ringloop_quic::error::StreamError>(())
+//!         });
+//!     }
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })??;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod config;
+mod connection;
+pub mod core;
+mod datagram;
+mod endpoint;
+pub mod error;
+pub mod limits;
+mod proto;
+mod receive;
+pub mod stats;
+mod stream;
+pub mod tls;
+mod transmit;
+
+pub use bytes::Bytes;
+pub use connection::{Connecting, Connection, Incoming, ZeroRtt};
+pub use datagram::Policy;
+pub use endpoint::Endpoint;
+pub use rustls;
+pub use stream::{RecvStream, SendStream};
+
+/// Which way the bytes of a stream go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Both ways.
+    Bi,
+    /// From the one who opened it.
+    Uni,
+}
+
+/// A stream's number in its connection (RFC 9000 §2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+impl StreamId {
+    /// Which way its bytes go.
+    pub fn direction(self) -> Direction {
+        if self.0 & 2 == 0 {
+            Direction::Bi
+        } else {
+            Direction::Uni
+        }
+    }
+
+    /// Whether the client opened it.
+    pub fn is_by_client(self) -> bool {
+        self.0 & 1 == 0
+    }
+}

@@ -1,0 +1,61 @@
+//! Every bound of the crate, with its unit and its reason. Those of a connection are defaults of
+//! [`crate::config::Transport`].
+
+use std::time::Duration;
+
+/// Bytes of one stream that may wait here to be read, and as many more be on their way: what the peer may
+/// send ahead of the reader. 16 ms at 10 Gbit/s, and as much as the Python implementations take.
+pub const STREAM_RECEIVE_WINDOW: u64 = 16 << 20;
+
+/// The same for all streams of a connection together, so that one that is not read leaves the others theirs.
+pub const RECEIVE_WINDOW: u64 = 24 << 20;
+
+/// Bytes of all streams of a connection that are written and not yet acknowledged; past it, writes wait.
+pub const SEND_WINDOW: u64 = 16 << 20;
+
+/// Streams of a direction that the peer may have open at a time.
+pub const STREAMS_MAX: u64 = 100;
+
+/// Bytes of datagrams that wait here to be received; past it the oldest are dropped.
+pub const DATAGRAM_RECEIVE_BUFFER: usize = 1 << 20;
+
+/// Bytes of datagrams that wait to be sent; what happens past it is [`crate::Policy`].
+pub const DATAGRAM_SEND_BUFFER: usize = 256 << 10;
+
+/// Connections that may wait to be accepted by the program; past it new ones are refused at once.
+pub const INCOMING_MAX: usize = 1024;
+
+/// Bytes that one connection which waits to be accepted may have sent ahead.
+pub const INCOMING_BYTES: u64 = 64 << 10;
+
+/// The same for all of them together.
+pub const INCOMING_BYTES_TOTAL: u64 = 16 << 20;
+
+/// Silence after which a connection is given up.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of handshake messages that may wait for one that is missing: a chain of a few certificates.
+pub const CRYPTO_BUFFER: usize = 32 << 10;
+
+/// Answers that belong to no connection (version negotiation, Retry, stateless reset, refusals) that may
+/// wait to be sent; past it they are dropped, as a network would.
+pub const RESPONSES_MAX: usize = 256;
+
+/// Datagrams in one message to the kernel, which takes no more in every version that has `UDP_SEGMENT`.
+pub const SEGMENTS_MAX: usize = 64;
+
+/// Bytes in one message to the kernel: a little less than the payload of the longest IPv4 packet.
+pub const MESSAGE_BYTES_MAX: usize = 65_000;
+
+/// Trains of datagrams that an endpoint takes before it answers, and before other tasks get their turn.
+pub const RECEIVES_PER_TURN: usize = 16;
+
+/// Messages that an endpoint sends before other tasks get their turn.
+pub const TRANSMITS_PER_TURN: usize = 32;
+
+/// Bytes that an endpoint's socket asks the kernel to keep, each way; it grants less where
+/// `net.core.rmem_max` says so. A burst of one window's size must not be lost here.
+pub const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Sessions that a server remembers for resumption, and clients for servers' names.
+pub const SESSIONS: usize = 4096;

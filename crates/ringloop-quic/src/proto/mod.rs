@@ -1,0 +1,64 @@
+//! The adapter to the protocol engine: the one place that names `quinn_proto`.
+//!
+//! Owns: which of the engine's types the crate uses, how its errors become ours, the TLS session under it
+//! ([`session`]) and what QUIC version 2 needs beside that ([`version`]). Called by: `core`, `config`, `tls`.
+//! Never does: I/O, or keep state of its own.
+
+pub(crate) mod session;
+pub(crate) mod version;
+
+use crate::error::{ConnectError, ConnectionError};
+
+pub(crate) use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
+pub(crate) use quinn_proto::{
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionStats, DatagramEvent,
+    Dir, EcnCodepoint, Endpoint, EndpointConfig, Event, FinishError, HashedConnectionIdGenerator,
+    IdleTimeout, Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore, ReadError,
+    ReadableError, SendDatagramError, SendStream, ServerConfig, Side, StreamEvent, StreamId,
+    TokenMemoryCache, TokenStore, Transmit, TransportConfig, ValidationTokenConfig, VarInt,
+    WriteError,
+};
+
+/// A number that RFC 9000 §16 can carry; a larger one becomes the largest.
+pub(crate) fn varint(value: u64) -> VarInt {
+    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+}
+
+impl From<quinn_proto::ConnectionError> for ConnectionError {
+    fn from(error: quinn_proto::ConnectionError) -> Self {
+        use quinn_proto::ConnectionError as Engine;
+        match error {
+            Engine::VersionMismatch => Self::VersionMismatch,
+            Engine::TransportError(error) => Self::Transport {
+                code: error.code.into(),
+                reason: error.reason,
+            },
+            Engine::ConnectionClosed(close) => Self::TransportByPeer {
+                code: close.error_code.into(),
+                reason: String::from_utf8_lossy(&close.reason).into_owned(),
+            },
+            Engine::ApplicationClosed(close) => Self::ClosedByPeer {
+                code: close.error_code.into_inner(),
+                reason: close.reason,
+            },
+            Engine::Reset => Self::Reset,
+            Engine::TimedOut => Self::TimedOut,
+            Engine::LocallyClosed => Self::Closed,
+            Engine::CidsExhausted => Self::NoConnectionIds,
+        }
+    }
+}
+
+impl From<quinn_proto::ConnectError> for ConnectError {
+    fn from(error: quinn_proto::ConnectError) -> Self {
+        use quinn_proto::ConnectError as Engine;
+        match error {
+            Engine::EndpointStopping => Self::EndpointClosed,
+            Engine::CidsExhausted => Self::NoConnectionIds,
+            Engine::InvalidServerName(name) => Self::InvalidServerName(name),
+            Engine::InvalidRemoteAddress(address) => Self::InvalidAddress(address),
+            Engine::NoDefaultClientConfig => Self::NoConfig,
+            Engine::UnsupportedVersion => Self::UnsupportedVersion,
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! TLS under the engine: rustls' QUIC connections as its sessions, for versions 1 and 2.
+//!
+//! Owns: the mapping between the two traits, and the packet keys of version 2, which write and check the type
+//! bits of long headers as that version has them. Called by: the engine. Never does: decide about certificates;
+//! that is the configuration's.
+
+use super::version::{self, V1, V2};
+use crate::tls::integrity;
+use bytes::BytesMut;
+use quinn_proto::crypto::{
+    self, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
+    UnsupportedVersion,
+};
+use quinn_proto::transport_parameters::TransportParameters;
+use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::quic::{Connection, HeaderProtectionKey, KeyChange, Secrets, Suite, Version};
+use std::any::Any;
+use std::sync::Arc;
+
+/// What a handshake has agreed on, as the engine hands it through.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub protocol: Option<Vec<u8>>,
+    pub server_name: Option<String>,
+    pub cipher_suite: Option<String>,
+    pub key_exchange: Option<String>,
+    pub resumed: bool,
+}
+
+pub(crate) type PeerCertificates = Vec<CertificateDer<'static>>;
+
+fn known(version: u32) -> Result<Version, UnsupportedVersion> {
+    match version {
+        V1 => Ok(Version::V1),
+        V2 => Ok(Version::V2),
+        _ => Err(UnsupportedVersion),
+    }
+}
+
+fn side(side: Side) -> rustls::Side {
+    match side {
+        Side::Client => rustls::Side::Client,
+        Side::Server => rustls::Side::Server,
+    }
+}
+
+/// The client's half of the configuration.
+pub(crate) struct ClientSessions {
+    pub config: Arc<rustls::ClientConfig>,
+    pub initial: Suite,
+}
+
+impl crypto::ClientConfig for ClientSessions {
+    fn start_session(
+        self: Arc<Self>,
+        version: u32,
+        server_name: &str,
+        params: &TransportParameters,
+    ) -> Result<Box<dyn crypto::Session>, ConnectError> {
+        let version = known(version)?;
+        let refused = |_| ConnectError::InvalidServerName(server_name.into());
+        let name = ServerName::try_from(server_name)
+            .map_err(refused)?
+            .to_owned();
+        let config = Arc::clone(&self.config);
+        let inner = rustls::quic::ClientConnection::new(config, version, name, encoded(params))
+            .map_err(|_| ConnectError::UnsupportedVersion)?;
+        Ok(Box::new(Session::new(
+            Connection::Client(inner),
+            version,
+            self.initial,
+        )))
+    }
+}
+
+/// The server's half of the configuration.
+pub(crate) struct ServerSessions {
+    pub config: Arc<rustls::ServerConfig>,
+    pub initial: Suite,
+}
+
+impl crypto::ServerConfig for ServerSessions {
+    fn initial_keys(
+        &self,
+        number: u32,
+        dst_cid: &ConnectionId,
+    ) -> Result<Keys, UnsupportedVersion> {
+        Ok(initial_keys(
+            known(number)?,
+            dst_cid,
+            Side::Server,
+            &self.initial,
+        ))
+    }
+
+    fn retry_tag(&self, number: u32, orig_dst_cid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        let mut pseudo = pseudo_packet(orig_dst_cid, packet);
+        if number == V2 {
+            let at = 1 + orig_dst_cid.len();
+            pseudo[at] = version::to_v2(pseudo[at]);
+        }
+        integrity::retry_tag(number == V2, &pseudo)
+    }
+
+    fn start_session(
+        self: Arc<Self>,
+        version: u32,
+        params: &TransportParameters,
+    ) -> Box<dyn crypto::Session> {
+        // The engine asks `initial_keys` first, which knows the same versions.
+        let version = known(version).unwrap_or(Version::V1);
+        let config = Arc::clone(&self.config);
+        match rustls::quic::ServerConnection::new(config, version, encoded(params)) {
+            Ok(inner) => Box::new(Session::new(
+                Connection::Server(inner),
+                version,
+                self.initial,
+            )),
+            Err(error) => Box::new(Refused {
+                error: error.to_string(),
+                version,
+                suite: self.initial,
+            }),
+        }
+    }
+}
+
+fn encoded(params: &TransportParameters) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    params.write(&mut bytes);
+    bytes
+}
+
+/// RFC 9001 §5.8: the original connection id in front of the packet.
+fn pseudo_packet(orig_dst_cid: &ConnectionId, packet: &[u8]) -> Vec<u8> {
+    let mut pseudo = Vec::with_capacity(1 + orig_dst_cid.len() + packet.len());
+    pseudo.push(orig_dst_cid.len() as u8);
+    pseudo.extend_from_slice(orig_dst_cid);
+    pseudo.extend_from_slice(packet);
+    pseudo
+}
+
+fn initial_keys(version: Version, dst_cid: &ConnectionId, of: Side, suite: &Suite) -> Keys {
+    long_keys(suite.keys(dst_cid, side(of), version), version)
+}
+
+/// Keys of packets with long headers.
+fn long_keys(keys: rustls::quic::Keys, version: Version) -> Keys {
+    Keys {
+        header: KeyPair {
+            local: Box::new(Header(keys.local.header)),
+            remote: Box::new(Header(keys.remote.header)),
+        },
+        packet: KeyPair {
+            local: packet_key(keys.local.packet, version),
+            remote: packet_key(keys.remote.packet, version),
+        },
+    }
+}
+
+fn packet_key(key: Box<dyn rustls::quic::PacketKey>, version: Version) -> Box<dyn PacketKey> {
+    match version {
+        Version::V2 => Box::new(LongV2(Packet(key))),
+        _ => Box::new(Packet(key)),
+    }
+}
+
+fn failed(code: TransportErrorCode, reason: String) -> TransportError {
+    TransportError {
+        code,
+        frame: None,
+        reason,
+    }
+}
+
+/// One connection's TLS.
+struct Session {
+    version: Version,
+    told: bool,
+    next: Option<Secrets>,
+    inner: Connection,
+    suite: Suite,
+}
+
+impl Session {
+    fn new(inner: Connection, version: Version, suite: Suite) -> Self {
+        Self {
+            version,
+            told: false,
+            next: None,
+            inner,
+            suite,
+        }
+    }
+
+    fn server_name(&self) -> Option<&str> {
+        match &self.inner {
+            Connection::Client(_) => None,
+            Connection::Server(server) => server.server_name(),
+        }
+    }
+}
+
+impl crypto::Session for Session {
+    fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
+        initial_keys(self.version, dst_cid, side, &self.suite)
+    }
+
+    fn handshake_data(&self) -> Option<Box<dyn Any>> {
+        if !self.told {
+            return None;
+        }
+        let suite = self.inner.negotiated_cipher_suite();
+        let group = self.inner.negotiated_key_exchange_group();
+        Some(Box::new(Agreed {
+            protocol: self.inner.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: self.server_name().map(str::to_owned),
+            cipher_suite: suite.map(|suite| format!("{:?}", suite.suite())),
+            key_exchange: group.map(|group| format!("{:?}", group.name())),
+            resumed: self.inner.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+        }))
+    }
+
+    fn peer_identity(&self) -> Option<Box<dyn Any>> {
+        let chain = self.inner.peer_certificates()?;
+        let chain: PeerCertificates = chain.iter().map(|der| der.clone().into_owned()).collect();
+        Some(Box::new(chain))
+    }
+
+    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        let keys = self.inner.zero_rtt_keys()?;
+        Some((
+            Box::new(Header(keys.header)),
+            packet_key(keys.packet, self.version),
+        ))
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        match &self.inner {
+            Connection::Client(client) => Some(client.is_early_data_accepted()),
+            Connection::Server(_) => None,
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
+        self.inner
+            .read_hs(bytes)
+            .map_err(|error| match self.inner.alert() {
+                Some(alert) => TransportError {
+                    code: TransportErrorCode::crypto(alert.into()),
+                    frame: None,
+                    reason: error.to_string(),
+                },
+                None => failed(TransportErrorCode::PROTOCOL_VIOLATION, error.to_string()),
+            })?;
+        // rustls does not say when these are known: a server reads the name in the first message, a client
+        // the protocol in the answer.
+        let known = self.inner.alpn_protocol().is_some() || self.server_name().is_some();
+        if !self.told && (known || !self.is_handshaking()) {
+            self.told = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        let Some(mut bytes) = self.inner.quic_transport_parameters() else {
+            return Ok(None);
+        };
+        let side = match &self.inner {
+            Connection::Client(_) => Side::Client,
+            Connection::Server(_) => Side::Server,
+        };
+        Ok(Some(TransportParameters::read(side, &mut bytes)?))
+    }
+
+    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
+        Some(match self.inner.write_hs(buf)? {
+            KeyChange::Handshake { keys } => long_keys(keys, self.version),
+            KeyChange::OneRtt { keys, next } => {
+                self.next = Some(next);
+                // Short headers are the same in both versions.
+                long_keys(keys, Version::V1)
+            }
+        })
+    }
+
+    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        let keys = self.next.as_mut()?.next_packet_keys();
+        Some(KeyPair {
+            local: Box::new(Packet(keys.local)),
+            remote: Box::new(Packet(keys.remote)),
+        })
+    }
+
+    fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
+        let Some(token_len) = payload.len().checked_sub(16) else {
+            return false;
+        };
+        let (token, tag) = payload.split_at(token_len);
+        let mut pseudo = pseudo_packet(orig_dst_cid, header);
+        let is_v2 = matches!(self.version, Version::V2);
+        if is_v2 {
+            let at = 1 + orig_dst_cid.len();
+            pseudo[at] = version::to_v2(pseudo[at]);
+        }
+        pseudo.extend_from_slice(token);
+        // Both are public: the tag guards against accidents, not against attackers (RFC 9001 §5.8).
+        integrity::retry_tag(is_v2, &pseudo) == tag
+    }
+
+    fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        self.inner
+            .export_keying_material(output, label, Some(context))
+            .map(drop)
+            .map_err(|_| ExportKeyingMaterialError)
+    }
+}
+
+/// A session that ends with its first message: its configuration is none for QUIC.
+struct Refused {
+    error: String,
+    version: Version,
+    suite: Suite,
+}
+
+impl crypto::Session for Refused {
+    fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
+        initial_keys(self.version, dst_cid, side, &self.suite)
+    }
+
+    fn handshake_data(&self) -> Option<Box<dyn Any>> {
+        None
+    }
+
+    fn peer_identity(&self) -> Option<Box<dyn Any>> {
+        None
+    }
+
+    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        None
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        None
+    }
+
+    fn is_handshaking(&self) -> bool {
+        true
+    }
+
+    fn read_handshake(&mut self, _: &[u8]) -> Result<bool, TransportError> {
+        Err(failed(
+            TransportErrorCode::INTERNAL_ERROR,
+            self.error.clone(),
+        ))
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        Ok(None)
+    }
+
+    fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
+        None
+    }
+
+    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        None
+    }
+
+    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
+        false
+    }
+
+    fn export_keying_material(
+        &self,
+        _: &mut [u8],
+        _: &[u8],
+        _: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        Err(ExportKeyingMaterialError)
+    }
+}
+
+struct Header(Box<dyn HeaderProtectionKey>);
+
+impl Header {
+    /// The sample, the first byte, and the bytes of the packet number.
+    fn parts<'a>(
+        &self,
+        pn_offset: usize,
+        packet: &'a mut [u8],
+    ) -> (&'a [u8], &'a mut u8, &'a mut [u8]) {
+        // RFC 9001 §5.4.2: the sample is taken as if the number were four bytes long.
+        let (header, sample) = packet.split_at_mut(pn_offset + 4);
+        let (first, rest) = header.split_at_mut(1);
+        let sample = &sample[..self.0.sample_len()];
+        (
+            sample,
+            &mut first[0],
+            &mut rest[pn_offset - 1..pn_offset + 3],
+        )
+    }
+}
+
+impl HeaderKey for Header {
+    fn decrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        let (sample, first, number) = self.parts(pn_offset, packet);
+        // It fails for a sample of a wrong length only.
+        drop(self.0.decrypt_in_place(sample, first, number));
+    }
+
+    fn encrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        let (sample, first, number) = self.parts(pn_offset, packet);
+        drop(self.0.encrypt_in_place(sample, first, number));
+    }
+
+    fn sample_size(&self) -> usize {
+        self.0.sample_len()
+    }
+}
+
+struct Packet(Box<dyn rustls::quic::PacketKey>);
+
+impl PacketKey for Packet {
+    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
+        let (header, sealed) = buf.split_at_mut(header_len);
+        let (payload, tag) = sealed.split_at_mut(sealed.len() - self.0.tag_len());
+        // It fails for payloads beyond the cipher's limit, far above any packet; then the packet is sent with
+        // a tag of zeros, which the peer drops.
+        if let Ok(written) = self.0.encrypt_in_place(number, header, payload) {
+            tag.copy_from_slice(written.as_ref());
+        }
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        let plain = self.0.decrypt_in_place(number, header, payload);
+        let len = plain.map_err(|_| CryptoError)?.len();
+        payload.truncate(len);
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
+
+/// The keys of long headers in version 2.
+struct LongV2(Packet);
+
+impl PacketKey for LongV2 {
+    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
+        buf[0] = version::to_v2(buf[0]);
+        self.0.encrypt(number, buf, header_len);
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        let mut header = header.to_vec();
+        if let Some(first) = header.first_mut() {
+            *first = version::to_v2(*first);
+        }
+        self.0.decrypt(number, &header, payload)
+    }
+
+    fn tag_len(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}

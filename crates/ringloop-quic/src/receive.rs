@@ -1,0 +1,63 @@
+//! From the socket to the core: trains of datagrams by one multishot receive.
+//!
+//! Byte path: from the engine's pool of datagram buffers, by one copy a train into memory that the engine of
+//! the protocol decrypts in place and hands on to readers.
+
+use crate::core::{Core, Datagram};
+use crate::limits::RECEIVES_PER_TURN;
+use bytes::BytesMut;
+use ringloop::net::{Datagrams, Message, UdpSocket};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+pub(crate) struct Receiver<'a> {
+    datagrams: Datagrams<'a>,
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) fn new(socket: &'a UdpSocket) -> Self {
+        Self {
+            datagrams: socket.datagrams(),
+        }
+    }
+
+    /// Take what has come, up to a bound; tells whether there may be more. The task is woken for what comes later.
+    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, now: Instant, core: &mut Core) -> bool {
+        for _ in 0..RECEIVES_PER_TURN {
+            match self.datagrams.poll_next(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(train)) => feed(core, now, &train.message()),
+                // An error of an earlier send (ICMP), or no memory for a moment: like a lost datagram.
+                Poll::Ready(Err(_)) => {}
+            }
+        }
+        true
+    }
+}
+
+fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
+    let Some(source) = message.source.to_std() else {
+        return;
+    };
+    if message.is_cut() || message.payload.is_empty() {
+        return;
+    }
+    let (local_ip, ecn) = (message.local_ip(), message.ecn());
+    let segment_len = message
+        .segment_len()
+        .unwrap_or(message.payload.len())
+        .max(1);
+    let mut rest = BytesMut::from(message.payload);
+    while !rest.is_empty() {
+        let bytes = rest.split_to(segment_len.min(rest.len()));
+        core.receive(
+            now,
+            Datagram {
+                source,
+                local_ip,
+                ecn,
+                bytes,
+            },
+        );
+    }
+}

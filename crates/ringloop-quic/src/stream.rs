@@ -1,0 +1,433 @@
+//! Streams as futures: writes wait for the peer's credit, reads give it back.
+//!
+//! Owns: [`SendStream`], [`RecvStream`]. Called by: programs. Never does: buffer; what is written lies in the
+//! connection's send window, what has come in its receive window, and both are bounded.
+
+use crate::StreamId;
+use crate::connection::{Inner, Link, barrier};
+use crate::core::{Connection, Read, Written};
+use crate::error::StreamError;
+use bytes::Bytes;
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The sending end of a stream. Dropping it finishes the stream.
+pub struct SendStream {
+    inner: Rc<Inner>,
+    id: StreamId,
+    /// It was opened before the handshake was complete.
+    is_early: bool,
+    is_over: bool,
+}
+
+impl fmt::Debug for SendStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SendStream").field(&self.id.0).finish()
+    }
+}
+
+impl SendStream {
+    pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
+        Self {
+            inner: Rc::clone(inner),
+            id,
+            is_early,
+            is_over: false,
+        }
+    }
+
+    /// The stream's number.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Write some of `bytes`, at least one (none only of an empty slice); waits for room in the windows.
+    ///
+    /// Errors: [`StreamError::Stopped`] by the peer, [`StreamError::Closed`], those of the connection.
+    /// Cancel safety: safe; nothing was written then.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        poll_fn(|cx| self.poll_write(cx, bytes)).await
+    }
+
+    /// [`SendStream::write`] as a poll function.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, StreamError>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let id = self.id;
+        self.writing(cx, |connection| connection.write(id, bytes))
+    }
+
+    /// Write now what there is room for; 0 where there is none.
+    pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let (id, is_early) = (self.id, self.is_early);
+        self.inner.act(|connection, link| {
+            barrier(link, is_early)?;
+            Ok(match connection.write(id, bytes)? {
+                Written::Some(count) => count,
+                Written::Blocked => 0,
+            })
+        })
+    }
+
+    /// Write all of `bytes`.
+    ///
+    /// Cancel safety: none; a part may have been written.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), StreamError> {
+        while !bytes.is_empty() {
+            let count = self.write(bytes).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Write some of `chunks`, without a copy. Those that are taken are empty afterwards; one may be cut.
+    ///
+    /// Cancel safety: safe; nothing was written then.
+    pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<usize, StreamError> {
+        if chunks.iter().all(Bytes::is_empty) {
+            return Ok(0);
+        }
+        let id = self.id;
+        poll_fn(|cx| self.writing(cx, |connection| connection.write_chunks(id, chunks))).await
+    }
+
+    /// Write all of `chunk`, without a copy.
+    ///
+    /// Cancel safety: none; a part may have been written.
+    pub async fn write_chunk(&mut self, chunk: Bytes) -> Result<(), StreamError> {
+        let mut chunks = [chunk];
+        while !chunks[0].is_empty() {
+            self.write_chunks(&mut chunks).await?;
+        }
+        Ok(())
+    }
+
+    fn writing(
+        &mut self,
+        cx: &Context<'_>,
+        write: impl FnOnce(&mut Connection<'_>) -> Result<Written, StreamError>,
+    ) -> Poll<Result<usize, StreamError>> {
+        let (id, is_early) = (self.id, self.is_early);
+        self.inner.act(|connection, link| {
+            if let Err(error) = barrier(link, is_early) {
+                return Poll::Ready(Err(error));
+            }
+            match write(connection) {
+                Ok(Written::Some(count)) => Poll::Ready(Ok(count)),
+                Ok(Written::Blocked) => {
+                    link.writing.insert(id, cx.waker().clone());
+                    Poll::Pending
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+    }
+
+    /// Say that nothing more will come. The peer reads all that was written, then the end.
+    ///
+    /// Errors: [`StreamError::Closed`] where it was finished or reset; [`StreamError::Stopped`].
+    pub fn finish(&mut self) -> Result<(), StreamError> {
+        let (id, is_early) = (self.id, self.is_early);
+        self.is_over = true;
+        self.inner.act(|connection, link| {
+            barrier(link, is_early)?;
+            connection.finish(id)
+        })
+    }
+
+    /// Give the stream up with the program's code; what was not yet acknowledged may be lost.
+    pub fn reset(&mut self, code: u64) -> Result<(), StreamError> {
+        let (id, is_early) = (self.id, self.is_early);
+        self.is_over = true;
+        self.inner.act(|connection, link| {
+            barrier(link, is_early)?;
+            connection.reset(id, code)
+        })
+    }
+
+    /// Wait until the peer has acknowledged everything, the end included (`None`), or does not want any more of it
+    /// (its program's code).
+    ///
+    /// Cancel safety: safe.
+    pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
+        let (id, is_early) = (self.id, self.is_early);
+        poll_fn(|cx| {
+            self.inner.with(|connection, link| {
+                match connection.stopped(id) {
+                    Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
+                    Err(StreamError::Closed) if !(is_early && link.early_rejected) => {
+                        return Poll::Ready(Ok(None));
+                    }
+                    _ => {}
+                }
+                if let Err(error) = barrier(link, is_early) {
+                    return Poll::Ready(Err(error));
+                }
+                link.stopping.insert(id, cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    /// Streams of a higher priority send first; 0 at the start.
+    pub fn set_priority(&mut self, priority: i32) -> Result<(), StreamError> {
+        let id = self.id;
+        self.inner
+            .with(|connection, _| connection.set_priority(id, priority))
+    }
+
+    /// The stream's priority.
+    pub fn priority(&self) -> Result<i32, StreamError> {
+        let id = self.id;
+        self.inner.with(|connection, _| connection.priority(id))
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        let (id, is_early, is_over) = (self.id, self.is_early, self.is_over);
+        let forget = |link: &mut Link| {
+            let wakers = (link.writing.remove(&id), link.stopping.remove(&id));
+            (barrier(link, is_early).is_ok(), wakers)
+        };
+        let (is_open, _wakers) = self.inner.with(|_, link| forget(link));
+        if is_open && !is_over {
+            self.inner.act(|connection, _| {
+                if let Err(StreamError::Stopped(code)) = connection.finish(id) {
+                    drop(connection.reset(id, code));
+                }
+            });
+        }
+    }
+}
+
+/// The receiving end of a stream. Dropping it before the end stops the stream with code 0.
+pub struct RecvStream {
+    inner: Rc<Inner>,
+    id: StreamId,
+    is_early: bool,
+    end: End,
+}
+
+/// How a stream that is read has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// All of it was read.
+    Read,
+    /// With the peer's code.
+    Reset(u64),
+    /// By us.
+    Stopped,
+}
+
+impl fmt::Debug for RecvStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RecvStream").field(&self.id.0).finish()
+    }
+}
+
+impl RecvStream {
+    pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
+        Self {
+            inner: Rc::clone(inner),
+            id,
+            is_early,
+            end: End::NotYet,
+        }
+    }
+
+    /// The stream's number.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Read some bytes into `buf`, at least one; `None` at the stream's end.
+    ///
+    /// Errors: [`StreamError::Reset`] by the peer, [`StreamError::Closed`] after a stop, those of the
+    /// connection once what has come was read.
+    /// Cancel safety: safe; nothing was read then.
+    pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, StreamError> {
+        poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// [`RecvStream::read`] as a poll function.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<Result<Option<usize>, StreamError>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        let mut at = 0;
+        let len = buf.len();
+        self.reading(cx, len, |bytes| {
+            buf[at..at + bytes.len()].copy_from_slice(&bytes);
+            at += bytes.len();
+            true
+        })
+    }
+
+    /// Read exactly as many bytes as `buf` has.
+    ///
+    /// Errors: [`StreamError::Closed`] where the stream ends before.
+    /// Cancel safety: none; a part may have been read.
+    pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), StreamError> {
+        let mut at = 0;
+        while at < buf.len() {
+            match self.read(&mut buf[at..]).await? {
+                Some(count) => at += count,
+                None => return Err(StreamError::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Take the next piece as it has come, without a copy: at least one byte, at most `bytes_max`; `None` at the
+    /// stream's end.
+    ///
+    /// Cancel safety: safe.
+    pub async fn read_chunk(&mut self, bytes_max: usize) -> Result<Option<Bytes>, StreamError> {
+        let mut chunk = None;
+        let count = poll_fn(|cx| {
+            self.reading(cx, bytes_max, |bytes| {
+                chunk = Some(bytes);
+                false
+            })
+        })
+        .await?;
+        Ok(count.and(chunk))
+    }
+
+    /// Take the next pieces, without a copy: at most as many as `chunks` has room for; the count, `None` at the end.
+    ///
+    /// Cancel safety: safe.
+    pub async fn read_chunks(
+        &mut self,
+        chunks: &mut [Bytes],
+    ) -> Result<Option<usize>, StreamError> {
+        if chunks.is_empty() {
+            return Ok(Some(0));
+        }
+        let mut filled = 0;
+        let count = poll_fn(|cx| {
+            self.reading(cx, usize::MAX, |bytes| {
+                chunks[filled] = bytes;
+                filled += 1;
+                filled < chunks.len()
+            })
+        })
+        .await?;
+        Ok(count.map(|_| filled))
+    }
+
+    /// Read up to the stream's end.
+    ///
+    /// Errors: [`StreamError::TooLong`] where there is more than `limit`; the stream is stopped with code 0.
+    /// Cancel safety: none; what was read is lost.
+    pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, StreamError> {
+        let mut all = Vec::new();
+        loop {
+            // One more than is allowed shows that there is more.
+            let room = (limit - all.len()).saturating_add(1);
+            let read = poll_fn(|cx| {
+                self.reading(cx, room, |bytes| {
+                    all.extend_from_slice(&bytes);
+                    true
+                })
+            })
+            .await?;
+            if all.len() > limit {
+                drop(self.stop(0));
+                return Err(StreamError::TooLong);
+            }
+            if read.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// `None` at the end.
+    fn reading(
+        &mut self,
+        cx: &Context<'_>,
+        bytes_max: usize,
+        mut take: impl FnMut(Bytes) -> bool,
+    ) -> Poll<Result<Option<usize>, StreamError>> {
+        match self.end {
+            End::NotYet => {}
+            End::Read => return Poll::Ready(Ok(None)),
+            End::Reset(code) => return Poll::Ready(Err(StreamError::Reset(code))),
+            End::Stopped => return Poll::Ready(Err(StreamError::Closed)),
+        }
+        let (id, is_early, end) = (self.id, self.is_early, &mut self.end);
+        let mut has_credit = false;
+        let result = self.inner.with(|connection, link| {
+            if is_early && link.early_rejected {
+                return Poll::Ready(Err(StreamError::EarlyDataRejected));
+            }
+            match connection.read(id, bytes_max, &mut take) {
+                Ok(Read::Some(count)) => {
+                    has_credit = true;
+                    Poll::Ready(Ok(Some(count)))
+                }
+                Ok(Read::End(count)) => {
+                    has_credit = true;
+                    *end = End::Read;
+                    Poll::Ready(Ok((count > 0).then_some(count)))
+                }
+                // What has come before the end of the connection is read first.
+                Ok(Read::Blocked) => {
+                    if let Err(error) = barrier(link, is_early) {
+                        return Poll::Ready(Err(error));
+                    }
+                    link.reading.insert(id, cx.waker().clone());
+                    Poll::Pending
+                }
+                Err(StreamError::Reset(code)) => {
+                    *end = End::Reset(code);
+                    has_credit = true;
+                    Poll::Ready(Err(StreamError::Reset(code)))
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        });
+        if has_credit {
+            self.inner.shared.wake();
+        }
+        result
+    }
+
+    /// Tell the peer, with the program's code, that nothing more of it is wanted.
+    ///
+    /// Errors: [`StreamError::Closed`] where it has ended.
+    pub fn stop(&mut self, code: u64) -> Result<(), StreamError> {
+        if self.end != End::NotYet {
+            return Err(StreamError::Closed);
+        }
+        let (id, is_early) = (self.id, self.is_early);
+        self.end = End::Stopped;
+        self.inner.act(|connection, link| {
+            barrier(link, is_early)?;
+            connection.stop(id, code)
+        })
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        let _waker = self.inner.with(|_, link| link.reading.remove(&self.id));
+        if self.end == End::NotYet {
+            drop(self.stop(0));
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! TLS: certificates, trust, and what both ends agree on.
+//!
+//! Owns: [`ClientTls`] and [`ServerTls`] (what a program says), [`Certificates`] (several by name, changed while
+//! servers run), and the provider of cryptography. Called by: programs, `config`. Never does: leave a
+//! certificate unverified that nobody asked to leave so.
+
+use crate::error::ConfigError;
+use crate::limits::SESSIONS;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, WebPkiServerVerifier,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::quic::Suite;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
+    StoresServerSessions, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{KeyLog, KeyLogFile, RootCertStore};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub(crate) mod integrity;
+pub(crate) mod token_key;
+mod verify;
+
+/// The provider of cryptography that the crate's features name: aws-lc-rs where both do.
+pub fn provider() -> Arc<CryptoProvider> {
+    #[cfg(feature = "aws-lc-rs")]
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    #[cfg(not(feature = "aws-lc-rs"))]
+    let provider = rustls::crypto::ring::default_provider();
+    Arc::new(provider)
+}
+
+/// The cipher of initial packets: AES-128-GCM, whatever else is configured (RFC 9001 §5.2).
+pub(crate) fn initial_suite() -> Result<Suite, ConfigError> {
+    let aes = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
+    let suites = provider().cipher_suites.clone();
+    let mut suites = suites.iter().filter(|suite| suite.suite() == aes);
+    let suite = suites.find_map(|suite| suite.tls13()?.quic_suite());
+    suite.ok_or(ConfigError::OutOfBounds("the provider lacks AES-128-GCM"))
+}
+
+/// A chain of certificates, the own one first, and its key.
+#[derive(Clone)]
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.key.cert.len();
+        f.debug_struct("Certificate")
+            .field("chain_len", &count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Certificate {
+    /// Read a chain and a key (PKCS#8, PKCS#1 or SEC1) in PEM; both may be in one file.
+    ///
+    /// Errors: nothing of that kind in it; a key that is of no known kind, or not the certificate's.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| ConfigError::Pem(format!("no private key: {error}")))?;
+        Self::from_der(certificates(chain)?, key)
+    }
+
+    /// The same in DER.
+    pub fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, ConfigError> {
+        let key = CertifiedKey::from_der(chain, key, &provider())?;
+        Ok(Self { key: Arc::new(key) })
+    }
+
+    /// Read them from files.
+    pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::from_pem(&std::fs::read(chain)?, &std::fs::read(key)?)
+    }
+}
+
+/// At least one certificate in PEM.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err(ConfigError::Pem(
+            "no certificate in the PEM text".to_owned(),
+        )),
+        Err(error) => Err(ConfigError::Pem(format!("no certificate: {error}"))),
+    }
+}
+
+/// The certificates of a server, by the name that clients ask for; may be changed while servers use them, from any
+/// thread. Connections that are there keep theirs.
+///
+/// Shape: `*.example.org` stands for one label. A name that is not here gets the default, or an alert where there
+/// is none.
+#[derive(Debug, Clone, Default)]
+pub struct Certificates {
+    table: Arc<RwLock<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    default: Option<Certificate>,
+    by_name: HashMap<String, Certificate>,
+}
+
+impl Certificates {
+    /// With one for every name.
+    pub fn new(default: Certificate) -> Self {
+        let certificates = Self::default();
+        certificates.set_default(default);
+        certificates
+    }
+
+    /// Set the one for names that have none of their own.
+    pub fn set_default(&self, certificate: Certificate) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.default = Some(certificate);
+    }
+
+    /// Set the one for a name.
+    pub fn set(&self, name: &str, certificate: Certificate) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.by_name.insert(name.to_ascii_lowercase(), certificate);
+    }
+
+    /// Take a name's own one away; tells whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.by_name.remove(&name.to_ascii_lowercase()).is_some()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let named = hello.server_name().and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let wildcard = || Some(format!("*.{}", name.split_once('.')?.1));
+            let exact = table.by_name.get(&name);
+            exact.or_else(|| table.by_name.get(&wildcard()?))
+        });
+        let certificate = named.or(table.default.as_ref())?;
+        Some(Arc::clone(&certificate.key))
+    }
+}
+
+/// Whose certificates are trusted.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    store: RootCertStore,
+}
+
+impl Roots {
+    /// Nobody's yet.
+    pub fn empty() -> Self {
+        Self {
+            store: RootCertStore::empty(),
+        }
+    }
+
+    /// Those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` where they are set).
+    ///
+    /// Errors: where there is none at all; single ones that do not parse are left out.
+    pub fn system() -> Result<Self, ConfigError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = Self::empty();
+        roots.store.add_parsable_certificates(found.certs);
+        if roots.store.is_empty() {
+            return Err(ConfigError::Pem(
+                "the system has no trust anchors".to_owned(),
+            ));
+        }
+        Ok(roots)
+    }
+
+    /// Trust those in PEM text.
+    pub fn add_pem(mut self, pem: &[u8]) -> Result<Self, ConfigError> {
+        for der in certificates(pem)? {
+            self.store.add(der)?;
+        }
+        Ok(self)
+    }
+
+    /// Trust one in DER.
+    pub fn add_der(mut self, der: CertificateDer<'static>) -> Result<Self, ConfigError> {
+        self.store.add(der)?;
+        Ok(self)
+    }
+
+    /// Trust those in a file.
+    pub fn add_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        self.add_pem(&std::fs::read(path)?)
+    }
+
+    /// Trust those in a directory's files, by their hashed names or any other.
+    pub fn add_directory(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        for entry in std::fs::read_dir(path)? {
+            let path = entry?.path();
+            if path.is_file()
+                && let Ok(found) = certificates(&std::fs::read(path)?)
+            {
+                self.store.add_parsable_certificates(found);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Where the secrets of connections go, for tools that read recorded packets.
+#[derive(Debug, Clone, Default)]
+pub enum Secrets {
+    /// The file that `SSLKEYLOGFILE` names, where it is set.
+    #[default]
+    FromEnvironment,
+    /// Nowhere.
+    Kept,
+    /// To a function of the program's.
+    To(Arc<dyn KeyLog>),
+}
+
+impl Secrets {
+    fn log(&self) -> Arc<dyn KeyLog> {
+        match self {
+            Self::FromEnvironment => Arc::new(KeyLogFile::new()),
+            Self::Kept => Arc::new(rustls::NoKeyLog {}),
+            Self::To(log) => Arc::clone(log),
+        }
+    }
+}
+
+/// A client's side. Verifies the server's certificate and name, unless told not to.
+#[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is a part of a configuration"]
+pub struct ClientTls {
+    verifier: Verifier,
+    alpn: Vec<Vec<u8>>,
+    certificate: Option<Certificate>,
+    secrets: Secrets,
+    sessions: Option<Arc<dyn ClientSessionStore>>,
+    early_data: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Verifier {
+    Roots(Roots),
+    Own(Arc<dyn ServerCertVerifier>),
+}
+
+impl ClientTls {
+    /// Trust the system's authorities.
+    pub fn new() -> Result<Self, ConfigError> {
+        Ok(Self::with_roots(Roots::system()?))
+    }
+
+    /// Trust these authorities.
+    pub fn with_roots(roots: Roots) -> Self {
+        Self::with(Verifier::Roots(roots))
+    }
+
+    /// Trust certificates by one's own rule.
+    pub fn with_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {
+        Self::with(Verifier::Own(verifier))
+    }
+
+    /// Trust every certificate: whoever sits between can read and write everything.
+    pub fn without_verification() -> Self {
+        Self::with(Verifier::Own(verify::Anyone::new(provider())))
+    }
+
+    fn with(verifier: Verifier) -> Self {
+        Self {
+            verifier,
+            alpn: Vec::new(),
+            certificate: None,
+            secrets: Secrets::default(),
+            sessions: Some(Arc::new(ClientSessionMemoryCache::new(SESSIONS))),
+            early_data: true,
+        }
+    }
+
+    /// The protocols to offer, the best first.
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.alpn = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Show this certificate to servers that ask for one.
+    pub fn certificate(mut self, certificate: Certificate) -> Self {
+        self.certificate = Some(certificate);
+        self
+    }
+
+    /// Where secrets go; by default to `SSLKEYLOGFILE`.
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Keep sessions here to resume them; `None`: never resume. By default in memory, shared by all clones of
+    /// the configuration that this becomes.
+    pub fn sessions(mut self, store: Option<Arc<dyn ClientSessionStore>>) -> Self {
+        self.sessions = store;
+        self
+    }
+
+    /// Whether a resumed session may send data before the server has answered (on by default; it happens only
+    /// where the program asks for it, by `Connecting::into_0rtt`).
+    pub fn early_data(mut self, on: bool) -> Self {
+        self.early_data = on;
+        self
+    }
+
+    pub(crate) fn build(self) -> Result<rustls::ClientConfig, ConfigError> {
+        let builder = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let builder = match self.verifier {
+            Verifier::Roots(roots) => {
+                let store = Arc::new(roots.store);
+                let verifier = WebPkiServerVerifier::builder_with_provider(store, provider());
+                let verifier = verifier
+                    .build()
+                    .map_err(|error| ConfigError::Pem(error.to_string()))?;
+                builder.with_webpki_verifier(verifier)
+            }
+            Verifier::Own(verifier) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(verifier),
+        };
+        let mut config = match self.certificate {
+            Some(certificate) => {
+                builder.with_client_cert_resolver(Arc::new(verify::Always(certificate.key)))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = self.alpn;
+        config.key_log = self.secrets.log();
+        config.enable_early_data = self.early_data && self.sessions.is_some();
+        config.resumption = match self.sessions {
+            Some(store) => Resumption::store(store),
+            None => Resumption::disabled(),
+        };
+        Ok(config)
+    }
+}
+
+/// Which clients a server talks to.
+#[derive(Debug, Clone, Default)]
+pub enum Clients {
+    /// All.
+    #[default]
+    Anyone,
+    /// All, and those that show a certificate must have one of these authorities'.
+    Known(Roots),
+    /// Those that show a certificate of these authorities'.
+    Required(Roots),
+}
+
+/// A server's side.
+#[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is a part of a configuration"]
+pub struct ServerTls {
+    certificates: Certificates,
+    alpn: Vec<Vec<u8>>,
+    clients: Clients,
+    secrets: Secrets,
+    sessions: Option<Arc<dyn StoresServerSessions>>,
+    early_data: bool,
+}
+
+impl ServerTls {
+    /// Show one certificate to all.
+    pub fn new(certificate: Certificate) -> Self {
+        Self::with_certificates(Certificates::new(certificate))
+    }
+
+    /// Show certificates by name; keep a clone to change them later.
+    pub fn with_certificates(certificates: Certificates) -> Self {
+        Self {
+            certificates,
+            alpn: Vec::new(),
+            clients: Clients::default(),
+            secrets: Secrets::default(),
+            sessions: Some(ServerSessionMemoryCache::new(SESSIONS)),
+            early_data: false,
+        }
+    }
+
+    /// The protocols to speak, the best first; a client that offers none of them is refused.
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.alpn = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Which clients to talk to.
+    pub fn clients(mut self, clients: Clients) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// Where secrets go; by default to `SSLKEYLOGFILE`.
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Keep sessions here to resume them; `None`: never resume. By default in memory, shared by all clones of
+    /// the configuration that this becomes, so by all workers that have one.
+    pub fn sessions(mut self, store: Option<Arc<dyn StoresServerSessions>>) -> Self {
+        self.sessions = store;
+        self
+    }
+
+    /// Whether to read data that resumed sessions send ahead of the handshake (off by default: it may be sent
+    /// again by others, so it must only ask for what may happen twice; RFC 9001 §9.2).
+    pub fn early_data(mut self, on: bool) -> Self {
+        self.early_data = on;
+        self
+    }
+
+    pub(crate) fn build(self) -> Result<rustls::ServerConfig, ConfigError> {
+        let builder = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let verified = |roots: Roots, required: bool| {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store), provider());
+            let verifier = if required {
+                verifier
+            } else {
+                verifier.allow_unauthenticated()
+            };
+            verifier
+                .build()
+                .map_err(|error| ConfigError::Pem(error.to_string()))
+        };
+        let builder = match self.clients {
+            Clients::Anyone => builder.with_no_client_auth(),
+            Clients::Known(roots) => builder.with_client_cert_verifier(verified(roots, false)?),
+            Clients::Required(roots) => builder.with_client_cert_verifier(verified(roots, true)?),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(self.certificates));
+        config.alpn_protocols = self.alpn;
+        config.key_log = self.secrets.log();
+        // QUIC knows only these two values (RFC 9001 §4.6.1).
+        let early_data = self.early_data && self.sessions.is_some();
+        config.max_early_data_size = if early_data { u32::MAX } else { 0 };
+        if let Some(store) = self.sessions {
+            config.session_storage = store;
+        } else {
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        Ok(config)
+    }
+}

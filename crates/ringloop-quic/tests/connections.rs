@@ -1,0 +1,617 @@
+//! Connections, on both drivers: how they begin and end, what they agree on, how they move.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::net::UdpSocket;
+use ringloop::time::{sleep, timeout};
+use ringloop_quic::Bytes;
+use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig, Transport, Version};
+use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
+use ringloop_quic::tls::{Certificates, ClientTls, Clients, Roots, ServerTls};
+use ringloop_quic::{Connection, Endpoint};
+use std::time::{Duration, Instant};
+use support::relay::{Faults, Relay};
+use support::{
+    Authority, Pair, any, authority, client_config, client_tls, endpoint, on_both, pair, pair_as,
+    pair_with, pattern, server_config, server_tls,
+};
+
+#[test]
+fn both_ends_agree_on_what_the_handshake_says() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let (here, there) = (
+            ours.handshake_data().unwrap(),
+            theirs.handshake_data().unwrap(),
+        );
+        assert_eq!(here.protocol.as_deref(), Some(&b"test"[..]));
+        assert_eq!(there.protocol.as_deref(), Some(&b"test"[..]));
+        assert_eq!(
+            (here.server_name, there.server_name.as_deref()),
+            (None, Some("localhost"))
+        );
+        assert_eq!(here.cipher_suite, there.cipher_suite);
+        #[cfg(feature = "aws-lc-rs")]
+        assert_eq!(here.key_exchange.as_deref(), Some("X25519MLKEM768"));
+        assert_eq!(ours.peer_identity().unwrap().len(), 1);
+        assert_eq!(theirs.peer_identity(), None);
+        let (mut a, mut b) = ([0; 32], [0; 32]);
+        assert!(ours.export_keying_material(&mut a, b"label", b"context"));
+        assert!(theirs.export_keying_material(&mut b, b"label", b"context"));
+        assert!(a == b && a != [0; 32]);
+        assert!(theirs.export_keying_material(&mut b, b"label", b"other"));
+        assert!(a != b);
+        assert!(!ours.export_keying_material(&mut vec![0; 1 << 20], b"label", b""));
+        assert_eq!(theirs.local_ip().unwrap().to_string(), "127.0.0.1");
+        assert!(ours.stats().rtt < Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn closing_carries_code_and_reason_and_ends_everything() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server,
+            client,
+        } = pair().await;
+        let (mut send, _recv) = ours.open_bi().await.unwrap();
+        theirs.close(0x1234_5678, b"no more");
+        let reason = Bytes::from_static(b"no more");
+        let error = ConnectionError::ClosedByPeer {
+            code: 0x1234_5678,
+            reason,
+        };
+        assert_eq!(ours.closed().await, error);
+        assert_eq!(ours.close_reason(), Some(error.clone()));
+        assert_eq!(theirs.closed().await, ConnectionError::Closed);
+        assert_eq!(
+            send.write(b"x").await,
+            Err(StreamError::Connection(error.clone()))
+        );
+        assert_eq!(ours.open_bi().await.unwrap_err(), error);
+        assert_eq!(ours.accept_uni().await.unwrap_err(), error);
+        // A second word changes nothing.
+        ours.close(9, b"");
+        assert_eq!(ours.close_reason(), Some(error));
+        server.wait_idle().await;
+        client.wait_idle().await;
+        assert_eq!(client.connection_count(), 0);
+    });
+}
+
+#[test]
+fn dropping_every_handle_closes_and_the_endpoints_end() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server,
+            client,
+        } = pair().await;
+        drop((ours, client));
+        assert!(matches!(
+            theirs.closed().await,
+            ConnectionError::ClosedByPeer { code: 0, .. }
+        ));
+        server.close(5, b"bye");
+        assert!(server.accept().await.is_none());
+        server.wait_idle().await;
+    });
+}
+
+#[test]
+fn clients_are_refused_ignored_and_told_to_prove_their_address() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let connecting = client.connect(address, "localhost").unwrap();
+        server.accept().await.unwrap().refuse();
+        let refused = connecting.await.unwrap_err();
+        assert!(
+            matches!(refused, ConnectionError::TransportByPeer { code: 2, .. }),
+            "{refused}"
+        );
+
+        // After a Retry the client comes again, and has proved its address.
+        let connecting = client.connect(address, "localhost").unwrap();
+        let incoming = server.accept().await.unwrap();
+        assert!(!incoming.is_validated() && incoming.may_retry());
+        incoming.retry().unwrap();
+        let incoming = server.accept().await.unwrap();
+        assert!(incoming.is_validated() && !incoming.may_retry());
+        let incoming = incoming.retry().unwrap_err();
+        let accepting = incoming.accept().unwrap();
+        let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
+        // The token of that connection proves it in the next one.
+        while ours.stats().udp_received < 5 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        ours.ping();
+        sleep(Duration::from_millis(20)).await;
+        let connecting = client.connect(address, "localhost").unwrap();
+        let incoming = server.accept().await.unwrap();
+        assert!(incoming.is_validated() && incoming.may_retry());
+        incoming.ignore();
+        assert!(
+            timeout(Duration::from_millis(100), connecting)
+                .await
+                .is_err()
+        );
+        drop(theirs);
+    });
+}
+
+#[test]
+fn what_cannot_be_connected_to_is_said_at_once() {
+    on_both(|| async {
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let error =
+            |address: &str, name| client.connect(address.parse().unwrap(), name).unwrap_err();
+        assert!(matches!(
+            error("127.0.0.1:0", "localhost"),
+            ConnectError::InvalidAddress(_)
+        ));
+        assert!(matches!(
+            error("[::1]:1", "localhost"),
+            ConnectError::InvalidAddress(_)
+        ));
+        assert!(matches!(
+            error("127.0.0.1:1", "not a name"),
+            ConnectError::InvalidServerName(_)
+        ));
+        client.close(0, b"");
+        assert_eq!(
+            error("127.0.0.1:1", "localhost"),
+            ConnectError::EndpointClosed
+        );
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        assert_eq!(
+            server.connect(any(), "localhost").unwrap_err(),
+            ConnectError::NoConfig
+        );
+    });
+}
+
+#[test]
+fn certificates_are_verified_unless_told_not_to() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        ringloop::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                let accepting = incoming.accept().unwrap();
+                ringloop::spawn(async move {
+                    if let Ok(theirs) = accepting.await {
+                        theirs.closed().await;
+                    }
+                });
+            }
+        });
+        let stranger = Authority::new("somebody else");
+        let try_with = async |tls: ClientTls, name: &str| {
+            let config = ClientConfig::new(tls.alpn(["test"])).unwrap();
+            let client = Endpoint::client(any(), config).unwrap();
+            client.connect(address, name).unwrap().await.map(drop)
+        };
+        // TLS alerts: 48 unknown_ca, 42 bad_certificate, 120 no_application_protocol.
+        let alert = |result: Result<(), ConnectionError>| match result.unwrap_err() {
+            ConnectionError::Transport { code, .. }
+            | ConnectionError::TransportByPeer { code, .. } => code - 0x100,
+            other => panic!("{other}"),
+        };
+        assert_eq!(
+            alert(try_with(ClientTls::with_roots(stranger.roots()), "localhost").await),
+            48
+        );
+        assert_eq!(alert(try_with(client_tls(), "example.org").await), 42);
+        try_with(ClientTls::without_verification(), "example.org")
+            .await
+            .unwrap();
+        try_with(client_tls(), "127.0.0.1").await.unwrap();
+        let other = ClientConfig::new(client_tls().alpn(["other"])).unwrap();
+        let client = Endpoint::client(any(), other).unwrap();
+        let ended = client
+            .connect(address, "localhost")
+            .unwrap()
+            .await
+            .map(drop);
+        assert_eq!(alert(ended), 120);
+        assert!(Roots::empty().add_pem(b"nonsense").is_err());
+    });
+}
+
+#[test]
+fn servers_ask_for_certificates_and_see_them() {
+    on_both(|| async {
+        let guests = Authority::new("guests");
+        let tls = server_tls().clients(Clients::Required(guests.roots()));
+        let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
+        let address = server.local_addr().unwrap();
+        let seen = ringloop::spawn(async move {
+            let mut seen = Vec::new();
+            for _ in 0..3 {
+                let result = server.accept().await.unwrap().accept().unwrap().await;
+                seen.push(result.map(|theirs| theirs.peer_identity().map(|chain| chain.len())));
+            }
+            seen
+        });
+        let guest = client_tls().certificate(guests.certificate(&["guest"]));
+        let other = client_tls().certificate(authority().certificate(&["other"]));
+        for tls in [guest, other, client_tls()] {
+            let client = Endpoint::client(any(), ClientConfig::new(tls).unwrap()).unwrap();
+            // A client is done before the server has looked at its certificate.
+            if let Ok(ours) = client.connect(address, "localhost").unwrap().await {
+                ours.closed().await;
+            }
+        }
+        let seen = seen.await.unwrap();
+        assert_eq!(seen[0], Ok(Some(1)));
+        assert!(seen[1].is_err() && seen[2].is_err(), "{seen:?}");
+    });
+}
+
+#[test]
+fn certificates_go_by_name_and_change_while_the_server_runs() {
+    on_both(|| async {
+        let certificates = Certificates::new(authority().certificate(&["one.test"]));
+        certificates.set("two.test", authority().certificate(&["two.test"]));
+        certificates.set("*.many.test", authority().certificate(&["*.many.test"]));
+        let tls = ServerTls::with_certificates(certificates.clone()).alpn(["test"]);
+        let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
+        let address = server.local_addr().unwrap();
+        ringloop::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                if let Ok(accepting) = incoming.accept() {
+                    ringloop::spawn(async move { drop(accepting.await) });
+                }
+            }
+        });
+        let is_served = async |name: &str| {
+            let config = ClientConfig::new(client_tls().sessions(None)).unwrap();
+            let client = Endpoint::client(any(), config).unwrap();
+            client.connect(address, name).unwrap().await.is_ok()
+        };
+        for name in ["one.test", "two.test", "TWO.test", "a.many.test"] {
+            assert!(is_served(name).await, "{name}");
+        }
+        assert!(!is_served("three.test").await);
+        certificates.set_default(authority().certificate(&["three.test"]));
+        assert!(is_served("three.test").await && !is_served("one.test").await);
+        assert!(certificates.remove("Two.Test") && !certificates.remove("two.test"));
+        assert!(!is_served("two.test").await);
+    });
+}
+
+/// Answer each stream on one of our own, from the client's first packet on.
+async fn answer_early(server: Endpoint) {
+    while let Some(incoming) = server.accept().await {
+        let (theirs, _) = incoming.accept().unwrap().into_0rtt().unwrap();
+        ringloop::spawn(answer_streams(theirs));
+    }
+}
+
+async fn answer_streams(theirs: Connection) {
+    while let Ok(mut recv) = theirs.accept_uni().await {
+        let request = recv.read_to_end(100).await.unwrap_or_default();
+        let mut send = theirs.open_uni().await.unwrap();
+        send.write_all(&request).await.unwrap();
+    }
+}
+
+#[test]
+fn a_resumed_session_sends_early_data_and_hears_whether_it_was_taken() {
+    on_both(|| async {
+        for takes_early_data in [true, false] {
+            let tls = server_tls().early_data(true);
+            let server = Endpoint::server(any(), ServerConfig::new(tls.clone()).unwrap()).unwrap();
+            let address = server.local_addr().unwrap();
+            let client = Endpoint::client(any(), client_config()).unwrap();
+            ringloop::spawn(answer_early(server.clone()));
+            let first = client.connect(address, "localhost").unwrap();
+            let first = first
+                .into_0rtt()
+                .expect_err("nothing to resume")
+                .await
+                .unwrap();
+            assert!(!first.handshake_data().unwrap().is_resumed);
+            // The ticket comes after the handshake, in front of this.
+            let mut send = first.open_uni().await.unwrap();
+            send.write_all(b"x").await.unwrap();
+            drop(send);
+            first
+                .accept_uni()
+                .await
+                .unwrap()
+                .read_to_end(1)
+                .await
+                .unwrap();
+            if !takes_early_data {
+                // The sessions stay known, early data is not wanted any more.
+                let tls = tls.clone().early_data(false);
+                server.set_server_config(Some(ServerConfig::new(tls).unwrap()));
+            }
+            let (early, accepted) = client
+                .connect(address, "localhost")
+                .unwrap()
+                .into_0rtt()
+                .unwrap();
+            let mut send = early.open_uni().await.unwrap();
+            send.write_all(b"early").await.unwrap();
+            drop(send.finish());
+            let accepted = accepted.await;
+            assert!(early.handshake_data().unwrap().is_resumed);
+            assert_eq!(accepted, takes_early_data);
+            if !accepted {
+                assert_eq!(
+                    send.write(b"more").await,
+                    Err(StreamError::EarlyDataRejected)
+                );
+                drop(send);
+                let mut again = early.open_uni().await.unwrap();
+                again.write_all(b"early").await.unwrap();
+            }
+            let answer = early
+                .accept_uni()
+                .await
+                .unwrap()
+                .read_to_end(100)
+                .await
+                .unwrap();
+            assert_eq!(answer, b"early");
+        }
+    });
+}
+
+#[test]
+fn both_versions_are_spoken_with_retry_and_coalesced_packets() {
+    on_both(|| async {
+        for (version, number) in [(Version::V1, 1), (Version::V2, 0x6b33_43cf)] {
+            assert_eq!(version.number(), number);
+            let server = Endpoint::server(any(), server_config()).unwrap();
+            let address = server.local_addr().unwrap();
+            let client = Endpoint::client(any(), client_config().version(version)).unwrap();
+            let connecting = client.connect(address, "localhost").unwrap();
+            server.accept().await.unwrap().retry().unwrap();
+            let accepting = server.accept().await.unwrap().accept().unwrap();
+            let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
+            let bytes = pattern(200_000, 9);
+            let mut send = ours.open_uni().await.unwrap();
+            send.write_all(&bytes).await.unwrap();
+            drop(send);
+            ours.update_keys();
+            let read = theirs
+                .accept_uni()
+                .await
+                .unwrap()
+                .read_to_end(1 << 20)
+                .await
+                .unwrap();
+            assert!(read == bytes);
+        }
+    });
+}
+
+#[test]
+fn early_data_goes_in_version_2_too() {
+    on_both(|| async {
+        let tls = server_tls().early_data(true);
+        let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config().version(Version::V2)).unwrap();
+        let serve = async || {
+            server
+                .accept()
+                .await
+                .unwrap()
+                .accept()
+                .unwrap()
+                .await
+                .unwrap()
+        };
+        let connecting = client.connect(address, "localhost").unwrap();
+        let theirs = serve().await;
+        let ours = connecting.await.unwrap();
+        // The ticket comes in front of this.
+        drop(theirs.open_uni().await.unwrap());
+        drop(ours.accept_uni().await.unwrap());
+        let (ours, accepted) = client
+            .connect(address, "localhost")
+            .unwrap()
+            .into_0rtt()
+            .unwrap();
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(b"early").await.unwrap();
+        let theirs = serve().await;
+        assert!(accepted.await);
+        let mut buf = [0; 5];
+        theirs
+            .accept_uni()
+            .await
+            .unwrap()
+            .read_exact(&mut buf)
+            .await
+            .unwrap();
+        assert_eq!(&buf, b"early");
+    });
+}
+
+#[test]
+fn a_version_that_the_server_does_not_speak_is_told() {
+    on_both(|| async {
+        let config = EndpointConfig::default().versions(&[Version::V1]);
+        let server = endpoint(&config, Some(server_config()));
+        let client = Endpoint::client(any(), client_config().version(Version::V2)).unwrap();
+        let ended = client
+            .connect(server.local_addr().unwrap(), "localhost")
+            .unwrap()
+            .await;
+        assert_eq!(ended.unwrap_err(), ConnectionError::VersionMismatch);
+        let old = endpoint(&config, None);
+        let v2 = client_config().version(Version::V2);
+        let refused = old.connect_with(&v2, any(), "localhost").unwrap_err();
+        assert!(matches!(
+            refused,
+            ConnectError::UnsupportedVersion | ConnectError::InvalidAddress(_)
+        ));
+    });
+}
+
+#[test]
+fn keys_change_in_the_middle_of_a_transfer() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let bytes = pattern(4 << 20, 4);
+        let copy = bytes.clone();
+        let sender = ringloop::spawn({
+            let ours = ours.clone();
+            async move {
+                let mut send = ours.open_uni().await.unwrap();
+                for (number, piece) in copy.chunks(100_000).enumerate() {
+                    send.write_all(piece).await.unwrap();
+                    if number % 10 == 5 {
+                        ours.update_keys();
+                    }
+                }
+            }
+        });
+        let mut recv = theirs.accept_uni().await.unwrap();
+        theirs.update_keys();
+        assert!(recv.read_to_end(4 << 20).await.unwrap() == bytes);
+        sender.await.unwrap();
+    });
+}
+
+#[test]
+fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
+    on_both(|| async {
+        let transport = Transport {
+            idle_timeout: Some(Duration::from_millis(150)),
+            ..Transport::default()
+        };
+        let silent = pair_as(&transport).await;
+        let began = Instant::now();
+        assert_eq!(silent.ours.closed().await, ConnectionError::TimedOut);
+        assert_eq!(silent.theirs.closed().await, ConnectionError::TimedOut);
+        let took = began.elapsed();
+        assert!(
+            took > Duration::from_millis(100) && took < Duration::from_secs(3),
+            "{took:?}"
+        );
+        let kept = pair_as(&Transport {
+            keep_alive: Some(Duration::from_millis(40)),
+            ..transport
+        })
+        .await;
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(kept.ours.close_reason(), None);
+    });
+}
+
+#[test]
+fn a_client_moves_to_another_socket_and_nothing_is_lost() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client,
+        } = pair().await;
+        let before = theirs.remote_address();
+        let bytes = pattern(2 << 20, 5);
+        let copy = bytes.clone();
+        let sender = ringloop::spawn({
+            let ours = ours.clone();
+            async move {
+                let mut send = ours.open_uni().await.unwrap();
+                for (number, piece) in copy.chunks(64 << 10).enumerate() {
+                    send.write_all(piece).await.unwrap();
+                    if number == 10 {
+                        client.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
+                    }
+                }
+                send.finish().unwrap();
+                drop(send.stopped().await);
+                client
+            }
+        });
+        let mut recv = theirs.accept_uni().await.unwrap();
+        assert!(recv.read_to_end(2 << 20).await.unwrap() == bytes);
+        let client = sender.await.unwrap();
+        assert_eq!(theirs.remote_address(), client.local_addr().unwrap());
+        assert_ne!(theirs.remote_address(), before);
+    });
+}
+
+#[test]
+fn a_box_that_changes_the_clients_port_is_followed() {
+    on_both(|| async {
+        let mut relay = None;
+        let route = |server| {
+            let started = Relay::start(server, Faults::default(), 1);
+            relay.insert(started).address
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_with(server_config(), client_config(), route).await;
+        let relay = relay.unwrap();
+        let before = theirs.remote_address();
+        for round in 0..3u8 {
+            let mut send = ours.open_uni().await.unwrap();
+            send.write_all(&vec![round; 50_000]).await.unwrap();
+            drop(send);
+            let read = theirs
+                .accept_uni()
+                .await
+                .unwrap()
+                .read_to_end(50_000)
+                .await
+                .unwrap();
+            assert_eq!(read, vec![round; 50_000]);
+            relay.rebind();
+        }
+        assert_ne!(theirs.remote_address(), before);
+    });
+}
+
+#[test]
+fn a_server_that_has_forgotten_its_connections_resets_them() {
+    on_both(|| async {
+        let config = EndpointConfig::default().reset_secret(&[7; 64]);
+        let socket = UdpSocket::bind(any()).unwrap();
+        let again: UdpSocket = std::os::fd::AsFd::as_fd(&socket)
+            .try_clone_to_owned()
+            .unwrap()
+            .into();
+        let server = Endpoint::with_socket(socket, &config, Some(server_config()), None).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let connecting = client.connect(address, "localhost").unwrap();
+        let theirs = server.accept().await.unwrap().accept().unwrap();
+        let (ours, theirs) = (connecting.await.unwrap(), theirs.await.unwrap());
+        // Another process of the same secret takes the address over; the old one is not heard any more.
+        server.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
+        let _successor =
+            Endpoint::with_socket(again, &config, Some(server_config()), None).unwrap();
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(&[1; 1000]).await.unwrap();
+        assert_eq!(ours.closed().await, ConnectionError::Reset);
+        drop(theirs);
+    });
+}

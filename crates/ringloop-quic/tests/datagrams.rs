@@ -1,0 +1,195 @@
+//! Datagrams, on both drivers: whole, bounded, by their policy.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::time::timeout;
+use ringloop_quic::config::Transport;
+use ringloop_quic::error::DatagramError;
+use ringloop_quic::{Bytes, Policy};
+use std::time::Duration;
+use support::{Pair, client_config, on_both, pair, pair_as, pair_with, server_config};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+#[test]
+fn they_arrive_whole_and_in_batches() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let longest = ours.max_datagram_len().unwrap();
+        assert!((1100..1500).contains(&longest));
+        for len in [0, 1, longest] {
+            assert!(
+                ours.send_datagram(vec![7; len].into(), Policy::Wait)
+                    .await
+                    .unwrap()
+            );
+            assert_eq!(theirs.recv_datagram().await.unwrap(), vec![7; len]);
+        }
+        for number in 0..50u8 {
+            assert!(ours.try_send_datagram(vec![number; 100].into()).unwrap());
+        }
+        let mut seen = Vec::new();
+        while seen.len() < 50 {
+            theirs.recv_datagrams(64, &mut seen).await.unwrap();
+        }
+        assert_eq!(
+            seen,
+            (0..50u8)
+                .map(|number| vec![number; 100])
+                .collect::<Vec<_>>()
+        );
+        let too_long = ours
+            .send_datagram(vec![0; longest + 500].into(), Policy::Wait)
+            .await;
+        assert_eq!(too_long, Err(DatagramError::TooLong));
+        ours.close(4, b"");
+        assert!(matches!(
+            theirs.recv_datagram().await,
+            Err(DatagramError::Connection(_))
+        ));
+        assert!(matches!(
+            ours.try_send_datagram(Bytes::new()),
+            Err(DatagramError::Connection(_))
+        ));
+    });
+}
+
+#[test]
+fn a_full_buffer_does_what_the_policy_says() {
+    on_both(|| async {
+        let transport = Transport {
+            datagram_send_buffer: 4_000,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        // Nothing is awaited while it is filled, so nothing is sent.
+        let mut count = 0;
+        while ours.try_send_datagram(vec![count; 1000].into()).unwrap() {
+            count += 1;
+        }
+        assert!((2..=4).contains(&count), "{count}");
+        assert!(ours.datagram_room() < 1000);
+        assert_eq!(
+            ours.send_datagram(vec![9; 1000].into(), Policy::DropNew)
+                .await,
+            Ok(false)
+        );
+        assert_eq!(
+            ours.send_datagram(vec![10; 1000].into(), Policy::DropOldest)
+                .await,
+            Ok(true)
+        );
+        // This one waits for the others to leave.
+        assert_eq!(
+            ours.send_datagram(vec![11; 1000].into(), Policy::Wait)
+                .await,
+            Ok(true)
+        );
+        let mut seen = Vec::new();
+        while seen.last() != Some(&11) {
+            seen.push(theirs.recv_datagram().await.unwrap()[0]);
+        }
+        let mut expected: Vec<u8> = (1..count).collect();
+        expected.extend([10, 11]);
+        assert_eq!(seen, expected);
+    });
+}
+
+#[test]
+fn one_that_finds_no_room_in_time_expires() {
+    on_both(|| async {
+        let transport = Transport {
+            datagram_send_buffer: 4_000,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server,
+            client,
+        } = pair_as(&transport).await;
+        // Nothing of it goes out any more: the peer is not there.
+        drop((theirs, server));
+        let mut expired = None;
+        for _ in 0..1000 {
+            let policy = Policy::WaitFor(Duration::from_millis(30));
+            if let Err(error) = ours.send_datagram(vec![1; 1000].into(), policy).await {
+                expired = Some(error);
+                break;
+            }
+        }
+        let expired = expired.unwrap();
+        assert!(
+            matches!(
+                expired,
+                DatagramError::Expired | DatagramError::Connection(_)
+            ),
+            "{expired}"
+        );
+        drop(client);
+    });
+}
+
+#[test]
+fn a_reader_that_does_not_come_costs_a_bounded_buffer() {
+    on_both(|| async {
+        let transport = Transport {
+            datagram_receive_buffer: Some(10_000),
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        for number in 0..200u8 {
+            ours.send_datagram(vec![number; 1000].into(), Policy::Wait)
+                .await
+                .unwrap();
+        }
+        while theirs.stats().datagrams_received < 200 {
+            ringloop::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut seen = Vec::new();
+        theirs.recv_datagrams(1000, &mut seen).await.unwrap();
+        assert!((5..=10).contains(&seen.len()), "{}", seen.len());
+        assert_eq!(seen.last().unwrap()[0], 199, "the newest are kept");
+    });
+}
+
+#[test]
+fn a_peer_without_them_is_not_sent_any() {
+    on_both(|| async {
+        let without = Transport {
+            datagram_receive_buffer: None,
+            ..Transport::default()
+        };
+        let server = server_config().transport(&without).unwrap();
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_with(server, client_config(), |address| address).await;
+        assert_eq!(ours.max_datagram_len(), None);
+        let refused = ours.try_send_datagram(Bytes::from_static(b"x"));
+        assert_eq!(refused, Err(DatagramError::UnsupportedByPeer));
+        assert_eq!(
+            theirs.try_send_datagram(Bytes::from_static(b"x")),
+            Err(DatagramError::Disabled)
+        );
+        assert!(timeout(SHORT, theirs.recv_datagram()).await.is_err());
+    });
+}

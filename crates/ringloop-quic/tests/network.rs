@@ -1,0 +1,149 @@
+//! What networks do to packets, on both drivers, through a relay of this process; bytes are verified.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_quic::config::{Congestion, Transport};
+use ringloop_quic::error::ConnectionError;
+use std::time::Duration;
+use support::relay::{Faults, Relay};
+use support::{Pair, client_config, on_both, pair_with, pattern, server_config};
+
+async fn through(faults: Faults, seed: u64, transport: &Transport) -> (Pair, Relay) {
+    let mut relay = None;
+    let server = server_config().transport(transport).unwrap();
+    let client = client_config().transport(transport).unwrap();
+    let route = |server| relay.insert(Relay::start(server, faults, seed)).address;
+    let pair = pair_with(server, client, route).await;
+    (pair, relay.unwrap())
+}
+
+/// Send `len` bytes each way at once, and look at all of them.
+async fn exchange(pair: &Pair, len: usize) {
+    let echo = ringloop::spawn({
+        let theirs = pair.theirs.clone();
+        async move {
+            let (mut send, mut recv) = theirs.accept_bi().await.unwrap();
+            while let Some(chunk) = recv.read_chunk(usize::MAX).await.unwrap() {
+                send.write_chunk(chunk).await.unwrap();
+            }
+            send.finish().unwrap();
+            send.stopped().await.unwrap();
+        }
+    });
+    let (mut send, mut recv) = pair.ours.open_bi().await.unwrap();
+    let bytes = pattern(len, 11);
+    let copy = bytes.clone();
+    let writer = ringloop::spawn(async move {
+        send.write_all(&copy).await.unwrap();
+        send.finish().unwrap();
+        send.stopped().await.unwrap();
+    });
+    assert!(recv.read_to_end(len).await.unwrap() == bytes);
+    writer.await.unwrap();
+    echo.await.unwrap();
+}
+
+#[test]
+fn every_fault_at_once_changes_no_byte() {
+    on_both(|| async {
+        for (seed, congestion) in [
+            (1, Congestion::Cubic),
+            (2, Congestion::NewReno),
+            (3, Congestion::Bbr),
+        ] {
+            let faults = Faults {
+                lost: 10,
+                doubled: 10,
+                corrupted: 10,
+                reordered: 20,
+                delay: Duration::from_millis(1),
+                len_max: None,
+            };
+            let transport = Transport {
+                congestion,
+                ..Transport::default()
+            };
+            let (pair, relay) = through(faults, seed, &transport).await;
+            exchange(&pair, 2 << 20).await;
+            assert!(
+                relay.harmed() > 20,
+                "{} of {}",
+                relay.harmed(),
+                relay.passed()
+            );
+            assert!(pair.ours.stats().packets_lost > 0);
+        }
+    });
+}
+
+#[test]
+fn a_hundredth_lost_changes_no_byte_of_a_long_transfer() {
+    on_both(|| async {
+        let faults = Faults {
+            lost: 10,
+            ..Faults::default()
+        };
+        let (pair, relay) = through(faults, 7, &Transport::default()).await;
+        exchange(&pair, 16 << 20).await;
+        assert!(relay.harmed() > 100);
+    });
+}
+
+#[test]
+fn a_handshake_goes_through_heavy_loss() {
+    on_both(|| async {
+        for seed in 0..5 {
+            let faults = Faults {
+                lost: 200,
+                ..Faults::default()
+            };
+            let transport = Transport {
+                initial_rtt: Duration::from_millis(20),
+                ..Transport::default()
+            };
+            let (pair, _relay) = through(faults, seed, &transport).await;
+            exchange(&pair, 10_000).await;
+        }
+    });
+}
+
+#[test]
+fn a_path_that_swallows_everything_times_out_and_a_hole_that_closes_does_not() {
+    on_both(|| async {
+        let transport = Transport {
+            idle_timeout: Some(Duration::from_millis(1500)),
+            ..Transport::default()
+        };
+        let (pair, relay) = through(Faults::default(), 1, &transport).await;
+        relay.set_hole(true);
+        let mut send = pair.ours.open_uni().await.unwrap();
+        send.write_all(b"into the hole").await.unwrap();
+        ringloop::time::sleep(Duration::from_millis(300)).await;
+        relay.set_hole(false);
+        let mut recv = pair.theirs.accept_uni().await.unwrap();
+        let mut buf = [0; 13];
+        recv.read_exact(&mut buf).await.unwrap();
+        assert_eq!(&buf, b"into the hole");
+        relay.set_hole(true);
+        send.write_all(b"x").await.unwrap();
+        assert_eq!(pair.ours.closed().await, ConnectionError::TimedOut);
+    });
+}
+
+#[test]
+fn the_paths_mtu_is_found_and_its_fall_is_survived() {
+    on_both(|| async {
+        let narrow = Faults {
+            len_max: Some(1300),
+            ..Faults::default()
+        };
+        let (pair, _relay) = through(narrow, 1, &Transport::default()).await;
+        exchange(&pair, 1 << 20).await;
+        let mtu = pair.ours.stats().mtu_bytes;
+        assert!((1200..=1300).contains(&mtu), "{mtu}");
+        let (pair, _relay) = through(Faults::default(), 1, &Transport::default()).await;
+        exchange(&pair, 1 << 20).await;
+        assert_eq!(pair.ours.stats().mtu_bytes, 1452);
+    });
+}

@@ -1,0 +1,353 @@
+//! Streams, on both drivers: bytes, many at once, credit, resets, stops, ends, priorities.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::time::{sleep, timeout};
+use ringloop_quic::Bytes;
+use ringloop_quic::config::Transport;
+use ringloop_quic::error::{ConnectionError, StreamError};
+use std::time::Duration;
+use support::{Pair, on_both, pair, pair_as, pattern};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+#[test]
+fn sixteen_mebibytes_arrive_as_they_were_sent_in_both_directions() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let bytes = pattern(16 << 20, 1);
+        let echo = ringloop::spawn(async move {
+            let (mut send, mut recv) = theirs.accept_bi().await?;
+            while let Some(chunk) = recv.read_chunk(usize::MAX).await? {
+                send.write_chunk(chunk).await?;
+            }
+            send.finish()?;
+            send.stopped().await
+        });
+        let (mut send, mut recv) = ours.open_bi().await.unwrap();
+        let copy = bytes.clone();
+        let writer = ringloop::spawn(async move {
+            for piece in copy.chunks(10_000) {
+                send.write_all(piece).await?;
+            }
+            send.finish()?;
+            send.stopped().await
+        });
+        let back = recv.read_to_end(bytes.len()).await.unwrap();
+        assert!(back == bytes);
+        assert_eq!(
+            recv.read(&mut [0; 4]).await.unwrap(),
+            None,
+            "the end stays the end"
+        );
+        assert_eq!(writer.await.unwrap(), Ok(None));
+        assert_eq!(echo.await.unwrap(), Ok(None));
+        let stats = ours.stats();
+        assert!(stats.bytes_sent > 16 << 20 && stats.messages_sent < stats.udp_sent);
+    });
+}
+
+#[test]
+fn many_streams_carry_their_own_bytes() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let serve = ringloop::spawn(async move {
+            for _ in 0..500 {
+                let (mut send, mut recv) = theirs.accept_bi().await.unwrap();
+                ringloop::spawn(async move {
+                    let request = recv.read_to_end(1 << 20).await.unwrap();
+                    send.write_all(&request).await.unwrap();
+                    send.finish().unwrap();
+                    send.stopped().await.unwrap();
+                });
+            }
+            theirs.closed().await
+        });
+        // Five times more than may be open at once: opening waits for the peer.
+        let tasks: Vec<_> = (0..500)
+            .map(|number| {
+                let ours = ours.clone();
+                ringloop::spawn(async move {
+                    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+                    let bytes = pattern(number * 7, number as u64);
+                    send.write_all(&bytes).await.unwrap();
+                    send.finish().unwrap();
+                    assert!(recv.read_to_end(1 << 20).await.unwrap() == bytes);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        ours.close(7, b"done");
+        let ended = serve.await.unwrap();
+        let reason = Bytes::from_static(b"done");
+        assert_eq!(ended, ConnectionError::ClosedByPeer { code: 7, reason });
+    });
+}
+
+#[test]
+fn a_writer_waits_for_its_reader_and_the_reader_gives_credit() {
+    on_both(|| async {
+        let transport = Transport {
+            stream_receive_window: 10_000,
+            receive_window: 15_000,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        let mut first = ours.open_uni().await.unwrap();
+        let mut second = ours.open_uni().await.unwrap();
+        let all = vec![5; 20_000];
+        assert_eq!(
+            first.write(&all).await.unwrap(),
+            10_000,
+            "the stream's window"
+        );
+        assert!(timeout(SHORT, first.write(&all)).await.is_err());
+        assert_eq!(first.try_write(&all).unwrap(), 0);
+        assert_eq!(
+            second.write(&all).await.unwrap(),
+            5_000,
+            "the connection's window"
+        );
+        let mut one = theirs.accept_uni().await.unwrap();
+        let mut buf = vec![0; 9_000];
+        one.read_exact(&mut buf).await.unwrap();
+        // All of the credit goes to who asks first.
+        assert_eq!(first.write(&all).await.unwrap(), 9_000);
+        assert!(timeout(SHORT, second.write(&all)).await.is_err());
+        one.read_exact(&mut buf).await.unwrap();
+        assert!(second.write(&all).await.unwrap() >= 5_000);
+    });
+}
+
+#[test]
+fn opening_waits_for_the_peer_to_allow_more() {
+    on_both(|| async {
+        let transport = Transport {
+            bi_streams_max: 2,
+            uni_streams_max: 0,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        let (mut send, recv) = ours.open_bi().await.unwrap();
+        let other = ours.open_bi().await.unwrap();
+        assert!(ours.try_open_bi().unwrap().is_none());
+        assert!(timeout(SHORT, ours.open_bi()).await.is_err());
+        assert!(timeout(SHORT, ours.open_uni()).await.is_err());
+        // Ending one makes room for one.
+        send.finish().unwrap();
+        let (answer, mut asked) = theirs.accept_bi().await.unwrap();
+        assert_eq!(asked.read_to_end(1).await.unwrap(), []);
+        drop((answer, asked, recv, send));
+        let third = timeout(Duration::from_secs(5), ours.open_bi())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(ours.try_open_bi().unwrap().is_none());
+        // A limit that is raised, too.
+        theirs.set_uni_streams_max(1);
+        timeout(Duration::from_secs(5), ours.open_uni())
+            .await
+            .unwrap()
+            .unwrap();
+        drop((other, third));
+    });
+}
+
+#[test]
+fn resets_and_stops_carry_their_codes_both_ways() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        for (here, there) in [(&ours, &theirs), (&theirs, &ours)] {
+            let (mut send, mut recv) = here.open_bi().await.unwrap();
+            send.write_all(b"begin").await.unwrap();
+            let (mut answer, mut asked) = there.accept_bi().await.unwrap();
+            let mut buf = [0; 5];
+            asked.read_exact(&mut buf).await.unwrap();
+            send.reset(17).unwrap();
+            assert_eq!(send.reset(18), Err(StreamError::Closed));
+            assert_eq!(asked.read(&mut buf).await, Err(StreamError::Reset(17)));
+            assert_eq!(
+                asked.read(&mut buf).await,
+                Err(StreamError::Reset(17)),
+                "it stays so"
+            );
+            recv.stop(1 << 40).unwrap();
+            assert_eq!(recv.read(&mut buf).await, Err(StreamError::Closed));
+            assert_eq!(answer.stopped().await, Ok(Some(1 << 40)));
+            assert_eq!(answer.write(b"x").await, Err(StreamError::Stopped(1 << 40)));
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_is_dropped_says_so() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let (mut send, recv) = ours.open_bi().await.unwrap();
+        send.write_all(b"all of it").await.unwrap();
+        drop((send, recv));
+        let (mut answer, mut asked) = theirs.accept_bi().await.unwrap();
+        assert_eq!(asked.read_to_end(100).await.unwrap(), b"all of it");
+        assert_eq!(answer.stopped().await, Ok(Some(0)));
+    });
+}
+
+#[test]
+fn what_came_before_the_end_of_the_connection_is_read_first() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(&pattern(30_000, 3)).await.unwrap();
+        let mut recv = theirs.accept_uni().await.unwrap();
+        let mut head = [0; 10];
+        recv.read_exact(&mut head).await.unwrap();
+        while theirs.stats().bytes_received < 30_000 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        ours.close(3, b"");
+        assert!(matches!(
+            theirs.closed().await,
+            ConnectionError::ClosedByPeer { code: 3, .. }
+        ));
+        let mut rest = vec![0; 29_990];
+        recv.read_exact(&mut rest).await.unwrap();
+        assert!([&head[..], &rest].concat() == pattern(30_000, 3));
+        let ended = recv.read(&mut rest).await;
+        assert!(
+            matches!(ended, Err(StreamError::Connection(_))),
+            "{ended:?}"
+        );
+    });
+}
+
+#[test]
+fn reading_to_the_end_has_a_limit() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        for (len, limit) in [(100, 100), (101, 100), (0, 0)] {
+            let mut send = ours.open_uni().await.unwrap();
+            send.write_all(&vec![1; len]).await.unwrap();
+            send.finish().unwrap();
+            let mut recv = theirs.accept_uni().await.unwrap();
+            let read = recv.read_to_end(limit).await;
+            if len > limit {
+                assert_eq!(read, Err(StreamError::TooLong));
+            } else {
+                assert_eq!(read.unwrap().len(), len);
+            }
+        }
+    });
+}
+
+#[test]
+fn chunks_go_and_come_without_a_copy() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair().await;
+        let mut send = ours.open_uni().await.unwrap();
+        let mut chunks = [
+            Bytes::from(pattern(3_000, 1)),
+            Bytes::new(),
+            Bytes::from(pattern(500, 2)),
+        ];
+        assert_eq!(send.write_chunks(&mut chunks).await.unwrap(), 3_500);
+        assert!(chunks.iter().all(Bytes::is_empty));
+        send.finish().unwrap();
+        let mut recv = theirs.accept_uni().await.unwrap();
+        let mut all = Vec::new();
+        loop {
+            let mut some: [Bytes; 3] = Default::default();
+            let Some(count) = recv.read_chunks(&mut some).await.unwrap() else {
+                break;
+            };
+            assert!((1..=3).contains(&count));
+            some[..count]
+                .iter()
+                .for_each(|bytes| all.extend_from_slice(bytes));
+        }
+        assert!(all == [pattern(3_000, 1), pattern(500, 2)].concat());
+    });
+}
+
+#[test]
+fn a_higher_priority_goes_first() {
+    on_both(|| async {
+        let transport = Transport {
+            send_window: 4 << 20,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        let mut low = ours.open_uni().await.unwrap();
+        let mut high = ours.open_uni().await.unwrap();
+        high.set_priority(5).unwrap();
+        assert_eq!((low.priority().unwrap(), high.priority().unwrap()), (0, 5));
+        // Both are there before anything is sent: nothing is awaited between.
+        assert_eq!(low.try_write(&vec![0; 1 << 20]).unwrap(), 1 << 20);
+        assert_eq!(high.try_write(&vec![1; 1 << 20]).unwrap(), 1 << 20);
+        high.finish().unwrap();
+        let mut first = theirs.accept_uni().await.unwrap();
+        let mut second = theirs.accept_uni().await.unwrap();
+        if first.id() == low.id() {
+            std::mem::swap(&mut first, &mut second);
+        }
+        assert_eq!(first.read_to_end(1 << 20).await.unwrap().len(), 1 << 20);
+        let read = second
+            .read_chunk(usize::MAX)
+            .await
+            .unwrap()
+            .map_or(0, |chunk| chunk.len());
+        assert!(read < 1 << 20, "low came whole before high");
+    });
+}
