@@ -65,7 +65,7 @@ pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 pub const ATTEMPTS_PER_POLL: u32 = 32;
 
 /// Bytes from which `write_all_zero_copy` leaves copying out: below, two completions and the wait for the
-/// network cost more than the copy (docs/decisions/0009).
+/// network cost more than the copy (docs/decisions/0010).
 pub const ZERO_COPY_BYTES_MIN: usize = 32 * 1024;
 
 /// Tasks polled in one turn before the driver is asked for completions.
