@@ -23,10 +23,11 @@ pub const STACKS_KEPT: usize = 1024;
 pub const RESUMES_PER_TURN: usize = 256;
 
 /// Bytes that a read or write of a stream copies through a buffer of its own at most; larger ones go by readiness and
-/// a system call on the caller's memory. A parked reader holds such a buffer, so it is small; most messages fit.
-pub const COPIED_BYTES_MAX: usize = 4096;
+/// a system call on the caller's memory. A parked reader holds such a buffer, of which only the pages that bytes came into
+/// are memory.
+pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// Such buffers that a thread keeps for the next read or write: 1 MiB.
+/// Such buffers that a thread keeps for the next read or write: 4 MiB.
 pub const SPARE_BUFFERS_MAX: usize = 256;
 
 /// Calls on sockets that coroutines of a thread may make one after the other without one that waits, before the others
@@ -35,3 +36,10 @@ pub const CALLS_PER_TURN: u32 = 64;
 
 /// Bytes of a file that one operation reads or writes at most, through a buffer of its own.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
+
+/// Distances from their tops at which stacks begin; see [`STACK_COLOUR_BYTES`].
+pub const STACK_COLOURS: usize = 16;
+
+/// Bytes from one such distance to the next: two cache lines. All of them together leave a parked coroutine half of its
+/// first page.
+pub const STACK_COLOUR_BYTES: usize = 128;

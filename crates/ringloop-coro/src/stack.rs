@@ -38,6 +38,14 @@ impl Stack {
     pub fn top(&self) -> NonZeroUsize {
         self.low.saturating_add(self.len)
     }
+
+    /// Where the first frame begins: a little below the top, and each stack at another distance, so that what many
+    /// coroutines keep at the root of theirs does not meet in the same few sets of a cache.
+    pub fn base(&self) -> NonZeroUsize {
+        let number = self.low.get() / self.len;
+        let below = number % limits::STACK_COLOURS * limits::STACK_COLOUR_BYTES;
+        self.low.saturating_add(self.len - below)
+    }
 }
 
 /// The free stacks of one worker, by size.

@@ -70,7 +70,7 @@ impl std::fmt::Debug for Fiber {
 // SAFETY: invariant 3; a stack is at least two pages above its guard.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
-        self.top()
+        Stack::base(self)
     }
 
     fn limit(&self) -> StackPointer {

@@ -224,7 +224,7 @@ where
         if self.may_give_up(Way::In) {
             return self.when_ready(Way::In, |mut socket| socket.read(into));
         }
-        let count = if inner.bulk.load(Relaxed) {
+        let count = if into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed) {
             self.when_ready(Way::In, |mut socket| socket.read(into))?
         } else {
             self.read_copied(into)?
