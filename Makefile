@@ -104,20 +104,22 @@ smoke: check-tools ## asyncpg, psycopg, redis, grpc, tornado, dask and others at
 		tools/smoke $$2 $(PYTEST)
 
 .PHONY: loom
-loom: check-tools ## model-check the atomics (inbox, task state)
+loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
 	@echo "== loom"
-	@RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop $(TESTED) --lib \
+	@RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop -p ringloop-coro $(TESTED) --lib \
 		--target-dir $(TARGET)/loom loom
 
 .PHONY: asan
-asan: check-tools ## the engine's tests under AddressSanitizer (needs a nightly toolchain)
+asan: check-tools ## the tests of the engine and the coroutines under AddressSanitizer (needs a nightly toolchain)
 	@cargo +$(NIGHTLY) --version >/dev/null 2>&1 || { echo "make asan: no nightly toolchain; run: rustup toolchain install nightly" >&2; exit 1; }
 	@export RUSTFLAGS="-Zsanitizer=address"; \
 	place="--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan"; \
 	cargo +$(NIGHTLY) build --quiet -p ringloop --examples $$place; \
+	cargo +$(NIGHTLY) build --quiet -p ringloop-coro --features sanitizer --examples $$place; \
 	for driver in uring epoll; do \
 		echo "== cargo test under AddressSanitizer, RINGLOOP_DRIVER=$$driver"; \
 		RINGLOOP_DRIVER=$$driver cargo +$(NIGHTLY) test --quiet -p ringloop --lib --tests $$place $(CARGO_TEST); \
+		RINGLOOP_DRIVER=$$driver cargo +$(NIGHTLY) test --quiet -p ringloop-coro --features sanitizer --lib --tests $$place $(CARGO_TEST); \
 	done
 
 # --- benchmarks -------------------------------------------------------------------------------------------

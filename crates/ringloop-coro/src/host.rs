@@ -69,6 +69,8 @@ struct Inner {
     ready: VecDeque<u32>,
     /// The last one that was spawned and may begin anywhere.
     next: Option<Arc<dyn Run>>,
+    /// Cancelled ones that wait to unwind until no other is in the midst of it.
+    deferred: Vec<u32>,
     stacks: Pool,
     /// The executor's task that runs the coroutines.
     waker: Option<Waker>,
@@ -183,6 +185,15 @@ impl Inner {
         }
     }
 
+    /// On the loop's own stack, where only a coroutine that left its stack in the midst of unwinding panics.
+    fn wake_deferred(&mut self) {
+        if !self.deferred.is_empty() && !std::thread::panicking() {
+            for slot in std::mem::take(&mut self.deferred) {
+                self.wake(slot);
+            }
+        }
+    }
+
     fn wake(&mut self, slot: u32) {
         let Some(live) = self.live(slot) else {
             return;
@@ -215,6 +226,16 @@ pub(crate) fn wake_here(head: &Head) -> bool {
     matches!(woken, Ok(Some(())))
 }
 
+/// The coroutine that runs is cancelled and cannot tell whether it unwinds: it is woken once no coroutine of the
+/// thread does.
+pub(crate) fn defer(head: &Head) {
+    HOST.with_borrow(|host| {
+        if let Some(host) = host {
+            host.inner.borrow_mut().deferred.push(head.slot());
+        }
+    });
+}
+
 impl Host {
     /// The host of the loop that the calling code runs in.
     pub fn current() -> Option<Rc<Self>> {
@@ -231,6 +252,7 @@ impl Host {
             free_head: None,
             ready: VecDeque::new(),
             next: None,
+            deferred: Vec::new(),
             stacks: Pool::new(stack_bytes),
             waker: None,
             awake: true,
@@ -321,7 +343,10 @@ impl Host {
             return true;
         };
         let Some(why) = fiber.resume() else {
-            self.inner.borrow_mut().stacks.give(fiber.into_stack());
+            let mut inner = self.inner.borrow_mut();
+            inner.stacks.give(fiber.into_stack());
+            inner.wake_deferred();
+            drop(inner);
             self.end(slot);
             return true;
         };
@@ -335,6 +360,7 @@ impl Host {
                 live.phase = Phase::Idle;
             }
         }
+        inner.wake_deferred();
         true
     }
 
@@ -459,6 +485,32 @@ impl Host {
             }
         }
         while self.run_one(false) {}
+        self.abandon();
+    }
+
+    /// Leave the stacks of those that wait in a destructor for what will not come: nothing on them may be freed.
+    fn abandon(&self) {
+        let mut left = Vec::new();
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            for slot in &mut inner.slots {
+                if let Slot::Live(live) = slot {
+                    std::mem::forget(live.fiber.take());
+                    left.push(Arc::clone(&live.task));
+                }
+            }
+            if left.is_empty() {
+                return;
+            }
+            std::mem::forget(std::mem::replace(&mut inner.stacks, Pool::new(0)));
+        }
+        for task in left {
+            eprintln!(
+                "ringloop-coro: coroutine {} waits in a destructor for what will not come; its stack is left as it is",
+                task.head()
+            );
+            refuse(&*task);
+        }
     }
 }
 

@@ -159,3 +159,74 @@ impl Size {
         Ok(Stack { low, len: self.len })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Use the highest bytes of a stack, a byte a page.
+    fn touch(stack: &Stack, bytes: usize) {
+        for offset in (1..=bytes).step_by(sys::page_len()) {
+            let address = stack.top().get() - offset;
+            sys::memory_of_tests(address);
+        }
+    }
+
+    fn give_all(pool: &mut Pool, stacks: Vec<Stack>) {
+        for stack in stacks {
+            pool.give(stack);
+        }
+    }
+
+    #[test]
+    fn last_stack_back_goes_out_first() {
+        let mut pool = Pool::new(0);
+        let (first, second) = (pool.take(None).unwrap(), pool.take(None).unwrap());
+        assert_ne!(first.low(), second.low());
+        let low = first.low();
+        pool.give(second);
+        pool.give(first);
+        assert_eq!(pool.take(None).unwrap().low(), low);
+    }
+
+    #[test]
+    fn stacks_do_not_overlap_and_have_the_size_asked_for() {
+        let mut pool = Pool::new(20_000);
+        let sizes = [None, Some(100_000), None, Some(100_000), Some(1)];
+        let mut stacks: Vec<_> = sizes.iter().map(|size| pool.take(*size).unwrap()).collect();
+        for (stack, size) in stacks.iter().zip(sizes) {
+            let usable = stack.len() - sys::page_len();
+            assert!(usable >= size.unwrap_or(20_000).max(limits::STACK_BYTES_MIN));
+        }
+        stacks.sort_by_key(Stack::low);
+        for pair in stacks.windows(2) {
+            assert!(pair[0].top() <= pair[1].low());
+        }
+        give_all(&mut pool, stacks);
+    }
+
+    #[test]
+    fn thousands_of_stacks_come_from_few_mappings() {
+        let mut pool = Pool::new(0);
+        let stacks: Vec<_> = (0..5000).map(|_| pool.take(None).unwrap()).collect();
+        for stack in &stacks {
+            touch(stack, 1);
+        }
+        assert!(pool.sizes[0].slabs.len() < 16);
+        give_all(&mut pool, stacks);
+        assert_eq!(pool.sizes[0].free.len(), 5000);
+    }
+
+    #[test]
+    fn stack_past_the_bound_gives_its_memory_back_and_reads_as_zeros() {
+        let mut pool = Pool::new(0);
+        let stacks: Vec<_> = (0..=limits::STACKS_KEPT)
+            .map(|_| pool.take(None).unwrap())
+            .collect();
+        let last = stacks.last().unwrap().top().get() - 1;
+        assert_eq!(sys::memory_of_tests(last), 0);
+        assert_eq!(sys::memory_of_tests(last), 1);
+        give_all(&mut pool, stacks);
+        assert_eq!(sys::memory_of_tests(last), 0);
+    }
+}

@@ -118,6 +118,16 @@ impl Head {
         self.flags.fetch_and(!KNOCKED, Ordering::AcqRel);
     }
 
+    /// The result is stored; returns whether the handle was gone before.
+    fn mark_over(&self) -> bool {
+        self.flags.fetch_or(OVER, Ordering::AcqRel) & DETACHED != 0
+    }
+
+    /// The handle is gone; returns whether the result was stored before.
+    fn mark_detached(&self) -> bool {
+        self.flags.fetch_or(DETACHED, Ordering::AcqRel) & OVER != 0
+    }
+
     pub fn register(&self, waiter: &Waker) {
         self.waiter.register(waiter);
     }
@@ -236,7 +246,7 @@ where
     }
 
     fn finish(&self) {
-        if self.head.flags.fetch_or(OVER, Ordering::AcqRel) & DETACHED == 0 {
+        if !self.head.mark_over() {
             self.head.waiter.wake();
             return;
         }
@@ -264,7 +274,7 @@ where
     }
 
     fn detach(&self) {
-        if self.head.flags.fetch_or(DETACHED, Ordering::AcqRel) & OVER != 0 {
+        if self.head.mark_detached() {
             drop(self.take());
         }
     }
@@ -288,5 +298,147 @@ where
             // A worker that is gone has ended its coroutines.
             drop(home.send(Arc::clone(self) as Arc<dyn Run>));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    fn task<T: 'static>(closure: impl FnOnce() -> T + 'static) -> Arc<dyn Outcome<T>> {
+        Task::new(Traits::default(), Location::caller(), closure)
+    }
+
+    #[test]
+    fn invariant_1_result_is_dropped_once_whoever_comes_second() {
+        for handle_first in [true, false] {
+            let result = Rc::new(());
+            let given = Rc::clone(&result);
+            let task = task(move || given);
+            task.run();
+            assert_eq!(Rc::strong_count(&result), 2);
+            let steps: [&dyn Fn(); 2] = [&|| task.detach(), &|| task.finish()];
+            steps[usize::from(!handle_first)]();
+            assert_eq!(Rc::strong_count(&result), 2);
+            steps[usize::from(handle_first)]();
+            assert_eq!(Rc::strong_count(&result), 1);
+            assert!(task.take().is_none());
+        }
+    }
+
+    #[test]
+    fn invariant_1_result_is_not_to_be_had_before_the_end() {
+        let task = task(|| 3);
+        task.run();
+        assert!(task.take().is_none());
+        task.finish();
+        assert!(matches!(task.take(), Some(Ok(3))));
+        assert!(task.take().is_none());
+    }
+
+    #[test]
+    fn invariant_2_memory_without_a_body_is_dropped_anywhere() {
+        let result = Rc::new(());
+        let given = Rc::clone(&result);
+        let task = task(move || given);
+        let waker = (Arc::clone(&task) as Arc<dyn Run>).waker();
+        task.run();
+        task.finish();
+        drop(task.take());
+        drop(task);
+        std::thread::spawn(move || drop(waker))
+            .join()
+            .expect("no panic");
+        assert_eq!(Rc::strong_count(&result), 1);
+    }
+
+    #[test]
+    fn invariant_3_home_is_there_once_it_is_settled() {
+        let task = task(|| ());
+        assert!(task.head().home().is_none());
+        let door = Arc::default();
+        assert!(!task.head().settle(&door, 7));
+        assert!(
+            task.head()
+                .home()
+                .is_some_and(|home| Arc::ptr_eq(home, &door))
+        );
+        assert_eq!(task.head().slot(), 7);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    fn head() -> loom::sync::Arc<Head> {
+        loom::sync::Arc::new(Head::new(Traits::default(), Location::caller()))
+    }
+
+    /// A cancel and the worker that takes the task: the later of the two sees the other.
+    #[test]
+    fn cancel_is_seen_or_told() {
+        loom::model(|| {
+            let head = head();
+            let canceller = {
+                let head = head.clone();
+                thread::spawn(move || head.mark_cancelled())
+            };
+            let seen = head.settle(&Arc::default(), 1);
+            let told = canceller.join().expect("canceller");
+            assert!(seen != told, "seen {seen}, told {told}");
+        });
+    }
+
+    /// The end and the drop of the handle: the later of the two drops the result.
+    #[test]
+    fn result_is_dropped_by_one() {
+        loom::model(|| {
+            let head = head();
+            let handle = {
+                let head = head.clone();
+                thread::spawn(move || head.mark_detached())
+            };
+            let by_worker = head.mark_over();
+            let by_handle = handle.join().expect("handle");
+            assert!(by_worker != by_handle);
+        });
+    }
+
+    /// A wake from another thread is never lost, and never sent twice.
+    #[test]
+    fn knock_is_answered_and_sent_once() {
+        loom::model(|| {
+            let head = head();
+            let data = loom::sync::Arc::new(AtomicU32::new(0));
+            let inbox = loom::sync::Arc::new(AtomicU32::new(0));
+            let wakers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (head, data, inbox) = (head.clone(), data.clone(), inbox.clone());
+                    thread::spawn(move || {
+                        data.fetch_add(1, Ordering::Relaxed);
+                        if head.knock() {
+                            assert_eq!(inbox.fetch_add(1, Ordering::AcqRel), 0, "sent twice");
+                        }
+                    })
+                })
+                .collect();
+            let mut seen = 0;
+            let mut turn = || {
+                if inbox.load(Ordering::Acquire) > 0 {
+                    inbox.fetch_sub(1, Ordering::AcqRel);
+                    head.answer();
+                    seen = data.load(Ordering::Relaxed);
+                }
+            };
+            turn();
+            for waker in wakers {
+                waker.join().expect("waker");
+            }
+            turn();
+            assert_eq!(seen, 2, "a wake was lost");
+        });
     }
 }

@@ -5,7 +5,12 @@
 //! A wait is where a cancelled coroutine unwinds. While it unwinds (or panics) a second unwinding would abort the
 //! process, so a wait in a destructor does not unwind: [`try_block_on`] returns [`WaitError::Cancelled`] there, and
 //! [`block_on`], which has nothing to return, really waits.
+//!
+//! Whether it unwinds a coroutine knows from `std::thread::panicking`, which speaks of the thread. While another one
+//! waits in the midst of its unwinding the answer is yes for all of the thread, so a cancelled one puts its own off
+//! until that is over (`host::defer`).
 
+use crate::host;
 use crate::switch::{self, Suspend, suspend, with_current};
 use std::fmt;
 use std::future::Future;
@@ -97,8 +102,11 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
         if let Poll::Ready(output) = polled {
             return Ok(output);
         }
-        if unwinds_instead() && give_up {
-            return Err(WaitError::Cancelled);
+        if unwinds_instead() {
+            if give_up {
+                return Err(WaitError::Cancelled);
+            }
+            with_current(|frame| frame.map(|frame| host::defer(frame.head())));
         }
         suspend(Suspend::Park);
     }
@@ -123,9 +131,8 @@ pub fn yield_now() {
     if !is_coroutine() {
         return std::thread::yield_now();
     }
-    if !unwinds_instead() {
-        switch::suspend(Suspend::Yield);
-    }
+    unwinds_instead();
+    switch::suspend(Suspend::Yield);
 }
 
 /// Park the coroutine for this long at least. Outside of a coroutine it panics, as [`block_on`] does.

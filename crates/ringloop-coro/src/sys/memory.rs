@@ -120,3 +120,52 @@ impl Drop for Mapping {
         unsafe { libc::munmap(address, self.len) };
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Add one to the byte at an address of a mapping; returns what it was.
+    pub(crate) fn count_at(address: usize) -> u8 {
+        let byte = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: the tests name bytes of mappings that they hold, and no guard.
+        let before = unsafe { byte.read() };
+        // SAFETY: as above.
+        unsafe { byte.write(before + 1) };
+        before
+    }
+
+    #[test]
+    fn invariant_1_mapping_is_its_own_and_gone_after_its_drop() {
+        let mapping = Mapping::new(4 * page_len()).unwrap();
+        let low = mapping.low().get();
+        assert_eq!(count_at(low), 0);
+        assert_eq!(count_at(low + mapping.len() - 1), 0);
+        assert!(mapping.contains(low) && !mapping.contains(low + mapping.len()));
+        drop(mapping);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(
+            !maps
+                .lines()
+                .any(|line| line.starts_with(&format!("{low:x}-")))
+        );
+    }
+
+    #[test]
+    fn invariant_2_guard_of_either_kind_leaves_its_neighbours_alone() {
+        let mapping = Mapping::new(4 * page_len()).unwrap();
+        mapping.guard(page_len()).unwrap();
+        mapping
+            .protect(mapping.low().get() + 2 * page_len(), page_len())
+            .unwrap();
+        assert_eq!(count_at(mapping.low().get() + page_len() - 1), 0);
+        assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
+        mapping
+            .forget_contents(
+                mapping.low().get() + 3 * page_len(),
+                mapping.low().get() + 4 * page_len(),
+            )
+            .unwrap();
+        assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
+    }
+}

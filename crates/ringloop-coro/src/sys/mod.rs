@@ -6,3 +6,6 @@ pub(crate) mod fault;
 mod memory;
 
 pub(crate) use memory::{Mapping, page_len};
+
+#[cfg(test)]
+pub(crate) use memory::tests::count_at as memory_of_tests;

@@ -1,0 +1,331 @@
+//! A coroutine that is given up, in each state; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::{
+    Builder, JoinError, JoinHandle, WaitError, block_on, sleep, spawn, spawn_local, spawner, start,
+    try_block_on, yield_now,
+};
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+use support::{drivers, on_both};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Counts its drops.
+struct Note(Arc<AtomicUsize>);
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs a closure when it is dropped.
+struct AtEnd<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn notes() -> (Arc<AtomicUsize>, impl Fn() -> Note) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let more = Arc::clone(&count);
+    (count, move || Note(Arc::clone(&more)))
+}
+
+fn is_cancelled<T>(handle: JoinHandle<T>) -> bool {
+    matches!(handle.join(), Err(JoinError::Cancelled))
+}
+
+#[test]
+fn not_begun_never_begins_and_drops_what_it_was_given() {
+    on_both(|| {
+        let (dropped, note) = notes();
+        let held = note();
+        let handle = spawn(move || {
+            drop(held);
+            unreachable!("cancelled before it began");
+        });
+        handle.cancel();
+        assert!(is_cancelled(handle));
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn parked_in_any_wait_unwinds_at_once() {
+    on_both(|| {
+        let waits: [fn(); 4] = [
+            || sleep(LONG),
+            || block_on(pending()),
+            || drop(spawn(|| sleep(LONG)).join()),
+            || {
+                let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+                drop(std::io::Read::read(&mut ours, &mut [0; 8]));
+            },
+        ];
+        for wait in waits {
+            let (dropped, note) = notes();
+            let held = note();
+            let handle = spawn_local(move || {
+                let _held = held;
+                wait();
+                unreachable!("cancelled in its wait");
+            });
+            for _ in 0..3 {
+                yield_now();
+            }
+            assert_eq!(dropped.load(Ordering::SeqCst), 0);
+            handle.cancel();
+            handle.cancel();
+            assert!(is_cancelled(handle));
+            assert_eq!(dropped.load(Ordering::SeqCst), 1);
+        }
+    });
+}
+
+#[test]
+fn running_goes_on_to_its_next_park() {
+    on_both(|| {
+        let reached = Rc::new(Cell::new(0));
+        let own: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
+        let (steps, handle) = (Rc::clone(&reached), Rc::clone(&own));
+        *own.borrow_mut() = Some(spawn_local(move || {
+            handle.borrow().as_ref().unwrap().cancel();
+            steps.set(1);
+            // Ready at once: no park.
+            block_on(async {});
+            steps.set(2);
+            yield_now();
+            steps.set(3);
+        }));
+        yield_now();
+        assert!(is_cancelled(own.take().unwrap()));
+        assert_eq!(reached.get(), 2);
+    });
+}
+
+#[test]
+fn over_keeps_its_result() {
+    on_both(|| {
+        let handle = spawn(|| 5);
+        while !handle.is_finished() {
+            yield_now();
+        }
+        handle.cancel();
+        assert_eq!(handle.join().unwrap(), 5);
+    });
+}
+
+#[test]
+fn unwinding_that_is_caught_begins_again_at_the_next_park() {
+    on_both(|| {
+        let caught = Rc::new(Cell::new(0));
+        let count = Rc::clone(&caught);
+        let handle = spawn_local(move || {
+            for _ in 0..3 {
+                let unwound = catch_unwind(AssertUnwindSafe(|| sleep(LONG)));
+                count.set(count.get() + u32::from(unwound.is_err()));
+            }
+            "its own end"
+        });
+        yield_now();
+        handle.cancel();
+        assert_eq!(handle.join().unwrap(), "its own end");
+        assert_eq!(caught.get(), 3);
+    });
+}
+
+#[test]
+fn waits_of_destructors_are_refused_or_real_while_it_unwinds() {
+    on_both(|| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&seen);
+        let handle = spawn_local(move || {
+            let _at_end = AtEnd(|| {
+                let refused = try_block_on(ringloop::time::sleep(LONG));
+                assert_eq!(refused, Err(WaitError::Cancelled));
+                // What is ready needs no wait.
+                assert_eq!(try_block_on(async { 3 }), Ok(3));
+                yield_now();
+                sleep(Duration::from_millis(1));
+                assert_eq!(spawn(|| 4).join().unwrap(), 4);
+                log.borrow_mut().push("end");
+            });
+            block_on(pending::<()>());
+        });
+        yield_now();
+        handle.cancel();
+        // Others run while the destructor waits, and can be cancelled.
+        let other = spawn(|| sleep(LONG));
+        yield_now();
+        other.cancel();
+        assert!(is_cancelled(handle));
+        assert!(is_cancelled(other));
+        assert_eq!(*seen.borrow(), ["end"]);
+    });
+}
+
+#[test]
+fn panic_while_it_unwinds_from_a_park_is_its_result() {
+    on_both(|| {
+        let handle = spawn(|| {
+            let caught = catch_unwind(|| sleep(LONG));
+            assert!(caught.is_ok(), "a panic after the unwinding");
+        });
+        yield_now();
+        handle.cancel();
+        let error = handle.join().unwrap_err();
+        assert!(
+            error.to_string().contains("a panic after the unwinding"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn end_of_the_runtime_unwinds_what_is_left_each_on_its_thread() {
+    for driver in drivers() {
+        let (dropped, note) = notes();
+        let builder = Builder::new().driver(driver).workers(3);
+        builder
+            .start(move || {
+                for number in 0..60 {
+                    let held = note();
+                    drop(spawn(move || {
+                        let _held = held;
+                        let begun_on = thread::current().id();
+                        let _at_end = AtEnd(move || assert_eq!(thread::current().id(), begun_on));
+                        match number % 3 {
+                            0 => sleep(LONG),
+                            1 => block_on(pending()),
+                            _ => yield_now(),
+                        }
+                    }));
+                }
+                for _ in 0..5 {
+                    yield_now();
+                }
+                // These have not begun when the end comes.
+                for _ in 0..10 {
+                    let held = note();
+                    drop(spawn_local(move || drop(held)));
+                }
+            })
+            .unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 70, "{driver:?}");
+    }
+}
+
+#[test]
+fn end_of_the_runtime_tells_who_waits_elsewhere() {
+    for driver in drivers() {
+        let builder = Builder::new().driver(driver);
+        let waiting = builder
+            .start(|| {
+                let handle = spawn(|| sleep(LONG));
+                yield_now();
+                let thread = thread::spawn(move || is_cancelled(handle));
+                // The thread is at its wait, or comes to it after the end.
+                sleep(Duration::from_millis(5));
+                thread
+            })
+            .unwrap();
+        assert!(waiting.join().unwrap());
+    }
+}
+
+#[test]
+fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
+    for driver in drivers() {
+        let (dropped, note) = notes();
+        let held = note();
+        let runtime = ringloop::Runtime::builder().driver(driver).build().unwrap();
+        let handle = runtime
+            .block_on(async move {
+                let handle = spawn_local(move || {
+                    let _held = held;
+                    sleep(LONG);
+                });
+                ringloop::time::sleep(Duration::from_millis(2)).await;
+                handle
+            })
+            .unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 0);
+        drop(runtime);
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+        assert!(is_cancelled(handle));
+    }
+}
+
+#[test]
+fn destructor_that_waits_for_ever_does_not_hold_up_the_end() {
+    for driver in drivers() {
+        let builder = Builder::new().driver(driver);
+        let handle = builder
+            .start(|| {
+                let handle = spawn(|| {
+                    let _at_end = AtEnd(|| block_on(pending()));
+                    sleep(LONG);
+                });
+                yield_now();
+                handle
+            })
+            .unwrap();
+        assert!(is_cancelled(handle));
+    }
+}
+
+#[test]
+fn cancel_from_plain_threads_races_with_the_end() {
+    on_both(|| {
+        for round in 0..50 {
+            let handle = spawn(move || {
+                for _ in 0..round % 4 {
+                    yield_now();
+                }
+                sleep(Duration::from_micros(round));
+            });
+            let starter = spawner();
+            let thread = thread::spawn(move || {
+                handle.cancel();
+                let more = starter.spawn(|| sleep(LONG));
+                more.cancel();
+                (handle.join(), more.join())
+            });
+            let ended = block_on(ringloop::spawn_blocking(move || thread.join().unwrap()));
+            let (first, more) = ended.unwrap();
+            assert!(matches!(first, Ok(()) | Err(JoinError::Cancelled)));
+            assert!(matches!(more, Err(JoinError::Cancelled)));
+        }
+    });
+}
+
+#[test]
+fn start_that_panics_passes_the_panic_on_and_unwinds_the_others() {
+    let (dropped, note) = notes();
+    let held = note();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        start(1, move || {
+            drop(spawn(move || {
+                let _held = held;
+                sleep(LONG);
+            }));
+            yield_now();
+            panic!("main is gone");
+        })
+        .map(|(): ()| ())
+    }));
+    assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"main is gone"));
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
