@@ -7,7 +7,7 @@
 mod support;
 
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::{Choice, Key, Kind, Sink, Token};
+use ringloop::driver::{Choice, Kind, Sink, Token};
 use ringloop::limits;
 use ringloop::op::{
     Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMsgMulti, RecvMulti,
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 use std::time::{Duration, Instant};
+use support::states::{Case, End, State, at_every_state, give_up, reach};
 use support::{
     Bed, Foreign, alone, connect_to, drivers, is_closed, on_both, open_descriptors, tcp_pair,
     write_all,
@@ -94,34 +95,6 @@ impl World {
             assert!(sent.iter().all(|b| b"f.".contains(b)), "released memory");
         }) {}
         self.peer.set_nonblocking(false).unwrap();
-    }
-}
-
-/// One operation: how it is asked for so that it has to wait, and what makes it complete.
-struct Case {
-    name: &'static str,
-    request: fn(&mut World) -> Request,
-    trigger: fn(&mut World),
-    uses_foreign: bool,
-}
-
-const fn case(
-    name: &'static str,
-    request: fn(&mut World) -> Request,
-    trigger: fn(&mut World),
-) -> Case {
-    Case {
-        name,
-        request,
-        trigger,
-        uses_foreign: false,
-    }
-}
-
-impl Case {
-    const fn with_foreign(mut self) -> Self {
-        self.uses_foreign = true;
-        self
     }
 }
 
@@ -224,108 +197,54 @@ fn close(world: &mut World) -> Request {
     Request::Close(Close { fd })
 }
 
-const CASES: [Case; 17] = [
-    case("nop", |_| Request::Nop(Nop), nothing),
-    case("poll once", |world| poll(world, false), write_to_ours),
-    case("poll level", |world| poll(world, true), write_to_ours),
-    case("accept", |world| accept(world, false), connect_a_client),
-    case(
+const CASES: [Case<World>; 17] = [
+    Case::new("nop", |_| Request::Nop(Nop), nothing),
+    Case::new("poll once", |world| poll(world, false), write_to_ours),
+    Case::new("poll level", |world| poll(world, true), write_to_ours),
+    Case::new("accept", |world| accept(world, false), connect_a_client),
+    Case::new(
         "accept multi",
         |world| accept(world, true),
         connect_a_client,
     ),
-    case("connect", connect, nothing),
-    case("recv", recv, write_to_ours).with_foreign(),
-    case(
+    Case::new("connect", connect, nothing),
+    Case::new("recv", recv, write_to_ours).with_foreign(),
+    Case::new(
         "recv multi",
         |world| Request::RecvMulti(RecvMulti::new(world.fd())),
         write_to_ours,
     ),
-    case("recvmsg", recv_msg, send_datagram).with_foreign(),
-    case("recvmsg multi", recv_msg_multi, send_datagram),
-    case("send", send, World::drain_peer).with_foreign(),
-    case("sendmsg", send_msg, World::drain_peer).with_foreign(),
-    case("read", read, write_to_pipe).with_foreign(),
-    case("write", write, drain_pipe).with_foreign(),
-    case(
+    Case::new("recvmsg", recv_msg, send_datagram).with_foreign(),
+    Case::new("recvmsg multi", recv_msg_multi, send_datagram),
+    Case::new("send", send, World::drain_peer).with_foreign(),
+    Case::new("sendmsg", send_msg, World::drain_peer).with_foreign(),
+    Case::new("read", read, write_to_pipe).with_foreign(),
+    Case::new("write", write, drain_pipe).with_foreign(),
+    Case::new(
         "timeout",
         |_| Request::Timeout(Timeout::after(HOUR)),
         nothing,
     ),
-    case(
+    Case::new(
         "timeout that is due",
         |_| Request::Timeout(Timeout::after(Duration::ZERO)),
         nothing,
     ),
-    case("close", close, nothing),
+    Case::new("close", close, nothing),
 ];
 
-/// How far an operation got before it is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Submitted; the kernel has not been asked yet.
-    Queued,
-    /// As `Queued`, and it can complete at once.
-    QueuedReady,
-    /// The kernel has it, or its descriptor is waited for.
-    InFlight,
-    /// Its result is there, and nobody took it.
-    Completed,
-    /// Its (first) completion has been taken.
-    Taken,
-}
-
-const STATES: [State; 5] = [
-    State::Queued,
-    State::QueuedReady,
-    State::InFlight,
-    State::Completed,
-    State::Taken,
-];
-
-/// How it is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Cancel,
-    Forget,
-    CancelThenForget,
-    DropDriver,
-}
-
-/// Bring the operation of `case` to `state`.
-fn reach(bed: &mut Bed, world: &mut World, case: &Case, state: State) -> Key {
-    let request = (case.request)(world);
-    if state == State::QueuedReady {
-        (case.trigger)(world);
-    }
-    let (key, token) = bed.submit(request);
-    if matches!(state, State::Queued | State::QueuedReady) {
-        return key;
-    }
-    bed.engine.park(Some(Duration::ZERO)).unwrap();
-    bed.engine.park(Some(Duration::ZERO)).unwrap();
-    if state == State::InFlight {
-        return key;
-    }
-    (case.trigger)(world);
-    bed.engine.park(Some(Duration::from_millis(2))).unwrap();
-    if state == State::Completed {
-        return key;
-    }
-    for _ in 0..3 {
-        bed.turn(Duration::from_millis(1));
-    }
+/// A completion that was taken is the embedder's to give back.
+fn give_back_taken(bed: &mut Bed, case: &Case<World>, token: Token) {
     if let Some(mut completion) = bed.take(token) {
         bed.take_bytes(&mut completion);
         if completion.result >= 0 && matches!(case.name, "accept" | "accept multi") {
             file::close(completion.result).unwrap();
         }
     }
-    key
 }
 
 /// Completions that came while the operation was given up are the embedder's to give back.
-fn give_back(bed: &mut Bed, case: &Case) {
+fn give_back(bed: &mut Bed, case: &Case<World>) {
     for mut event in bed.take_all() {
         bed.take_bytes(&mut event.completion);
         if event.completion.result >= 0 && matches!(case.name, "accept" | "accept multi") {
@@ -340,31 +259,20 @@ fn give_back(bed: &mut Bed, case: &Case) {
     }
 }
 
-fn run(choice: Choice, case: &Case, state: State, end: End) {
+fn run(choice: Choice, case: &Case<World>, state: State, end: End) {
     let before = open_descriptors();
     let mut world = World::new();
     let mut bed = Bed::new(choice);
     let settled = open_descriptors() - world.clients.len();
-    let key = reach(&mut bed, &mut world, case, state);
-    match end {
-        End::Cancel => bed.cancel(key),
-        End::Forget => bed.forget(key),
-        End::CancelThenForget => {
-            bed.cancel(key);
-            bed.engine.park(Some(Duration::ZERO)).unwrap();
-            bed.forget(key);
-        }
-        End::DropDriver => {
-            drop(bed);
-            (case.trigger)(&mut world);
-            if case.uses_foreign {
-                world.foreign.assert_released_untouched();
-            }
-            drop(world);
-            assert_eq!(open_descriptors(), before);
-            return;
-        }
-    }
+    let (key, token) = reach(&mut bed, &mut world, case, state);
+    give_back_taken(&mut bed, case, token);
+    let Some(mut bed) = give_up(bed, key, end) else {
+        (case.trigger)(&mut world);
+        case.assert_released(&world.foreign);
+        drop(world);
+        assert_eq!(open_descriptors(), before);
+        return;
+    };
     bed.drain();
     if end != End::Cancel {
         assert!(
@@ -385,9 +293,7 @@ fn run(choice: Choice, case: &Case, state: State, end: End) {
     }
     bed.settle();
     assert!(bed.take_all().is_empty(), "an event of what is over");
-    if case.uses_foreign {
-        world.foreign.assert_released_untouched();
-    }
+    case.assert_released(&world.foreign);
     next_operation_gets_its_own_bytes(&mut bed, &mut world);
     drop((bed, world));
     assert_eq!(open_descriptors(), before, "descriptors at the end");
@@ -409,37 +315,24 @@ fn next_operation_gets_its_own_bytes(bed: &mut Bed, world: &mut World) {
     bed.release(&world.ours);
 }
 
-fn at_every_state(end: End) {
-    let _alone = alone();
-    for choice in drivers() {
-        for case in &CASES {
-            for state in STATES {
-                let told = format!("{choice:?}: {} {state:?} {end:?}", case.name);
-                let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
-                assert!(outcome.is_ok(), "{told}");
-            }
-        }
-    }
-}
-
 #[test]
 fn cancel_at_every_state_ends_the_operation() {
-    at_every_state(End::Cancel);
+    at_every_state(&CASES, End::Cancel, run);
 }
 
 #[test]
 fn forget_at_every_state_ends_the_operation_silently() {
-    at_every_state(End::Forget);
+    at_every_state(&CASES, End::Forget, run);
 }
 
 #[test]
 fn forget_after_cancel_ends_the_operation_silently() {
-    at_every_state(End::CancelThenForget);
+    at_every_state(&CASES, End::CancelThenForget, run);
 }
 
 #[test]
 fn drop_of_the_driver_at_every_state_gives_everything_back() {
-    at_every_state(End::DropDriver);
+    at_every_state(&CASES, End::DropDriver, run);
 }
 
 #[test]
@@ -459,9 +352,7 @@ fn drop_of_a_driver_that_was_never_bound_gives_everything_back() {
             }
             drop(bed);
             for (case, world) in CASES.iter().zip(&worlds) {
-                if case.uses_foreign {
-                    world.foreign.assert_released_untouched();
-                }
+                case.assert_released(&world.foreign);
             }
             drop(worlds);
             assert_eq!(open_descriptors(), before);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use ringloop::driver::{Choice, Key, Token};
+use ringloop::driver::Choice;
 use ringloop::op::{
     Kind as _, Peek, PollMulti, Request, Send, SendMsg, SendMsgZc, SendZc, WaitChild,
 };
@@ -17,8 +17,8 @@ use std::io::Read as _;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::Child;
-use std::time::Duration;
-use support::{Bed, Foreign, alone, drivers, open_descriptors, tcp_pair, write_all};
+use support::states::{Case, End, State, at_every_state, give_up, reach};
+use support::{Bed, Foreign, open_descriptors, tcp_pair, write_all};
 
 /// Everything an operation may want to talk to, and the foreign memory it is given.
 struct World {
@@ -73,14 +73,6 @@ impl Drop for World {
     }
 }
 
-/// One operation: how it is asked for so that it has to wait, and what makes it complete.
-struct Case {
-    name: &'static str,
-    request: fn(&mut World) -> Request,
-    trigger: fn(&mut World),
-    uses_foreign: bool,
-}
-
 fn poll_multi(world: &mut World) -> Request {
     Request::PollMulti(PollMulti {
         fd: world.fd(),
@@ -120,109 +112,27 @@ fn kill_child(world: &mut World) {
     world.child.kill().unwrap();
 }
 
-const CASES: [Case; 5] = [
-    Case {
-        name: "poll multi",
-        request: poll_multi,
-        trigger: write_to_ours,
-        uses_foreign: false,
-    },
-    Case {
-        name: "peek",
-        request: peek,
-        trigger: write_to_ours,
-        uses_foreign: true,
-    },
-    Case {
-        name: "send zc",
-        request: send_zc,
-        trigger: World::drain_peer,
-        uses_foreign: true,
-    },
-    Case {
-        name: "sendmsg zc",
-        request: send_msg_zc,
-        trigger: World::drain_peer,
-        uses_foreign: true,
-    },
-    Case {
-        name: "wait child",
-        request: wait_child,
-        trigger: kill_child,
-        uses_foreign: false,
-    },
+const CASES: [Case<World>; 5] = [
+    Case::new("poll multi", poll_multi, write_to_ours),
+    Case::new("peek", peek, write_to_ours).with_foreign(),
+    Case::new("send zc", send_zc, World::drain_peer).with_foreign(),
+    Case::new("sendmsg zc", send_msg_zc, World::drain_peer).with_foreign(),
+    Case::new("wait child", wait_child, kill_child),
 ];
 
-/// How far an operation got before it is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Queued,
-    QueuedReady,
-    InFlight,
-    Completed,
-    Taken,
-}
-
-/// How it is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Cancel,
-    Forget,
-    CancelThenForget,
-    DropDriver,
-}
-
-/// Bring the operation of `case` to `state`.
-fn reach(bed: &mut Bed, world: &mut World, case: &Case, state: State) -> (Key, Token) {
-    let request = (case.request)(world);
-    if state == State::QueuedReady {
-        (case.trigger)(world);
-    }
-    let (key, token) = bed.submit(request);
-    if matches!(state, State::Queued | State::QueuedReady) {
-        return (key, token);
-    }
-    for _ in 0..2 {
-        bed.engine.park(Some(Duration::ZERO)).unwrap();
-    }
-    if state == State::InFlight {
-        return (key, token);
-    }
-    (case.trigger)(world);
-    bed.engine.park(Some(Duration::from_millis(2))).unwrap();
-    if state == State::Taken {
-        for _ in 0..3 {
-            bed.turn(Duration::from_millis(1));
-        }
-        drop(bed.take(token));
-    }
-    (key, token)
-}
-
-fn run(choice: Choice, case: &Case, state: State, end: End) {
+fn run(choice: Choice, case: &Case<World>, state: State, end: End) {
     let before = open_descriptors();
     let mut world = World::new();
     let mut bed = Bed::new(choice);
-    let (key, _) = reach(&mut bed, &mut world, case, state);
-    match end {
-        End::Cancel => bed.cancel(key),
-        End::Forget => bed.forget(key),
-        End::CancelThenForget => {
-            bed.cancel(key);
-            bed.engine.park(Some(Duration::ZERO)).unwrap();
-            bed.forget(key);
-        }
-        End::DropDriver => {
-            drop(bed);
-            (case.trigger)(&mut world);
-            if case.uses_foreign {
-                world.foreign.assert_released_untouched();
-            }
-            drop(world);
-            assert_eq!(open_descriptors(), before);
-            return;
-        }
-    }
+    let (key, token) = reach(&mut bed, &mut world, case, state);
+    drop(bed.take(token));
+    let Some(mut bed) = give_up(bed, key, end) else {
+        (case.trigger)(&mut world);
+        case.assert_released(&world.foreign);
+        drop(world);
+        assert_eq!(open_descriptors(), before);
+        return;
+    };
     // Acknowledgements of a full connection come once its peer reads.
     world.drain_peer();
     bed.drain();
@@ -236,9 +146,7 @@ fn run(choice: Choice, case: &Case, state: State, end: End) {
     }
     bed.settle();
     assert!(bed.take_all().is_empty(), "an event of what is over");
-    if case.uses_foreign {
-        world.foreign.assert_released_untouched();
-    }
+    case.assert_released(&world.foreign);
     write_all(&mut world.peer, b"mine");
     let mut received = Vec::new();
     while !received.ends_with(b"mine") {
@@ -252,36 +160,22 @@ fn run(choice: Choice, case: &Case, state: State, end: End) {
     assert_eq!(open_descriptors(), before, "descriptors at the end");
 }
 
-fn at_every_state(end: End) {
-    use State::{Completed, InFlight, Queued, QueuedReady, Taken};
-    let _alone = alone();
-    for choice in drivers() {
-        for case in &CASES {
-            for state in [Queued, QueuedReady, InFlight, Completed, Taken] {
-                let told = format!("{choice:?}: {} {state:?} {end:?}", case.name);
-                let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
-                assert!(outcome.is_ok(), "{told}");
-            }
-        }
-    }
-}
-
 #[test]
 fn cancel_at_every_state_ends_the_operation() {
-    at_every_state(End::Cancel);
+    at_every_state(&CASES, End::Cancel, run);
 }
 
 #[test]
 fn forget_at_every_state_ends_the_operation_silently() {
-    at_every_state(End::Forget);
+    at_every_state(&CASES, End::Forget, run);
 }
 
 #[test]
 fn forget_after_cancel_ends_the_operation_silently() {
-    at_every_state(End::CancelThenForget);
+    at_every_state(&CASES, End::CancelThenForget, run);
 }
 
 #[test]
 fn drop_of_the_driver_at_every_state_gives_everything_back() {
-    at_every_state(End::DropDriver);
+    at_every_state(&CASES, End::DropDriver, run);
 }

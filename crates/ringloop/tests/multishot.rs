@@ -1,5 +1,4 @@
-//! Multishot operations as sequences: order, ends, pauses, buffers that are held, dropped and forgotten; on
-//! both drivers.
+//! Multishot operations as sequences: order, ends, pauses, every way to give them up; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -233,99 +232,6 @@ fn paused_sequence_is_dropped_without_a_trace() {
                 peer.write_all(b"last").unwrap();
                 read_until(&stream, b"last").await;
             });
-        }
-    });
-}
-
-#[test]
-fn held_buffers_keep_their_bytes_and_starve_others_until_they_are_dropped() {
-    in_runtimes(|runtime| {
-        let (ours, mut peer) = tcp_pair();
-        let stream = TcpStream::from(ours);
-        run(runtime, async {
-            let mut receive = stream.receive();
-            let mut held = Vec::new();
-            for at in 0..limits::POOL_BUFFERS {
-                peer.write_all(&[at as u8]).unwrap();
-                held.push(receive.next().await.unwrap().unwrap());
-            }
-            peer.write_all(b"more").unwrap();
-            let starved = time::timeout(Duration::from_millis(5), receive.next()).await;
-            assert!(starved.is_err());
-            for (at, bytes) in held.iter().enumerate() {
-                assert_eq!(**bytes, [at as u8]);
-            }
-            held.pop();
-            assert_eq!(&*receive.next().await.unwrap().unwrap(), b"more");
-            drop(held);
-            peer.write_all(b"and on").unwrap();
-            let mut bytes = receive.next().await.unwrap().unwrap();
-            bytes.advance(4);
-            assert_eq!(&*bytes, b"on");
-            bytes.advance(9);
-            assert!(bytes.is_empty());
-        });
-    });
-}
-
-#[test]
-fn forgotten_buffer_is_lost_to_the_pool_and_nothing_else() {
-    in_runtimes(|runtime| {
-        let (ours, mut peer) = tcp_pair();
-        let stream = TcpStream::from(ours);
-        run(runtime, async {
-            let mut receive = stream.receive();
-            for _ in 0..limits::POOL_BUFFERS - 1 {
-                peer.write_all(b"f").unwrap();
-                support::leak(receive.next().await.unwrap().unwrap());
-            }
-            // One is left, and goes round.
-            for round in 0..10_u8 {
-                peer.write_all(&[round]).unwrap();
-                assert_eq!(*receive.next().await.unwrap().unwrap(), [round]);
-            }
-        });
-    });
-}
-
-#[test]
-fn buffer_outlives_its_sequence_its_stream_and_its_runtime() {
-    let _alone = support::alone();
-    for driver in support::drivers() {
-        let before = support::open_descriptors();
-        let options = ringloop::Options {
-            driver,
-            ..ringloop::Options::default()
-        };
-        let runtime = Runtime::with_options(options).unwrap();
-        let (ours, mut peer) = tcp_pair();
-        let stream = TcpStream::from(ours);
-        let bytes = run(&runtime, async {
-            peer.write_all(b"kept").unwrap();
-            stream.receive().next().await.unwrap().unwrap()
-        });
-        assert_eq!(&*bytes, b"kept");
-        drop(stream);
-        assert_eq!(&*bytes, b"kept");
-        drop(runtime);
-        drop(peer);
-        assert_eq!(support::open_descriptors(), before, "kept by a buffer");
-        assert_eq!(&*bytes, b"kept");
-    }
-}
-
-#[test]
-fn buffer_given_back_by_another_runtime_goes_to_its_own() {
-    in_runtimes(|runtime| {
-        let (ours, mut peer) = tcp_pair();
-        let stream = TcpStream::from(ours);
-        let mut held = Vec::new();
-        for _ in 0..usize::from(limits::POOL_BUFFERS) * 2 {
-            peer.write_all(b"one").unwrap();
-            let bytes = run(runtime, async { stream.receive().next().await });
-            held.push(bytes.unwrap().unwrap());
-            let other = Runtime::new().unwrap();
-            run(&other, async { held.clear() });
         }
     });
 }

@@ -3,6 +3,8 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
+pub mod states;
+
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Choice, Completion, Event, Key, Kind, Sink, Token};
 use ringloop::executor::Engine;

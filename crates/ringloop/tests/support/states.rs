@@ -1,0 +1,129 @@
+//! Operations brought to a state and given up there: what the tests of every state share.
+
+use super::{Bed, Foreign, alone, drivers};
+use ringloop::driver::{Choice, Key, Token};
+use ringloop::op::Request;
+use std::time::Duration;
+
+/// One operation in a world of its own: how it is asked for so that it has to wait, and what makes it complete.
+#[derive(Debug)]
+pub struct Case<W> {
+    pub name: &'static str,
+    pub request: fn(&mut W) -> Request,
+    pub trigger: fn(&mut W),
+    pub uses_foreign: bool,
+}
+
+impl<W> Case<W> {
+    pub const fn new(
+        name: &'static str,
+        request: fn(&mut W) -> Request,
+        trigger: fn(&mut W),
+    ) -> Self {
+        Self {
+            name,
+            request,
+            trigger,
+            uses_foreign: false,
+        }
+    }
+
+    pub const fn with_foreign(mut self) -> Self {
+        self.uses_foreign = true;
+        self
+    }
+
+    /// Where it used foreign memory, that was released once and not touched after.
+    pub fn assert_released(&self, foreign: &Foreign) {
+        if self.uses_foreign {
+            foreign.assert_released_untouched();
+        }
+    }
+}
+
+/// How far an operation got before it is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Submitted; the kernel has not been asked yet.
+    Queued,
+    /// As `Queued`, and it can complete at once.
+    QueuedReady,
+    /// The kernel has it, or its descriptor is waited for.
+    InFlight,
+    /// Its result is there, and nobody took it.
+    Completed,
+    /// Its (first) completion has been taken.
+    Taken,
+}
+
+const STATES: [State; 5] = [
+    State::Queued,
+    State::QueuedReady,
+    State::InFlight,
+    State::Completed,
+    State::Taken,
+];
+
+/// How it is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Cancel,
+    Forget,
+    CancelThenForget,
+    DropDriver,
+}
+
+/// Bring the operation of `case` to `state`; a completion that came is still to be taken.
+pub fn reach<W>(bed: &mut Bed, world: &mut W, case: &Case<W>, state: State) -> (Key, Token) {
+    let request = (case.request)(world);
+    if state == State::QueuedReady {
+        (case.trigger)(world);
+    }
+    let (key, token) = bed.submit(request);
+    if matches!(state, State::Queued | State::QueuedReady) {
+        return (key, token);
+    }
+    for _ in 0..2 {
+        bed.engine.park(Some(Duration::ZERO)).unwrap();
+    }
+    if state == State::InFlight {
+        return (key, token);
+    }
+    (case.trigger)(world);
+    bed.engine.park(Some(Duration::from_millis(2))).unwrap();
+    if state == State::Taken {
+        for _ in 0..3 {
+            bed.turn(Duration::from_millis(1));
+        }
+    }
+    (key, token)
+}
+
+/// Give an operation up; `None` where the driver went with it.
+pub fn give_up(mut bed: Bed, key: Key, end: End) -> Option<Bed> {
+    match end {
+        End::Cancel => bed.cancel(key),
+        End::Forget => bed.forget(key),
+        End::CancelThenForget => {
+            bed.cancel(key);
+            bed.engine.park(Some(Duration::ZERO)).unwrap();
+            bed.forget(key);
+        }
+        End::DropDriver => return None,
+    }
+    Some(bed)
+}
+
+/// Run every case in every state on every driver.
+pub fn at_every_state<W>(cases: &[Case<W>], end: End, run: fn(Choice, &Case<W>, State, End)) {
+    let _alone = alone();
+    for choice in drivers() {
+        for case in cases {
+            for state in STATES {
+                let told = format!("{choice:?}: {} {state:?} {end:?}", case.name);
+                let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
+                assert!(outcome.is_ok(), "{told}");
+            }
+        }
+    }
+}
