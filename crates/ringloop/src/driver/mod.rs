@@ -342,6 +342,7 @@ impl Driver {
     }
 
     /// The next completion of a future's operation; `None` where the key is stale.
+    #[inline]
     pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
         let polled = each!(self, driver => driver.table_mut().poll(key, waker));
         if polled.is_pending() {

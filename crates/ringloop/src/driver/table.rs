@@ -150,6 +150,7 @@ impl Slot {
     }
 
     /// The next result for the future.
+    #[inline]
     fn take_kept(&mut self) -> Option<Completion> {
         let (kept, more) = match self.results.pop_front() {
             Some(kept) => (kept, true),
@@ -208,6 +209,7 @@ impl Table {
         self.live_count
     }
 
+    #[inline]
     pub fn insert(&mut self, request: Request, sink: Sink) -> Key {
         if self.free_head == NO_SLOT {
             self.grow();
@@ -235,6 +237,7 @@ impl Table {
     }
 
     /// The slot a key names, while it does (invariant 2).
+    #[inline]
     pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
         let slot = self
             .chunks
@@ -299,6 +302,7 @@ impl Table {
     }
 
     /// The next completion of a future's operation; frees the slot with the last one.
+    #[inline]
     pub fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
         let Some(slot) = self.slot(key) else {
             return Poll::Ready(None);
@@ -405,12 +409,13 @@ impl Table {
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
         slot.receiver = Receiver::Nobody;
         slot.next_free = head;
-        let request = slot.request.take();
         slot.results.clear();
+        // Mostly it has been taken, and there is nothing to move.
+        let left_over = slot.request.is_some().then(|| slot.request.take());
         self.free_head = key.index;
         self.live_count -= 1;
         // Dropped last: releasing a buffer may run foreign code.
-        drop(request);
+        drop(left_over);
     }
 
     fn at(&mut self, index: u32) -> &mut Slot {

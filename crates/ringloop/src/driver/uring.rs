@@ -21,7 +21,7 @@ mod registered;
 
 use self::registered::Registered;
 use super::lent::Lent;
-use super::table::{Delivery, Phase, Slot, Table};
+use super::table::{Delivery, Phase, Table};
 use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
@@ -548,12 +548,7 @@ impl UringDriver {
             self.settle(key, negated(result));
             return true;
         }
-        let mut sqe = Sqe {
-            user_data: key.user_data(),
-            ..Sqe::default()
-        };
-        request.prepare(&mut sqe);
-        if !self.push_operation(key, sqe) {
+        if !self.push_operation(key) {
             return false;
         }
         match need {
@@ -571,11 +566,7 @@ impl UringDriver {
             self.settle(key, 0);
             return true;
         }
-        let mut sqe = Sqe::default();
-        if let Some(request) = self.table.slot(key).and_then(Slot::request_mut) {
-            request.prepare(&mut sqe);
-        }
-        if !self.push_operation(key, sqe) {
+        if !self.push_operation(key) {
             return false;
         }
         if let Some(slot) = self.table.slot(target) {
@@ -584,15 +575,27 @@ impl UringDriver {
         true
     }
 
-    fn push_operation(&mut self, key: Key, sqe: Sqe) -> bool {
-        let user_data = key.user_data();
-        if !self.push(Sqe { user_data, ..sqe }) {
+    /// Push an operation's entry, which is written where the kernel reads it.
+    fn push_operation(&mut self, key: Key) -> bool {
+        if !self.has_room() {
             return false;
         }
-        if let Some(slot) = self.table.slot(key) {
+        let Some(slot) = self.table.slot(key) else {
+            return true;
+        };
+        let Some(request) = slot.request_mut() else {
+            return true;
+        };
+        let fill = |sqe: &mut Sqe| {
+            sqe.user_data = key.user_data();
+            request.prepare(sqe);
+        };
+        // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
+        let pushed = unsafe { self.ring.push_with(fill) };
+        if pushed {
             slot.phase = Phase::Armed;
         }
-        true
+        pushed
     }
 
     fn push_cancel(&mut self, key: Key) -> bool {
@@ -639,7 +642,7 @@ impl UringDriver {
 
     /// Push entries as one, or none of them.
     fn push_linked(&mut self, entries: &[Sqe]) -> bool {
-        // SAFETY: invariant 1, as in `push`.
+        // SAFETY: invariant 1, as in `push_operation`.
         if unsafe { self.ring.push_all(entries) } {
             return true;
         }
@@ -651,15 +654,14 @@ impl UringDriver {
     }
 
     fn push(&mut self, sqe: Sqe) -> bool {
-        // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
-        let Err(sqe) = (unsafe { self.ring.push(sqe) }) else {
-            return true;
-        };
-        if self.bound.is_none() || self.hand_over().is_err() {
-            return false;
-        }
-        // SAFETY: as above.
-        unsafe { self.ring.push(sqe) }.is_ok()
+        // SAFETY: the entries of the driver's own point at nothing.
+        self.has_room() && unsafe { self.ring.push(sqe) }.is_ok()
+    }
+
+    /// Whether the submission queue takes another entry; a full one is handed over first.
+    fn has_room(&mut self) -> bool {
+        self.ring.has_room()
+            || (self.bound.is_some() && self.hand_over().is_ok() && self.ring.has_room())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::op::{Kind, Outcome};
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// An operation as a future, on the runtime that polls it first.
@@ -74,6 +74,18 @@ impl<K: Kind> Future for Op<K> {
     type Output = K::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<K::Output> {
+        if let State::InFlight(local, key) = &self.state {
+            let completion = ready!(local.engine().driver_mut().poll(*key, cx.waker()));
+            self.state = State::Over;
+            return Poll::Ready(K::output(match completion {
+                Some(completion) => completion.into(),
+                // The driver was torn down under the future.
+                None => Outcome {
+                    result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+                    request: None,
+                },
+            }));
+        }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsubmitted(kind) => {
                 let local = Local::current();
@@ -85,25 +97,7 @@ impl<K: Kind> Future for Op<K> {
                     }
                 }
             }
-            State::InFlight(local, key) => {
-                let polled = local.engine().driver_mut().poll(key, cx.waker());
-                match polled {
-                    Poll::Pending => {
-                        self.state = State::InFlight(local, key);
-                        Poll::Pending
-                    }
-                    Poll::Ready(Some(completion)) => Poll::Ready(K::output(completion.into())),
-                    // The driver was torn down under the future.
-                    Poll::Ready(None) => {
-                        let result = Err(io::Error::from_raw_os_error(libc::ECANCELED));
-                        Poll::Ready(K::output(Outcome {
-                            result,
-                            request: None,
-                        }))
-                    }
-                }
-            }
-            State::Over => panic!("an operation was polled after it was over"),
+            _ => panic!("an operation was polled after it was over"),
         }
     }
 }

@@ -244,12 +244,34 @@ impl Ring {
     /// completion of the entry (the one without [`Cqe::more`], or a zero-copy send's
     /// [`Cqe::notification`]), also when it is cancelled, and also when the ring is dropped before.
     pub unsafe fn push(&mut self, sqe: Sqe) -> Result<(), Sqe> {
-        if self.pending() > self.sq.mask {
+        if !self.has_room() {
             return Err(sqe);
         }
         self.sq.write(sqe);
         self.sq.tail.store(self.sq.next);
         Ok(())
+    }
+
+    /// Queue an entry as [`Ring::push`], written by `fill` in its place on the queue, where it is empty: a copy
+    /// less. `false` where the queue is full; then `fill` was not called.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    #[inline]
+    pub unsafe fn push_with(&mut self, fill: impl FnOnce(&mut Sqe)) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        fill(self.sq.entry());
+        self.sq.next = self.sq.next.wrapping_add(1);
+        self.sq.tail.store(self.sq.next);
+        true
+    }
+
+    /// Whether the queue takes another entry.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.pending() <= self.sq.mask
     }
 
     /// Queue entries that the kernel has to see at once, such as a link; `false` where they do not all fit.

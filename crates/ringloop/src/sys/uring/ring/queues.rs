@@ -64,12 +64,20 @@ impl Submission {
 
     /// Write the next entry, for which there is room; the kernel does not see it before the tail moves.
     pub fn write(&mut self, sqe: Sqe) {
+        *self.entry() = sqe;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The next entry, emptied, of a queue that is not full.
+    #[inline]
+    pub fn entry(&mut self) -> &mut Sqe {
         let slot = (self.next & self.mask) as usize;
         // SAFETY: R1: the masked index is below the number of entries.
-        let entry = unsafe { self.entries.add(slot) };
+        let mut entry = unsafe { self.entries.add(slot) };
         // SAFETY: R1, R2: the queue is not full, so this slot is not the kernel's.
-        unsafe { entry.write(sqe) };
-        self.next = self.next.wrapping_add(1);
+        unsafe { entry.write(Sqe::default()) };
+        // SAFETY: R1, R2, as above; it was written just now.
+        unsafe { entry.as_mut() }
     }
 
     pub fn locate(queues: &Mapping, entries: &Mapping, params: &Params) -> Option<Self> {

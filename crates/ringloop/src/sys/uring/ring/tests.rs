@@ -148,6 +148,26 @@ fn r2_a_full_queue_gives_the_entry_back_and_keeps_the_others() {
 }
 
 #[test]
+fn r2_an_entry_written_in_its_place_is_empty_before_and_not_asked_for_when_the_queue_is_full() {
+    let mut ring = enabled();
+    // A second round over the queue finds the first one's entries.
+    for data in 0..16 {
+        let fill = |sqe: &mut Sqe| {
+            assert_eq!(*sqe, Sqe::default());
+            *sqe = nop(data);
+        };
+        // SAFETY: a no-op names nothing.
+        assert!(unsafe { ring.push_with(fill) });
+        if !ring.has_room() {
+            // SAFETY: nothing is pushed.
+            assert!(!unsafe { ring.push_with(|_| unreachable!("the queue is full")) });
+            ring.submit().unwrap();
+        }
+    }
+    assert_eq!(data_of(&reap(&mut ring, 16)), (0..16).collect::<Vec<_>>());
+}
+
+#[test]
 fn r2_entries_that_could_not_be_handed_over_stay_queued() {
     let mut ring = disabled();
     push(&mut ring, nop(1)).unwrap();
