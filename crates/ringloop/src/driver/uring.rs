@@ -14,12 +14,13 @@
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
-use super::lease::Lease;
 mod bundle;
+mod cancel;
 mod link;
 mod registered;
 
 use self::registered::Registered;
+use super::lease::Lease;
 use super::lent::Lent;
 use super::table::{Delivery, Phase, Table};
 use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
@@ -185,86 +186,11 @@ impl UringDriver {
         }
     }
 
-    /// See [`super::Driver::forget_now`].
-    pub(super) fn forget_now(&mut self, key: Key) {
-        self.forget(key);
-        // Task work frees what the cancel ended. What fails here fails again, and is reported, at the
-        // next wait.
-        if !self.has_ended(key) && self.bound.is_some() {
-            drop(self.enter(0, Some(Duration::ZERO)));
-        }
-    }
-
-    pub(super) fn cancel(&mut self, key: Key) {
-        if self.cancel_unarmed(key) {
-            return;
-        }
-        let Some(slot) = self.table.slot(key) else {
-            return;
-        };
-        if slot.phase != Phase::Armed || slot.cancelled {
-            return;
-        }
-        slot.cancelled = true;
-        if slot.linked {
-            self.late_cancels.push(key);
-        }
-        if !self.backlog.is_empty() || !self.push_cancel(key) {
-            self.backlog.push_back(Entry::Cancel(key));
-        }
-    }
-
-    /// See [`super::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
-    pub(super) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
-        let keys = self.table.cancellable_on(fd);
-        let mut is_armed = false;
-        for key in &keys {
-            if self.cancel_unarmed(*key) {
-                continue;
-            }
-            if let Some(slot) = self.table.slot(*key) {
-                slot.cancelled = true;
-                is_armed = true;
-            }
-        }
-        if is_armed && (!self.backlog.is_empty() || !self.push_cancel_descriptor(fd)) {
-            self.backlog.push_back(Entry::CancelDescriptor(fd));
-        }
-        keys.len()
-    }
-
-    /// See [`super::Driver::cancel_all`].
-    pub(super) fn cancel_all(&mut self) -> usize {
-        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
-        for key in &keys {
-            self.cancel(*key);
-        }
-        keys.len()
-    }
-
-    /// Cancel an operation that the kernel does not know: it is over here and now.
-    fn cancel_unarmed(&mut self, key: Key) -> bool {
-        match self.table.slot(key) {
-            Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Resting) => {
-                self.settle(key, -libc::ECANCELED);
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// End an operation with a result that is not the kernel's.
     fn settle(&mut self, key: Key, result: i32) {
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Settled;
             self.synthetic.push_back((key, result));
-        }
-    }
-
-    pub(super) fn forget(&mut self, key: Key) {
-        self.cancel(key);
-        for id in self.table.orphan(key) {
-            self.recycle(id);
         }
     }
 
@@ -559,22 +485,6 @@ impl UringDriver {
         true
     }
 
-    /// Cancel as an operation. A target that the kernel does not know is cancelled here; one that it
-    /// does know is not armed again.
-    fn arm_cancel(&mut self, key: Key, target: Key) -> bool {
-        if self.cancel_unarmed(target) {
-            self.settle(key, 0);
-            return true;
-        }
-        if !self.push_operation(key) {
-            return false;
-        }
-        if let Some(slot) = self.table.slot(target) {
-            slot.cancelled = true;
-        }
-        true
-    }
-
     /// Push an operation's entry, which is written where the kernel reads it.
     fn push_operation(&mut self, key: Key) -> bool {
         if !self.has_room() {
@@ -594,34 +504,6 @@ impl UringDriver {
         let pushed = unsafe { self.ring.push_with(fill) };
         if pushed {
             slot.phase = Phase::Armed;
-        }
-        pushed
-    }
-
-    fn push_cancel(&mut self, key: Key) -> bool {
-        let sqe = Sqe {
-            opcode: abi::OP_ASYNC_CANCEL,
-            flags: abi::SQE_CQE_SKIP_SUCCESS,
-            fd: -1,
-            addr: key.user_data(),
-            user_data: KIND_CANCEL << 56,
-            ..Sqe::default()
-        };
-        self.push(sqe)
-    }
-
-    fn push_cancel_descriptor(&mut self, fd: RawFd) -> bool {
-        let sqe = Sqe {
-            opcode: abi::OP_ASYNC_CANCEL,
-            flags: abi::SQE_CQE_SKIP_SUCCESS,
-            fd,
-            op_flags: abi::ASYNC_CANCEL_FD | abi::ASYNC_CANCEL_ALL,
-            user_data: KIND_CANCEL << 56,
-            ..Sqe::default()
-        };
-        let pushed = self.push(sqe);
-        if pushed {
-            self.unsubmitted.push(fd);
         }
         pushed
     }

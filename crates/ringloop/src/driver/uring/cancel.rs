@@ -1,0 +1,131 @@
+//! Cancelling: what is told to the kernel, and what is over without it.
+//!
+//! Called by: `driver::uring`. Never does: free a slot before its last completion.
+
+use super::{Entry, KIND_CANCEL, UringDriver};
+use crate::driver::Key;
+use crate::driver::table::Phase;
+use crate::sys::uring::abi::{self, Sqe};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+impl UringDriver {
+    pub(in crate::driver) fn cancel(&mut self, key: Key) {
+        if self.cancel_unarmed(key) {
+            return;
+        }
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        if slot.phase != Phase::Armed || slot.cancelled {
+            return;
+        }
+        slot.cancelled = true;
+        if slot.linked {
+            self.late_cancels.push(key);
+        }
+        if !self.backlog.is_empty() || !self.push_cancel(key) {
+            self.backlog.push_back(Entry::Cancel(key));
+        }
+    }
+
+    /// See [`super::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
+    pub(in crate::driver) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
+        let keys = self.table.cancellable_on(fd);
+        let mut is_armed = false;
+        for key in &keys {
+            if self.cancel_unarmed(*key) {
+                continue;
+            }
+            if let Some(slot) = self.table.slot(*key) {
+                slot.cancelled = true;
+                is_armed = true;
+            }
+        }
+        if is_armed && (!self.backlog.is_empty() || !self.push_cancel_descriptor(fd)) {
+            self.backlog.push_back(Entry::CancelDescriptor(fd));
+        }
+        keys.len()
+    }
+
+    /// See [`super::Driver::cancel_all`].
+    pub(in crate::driver) fn cancel_all(&mut self) -> usize {
+        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
+        for key in &keys {
+            self.cancel(*key);
+        }
+        keys.len()
+    }
+
+    pub(in crate::driver) fn forget(&mut self, key: Key) {
+        self.cancel(key);
+        for id in self.table.orphan(key) {
+            self.recycle(id);
+        }
+    }
+
+    /// See [`super::Driver::forget_now`].
+    pub(in crate::driver) fn forget_now(&mut self, key: Key) {
+        self.forget(key);
+        // Task work frees what the cancel ended. What fails here fails again, and is reported, at the
+        // next wait.
+        if !self.has_ended(key) && self.bound.is_some() {
+            drop(self.enter(0, Some(Duration::ZERO)));
+        }
+    }
+
+    /// Cancel an operation that the kernel does not know: it is over here and now.
+    pub(super) fn cancel_unarmed(&mut self, key: Key) -> bool {
+        match self.table.slot(key) {
+            Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Resting) => {
+                self.settle(key, -libc::ECANCELED);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Cancel as an operation. A target that the kernel does not know is cancelled here; one that it
+    /// does know is not armed again.
+    pub(super) fn arm_cancel(&mut self, key: Key, target: Key) -> bool {
+        if self.cancel_unarmed(target) {
+            self.settle(key, 0);
+            return true;
+        }
+        if !self.push_operation(key) {
+            return false;
+        }
+        if let Some(slot) = self.table.slot(target) {
+            slot.cancelled = true;
+        }
+        true
+    }
+
+    pub(super) fn push_cancel(&mut self, key: Key) -> bool {
+        let sqe = Sqe {
+            opcode: abi::OP_ASYNC_CANCEL,
+            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            fd: -1,
+            addr: key.user_data(),
+            user_data: KIND_CANCEL << 56,
+            ..Sqe::default()
+        };
+        self.push(sqe)
+    }
+
+    pub(super) fn push_cancel_descriptor(&mut self, fd: RawFd) -> bool {
+        let sqe = Sqe {
+            opcode: abi::OP_ASYNC_CANCEL,
+            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            fd,
+            op_flags: abi::ASYNC_CANCEL_FD | abi::ASYNC_CANCEL_ALL,
+            user_data: KIND_CANCEL << 56,
+            ..Sqe::default()
+        };
+        let pushed = self.push(sqe);
+        if pushed {
+            self.unsubmitted.push(fd);
+        }
+        pushed
+    }
+}
