@@ -269,6 +269,10 @@ fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "sanitizer",
+    ignore = "what is on the stack that is left is a leak"
+)]
 fn destructor_that_waits_for_ever_does_not_hold_up_the_end() {
     for driver in drivers() {
         let builder = Builder::new().driver(driver);
