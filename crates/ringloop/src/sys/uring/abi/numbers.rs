@@ -180,9 +180,9 @@ pub const FSYNC_DATASYNC: u32 = 1 << 0;
 
 // ---- Messages between rings
 
-/// In [`Sqe::addr`]: post `len` as the result and `off` as the `user_data`.
+/// In [`Sqe::addr`](super::Sqe::addr): post `len` as the result and `off` as the `user_data`.
 pub const MSG_DATA: u64 = 0;
-/// In [`Sqe::addr`]: hand over a direct descriptor.
+/// In [`Sqe::addr`](super::Sqe::addr): hand over a direct descriptor.
 pub const MSG_SEND_FD: u64 = 1;
 
 // ---- What a completion says: Cqe::flags
