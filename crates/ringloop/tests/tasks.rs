@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
 
 fn on_both(test: impl Fn(Runtime)) {
     for driver in support::drivers() {
@@ -25,6 +24,16 @@ fn on_both(test: impl Fn(Runtime)) {
         };
         test(Runtime::with_options(options).unwrap());
     }
+}
+
+/// Enough turns for tasks that wait for one.
+fn turns(runtime: &Runtime) {
+    let some = async {
+        for _ in 0..4 {
+            time::yield_now().await;
+        }
+    };
+    runtime.block_on(some).unwrap();
 }
 
 /// A task that gives its waker away and waits until it is told to end.
@@ -142,9 +151,7 @@ fn invariant_2_task_that_holds_its_own_handle_ends_once() {
             mark
         });
         *slot.borrow_mut() = Some(handle);
-        runtime
-            .block_on(time::sleep(Duration::from_millis(1)))
-            .unwrap();
+        turns(&runtime);
         // The handle went first, so nobody asked for the result.
         assert_eq!(Rc::strong_count(&marker), 1);
     });
@@ -247,9 +254,7 @@ fn waiter_of_any_kind_is_woken_once_and_dropped() {
                 assert!(Pin::new(&mut given_up).poll(&mut cx).is_pending());
             }
             drop(given_up);
-            runtime
-                .block_on(time::sleep(Duration::from_millis(1)))
-                .unwrap();
+            turns(&runtime);
             let woken = counted.0.load(Ordering::SeqCst) - before;
             assert_eq!(woken, u32::from(std::ptr::eq(order[2], &raw const foreign)));
         }
@@ -392,9 +397,7 @@ fn waiter_of_a_handle_is_the_one_that_asked_last() {
             let polled = handle.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(polled.is_pending());
         }
-        runtime
-            .block_on(time::sleep(Duration::from_millis(1)))
-            .unwrap();
+        turns(&runtime);
         assert!(late.0.load(Ordering::SeqCst) && !early.0.load(Ordering::SeqCst));
     });
 }
