@@ -15,12 +15,12 @@ PIPELINED_CONNECTIONS = (1, 64)
 
 # Name: title, operations of a run and workers. One worker is on one CPU.
 SCHEDULING = {
-    "spawn": ("spawn and join, one after the other", 200_000, 1),
-    "batch": ("spawn 1,000 and join them, again and again", 200_000, 1),
+    "spawn": ("spawn and join, one after the other", 100_000, 1),
+    "batch": ("spawn 1,000 and join them, again and again", 100_000, 1),
     "yield": ("switch: 100 that yield", 1_000_000, 1),
-    "pingpong": ("channel ping-pong", 300_000, 1),
+    "pingpong": ("channel ping-pong", 100_000, 1),
     "lock": ("mutex, 8 that want it, 2 workers", 800_000, 2),
-    "held": ("mutex held across a yield, 8 that want it", 200_000, 1),
+    "held": ("mutex held across a yield, 8 that want it", 100_000, 1),
 }
 # What runs on every CPU: it has two workers.
 UNPINNED = ("lock",)

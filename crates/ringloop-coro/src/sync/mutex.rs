@@ -1,22 +1,27 @@
-//! A lock that parks: std's, tried first, and a line of those who found it taken.
+//! A lock that parks: a word of three states, and a line of those who found it taken.
 //!
 //! Owns: the value. Never does: poison, or hand the lock over: whoever comes first takes it, and the first in the line
-//! is woken to try again, as std's does.
+//! is woken to try again, as std does.
 //!
 //! ```text
-//!   lock:   try ─ taken ─▶ spin a little ─ taken ─▶ stand in the line ─▶ try once more ─ taken ─▶ park
-//!   unlock: free the value ─▶ does anybody wait? wake the first
+//!   FREE ──────── lock ───────▶ HELD ── somebody stands in the line ──▶ AWAITED
+//!    ▲                           │                                          │
+//!    └────────── unlock ─────────┴────────── unlock: wake the first ────────┘
 //! ```
-//! The second try and the look at the line are on either side of a fence each, so one of the two sees the other.
+//! Who was in the line takes the lock as `AWAITED`, since others may be behind it; at worst one looks at an empty line.
+//!
+//! # Invariants
+//! 1. Whoever has changed the word from `FREE` has the value alone until it changes it back; a guard does both.
 
 use super::waiters::{Ticket, Waiters};
 use super::{locked, wait};
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::sync::TryLockError;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 /// Tries before the line: a holder on another processor is mostly done by then.
@@ -35,49 +40,34 @@ const SPINS: u32 = 40;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
 pub struct Mutex<T: ?Sized> {
-    line: Line,
-    value: std::sync::Mutex<T>,
+    word: AtomicU32,
+    line: std::sync::Mutex<Waiters>,
+    value: UnsafeCell<T>,
 }
 
-#[derive(Default)]
-struct Line {
-    /// As many as stand in it.
-    len: AtomicUsize,
-    waiters: std::sync::Mutex<Waiters>,
-}
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody stands in the line.
+const AWAITED: u32 = 2;
 
-impl Line {
-    fn change<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> R {
-        let mut waiters = locked(&self.waiters);
-        let result = change(&mut waiters);
-        self.len.store(waiters.len(), Ordering::Relaxed);
-        result
-    }
-
-    #[inline]
-    fn wake_first(&self) {
-        fence(Ordering::SeqCst);
-        if self.len.load(Ordering::Relaxed) > 0
-            && let Some(waker) = self.change(Waiters::first)
-        {
-            waker.wake();
-        }
-    }
-}
+// SAFETY: invariant 1: the value goes with the lock from one thread to another, and no two have it.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: invariant 1.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// A value that nobody holds.
     pub fn new(value: T) -> Self {
         Self {
-            line: Line::default(),
-            value: std::sync::Mutex::new(value),
+            word: AtomicU32::new(FREE),
+            line: std::sync::Mutex::default(),
+            value: UnsafeCell::new(value),
         }
     }
 
     /// The value; nobody holds the lock.
     pub fn into_inner(self) -> T {
-        let value = self.value.into_inner();
-        value.unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.value.into_inner()
     }
 }
 
@@ -118,21 +108,35 @@ impl<T: ?Sized> Mutex<T> {
     /// Hold the lock if nobody does.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let value = match self.value.try_lock() {
-            Ok(value) => value,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(MutexGuard {
+        let (taken, seen) = (Ordering::Acquire, Ordering::Relaxed);
+        let exchanged = self.word.compare_exchange(FREE, HELD, taken, seen);
+        exchanged.is_ok().then(|| self.guard())
+    }
+
+    /// Hold the lock if nobody does; who does is told that somebody waits.
+    fn try_lock_awaited(&self) -> Option<MutexGuard<'_, T>> {
+        let before = self.word.swap(AWAITED, Ordering::Acquire);
+        (before == FREE).then(|| self.guard())
+    }
+
+    fn guard(&self) -> MutexGuard<'_, T> {
+        MutexGuard {
             mutex: self,
-            value: Some(value),
-        })
+            stays: PhantomData,
+        }
+    }
+
+    #[cold]
+    fn wake_first(&self) {
+        let first = locked(&self.line).first();
+        if let Some(waker) = first {
+            waker.wake();
+        }
     }
 
     /// The value, of a lock that is nobody else's.
     pub fn get_mut(&mut self) -> &mut T {
-        let value = self.value.get_mut();
-        value.unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.value.get_mut()
     }
 }
 
@@ -152,19 +156,14 @@ impl<'a, T: ?Sized> Future for Locking<'a, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mutex = self.mutex;
-        let mut guard = mutex.try_lock();
-        if guard.is_none() {
-            let line = &mutex.line;
-            line.change(|waiters| waiters.stand(&mut self.ticket, cx.waker()));
-            fence(Ordering::SeqCst);
-            guard = mutex.try_lock();
-        }
-        let Some(guard) = guard else {
+        // In the line first: whoever unlocks after the word says so finds it there.
+        locked(&mutex.line).stand(&mut self.ticket, cx.waker());
+        let Some(guard) = mutex.try_lock_awaited() else {
             return Poll::Pending;
         };
         if let Some(ticket) = self.ticket.take() {
             // Whether it was woken or not: it has what it waited for, and wakes the next when it is done.
-            mutex.line.change(|waiters| waiters.leave(ticket));
+            locked(&mutex.line).leave(ticket);
         }
         Poll::Ready(guard)
     }
@@ -172,12 +171,12 @@ impl<'a, T: ?Sized> Future for Locking<'a, T> {
 
 impl<T: ?Sized> Drop for Locking<'_, T> {
     fn drop(&mut self) {
-        let line = &self.mutex.line;
-        if let Some(ticket) = self.ticket.take()
-            && !line.change(|waiters| waiters.leave(ticket))
-        {
-            // It was woken, and does not come: somebody else may.
-            line.wake_first();
+        if let Some(ticket) = self.ticket.take() {
+            let stood = locked(&self.mutex.line).leave(ticket);
+            if !stood {
+                // It was woken, and does not come: somebody else may.
+                self.mutex.wake_first();
+            }
         }
     }
 }
@@ -186,9 +185,12 @@ impl<T: ?Sized> Drop for Locking<'_, T> {
 #[must_use = "the lock is given back at once"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// Until it is dropped.
-    value: Option<std::sync::MutexGuard<'a, T>>,
+    /// It stays on its thread, as std's does and as a coroutine does.
+    stays: PhantomData<*const ()>,
 }
+
+// SAFETY: invariant 1: a reference to a guard is one to the value.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
@@ -201,28 +203,25 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        match &self.value {
-            Some(value) => value,
-            None => unreachable!("a guard holds its lock until it is dropped"),
-        }
+        // SAFETY: invariant 1.
+        unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        match &mut self.value {
-            Some(value) => value,
-            None => unreachable!("a guard holds its lock until it is dropped"),
-        }
+        // SAFETY: invariant 1, and the guard is borrowed alone.
+        unsafe { &mut *self.mutex.value.get() }
     }
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.value = None;
-        self.mutex.line.wake_first();
+        if self.mutex.word.swap(FREE, Ordering::Release) == AWAITED {
+            self.mutex.wake_first();
+        }
     }
 }
 

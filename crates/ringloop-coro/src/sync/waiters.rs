@@ -19,10 +19,6 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    pub fn len(&self) -> usize {
-        self.line.len()
-    }
-
     /// Stand in the line: where `ticket` says, or at its end, with a new ticket.
     pub fn stand(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
         if let Some(place) = ticket.and_then(|ticket| self.place(ticket)) {
@@ -84,8 +80,8 @@ mod tests {
         assert!(!waiters.stands(first) && waiters.stands(third));
         let mut again = Some(third);
         waiters.stand(&mut again, Waker::noop());
-        assert_eq!((again, waiters.len()), (Some(third), 1));
+        assert_eq!((again, waiters.line.len()), (Some(third), 1));
         assert_eq!(waiters.all().count(), 1);
-        assert_eq!(waiters.len(), 0);
+        assert!(waiters.line.is_empty());
     }
 }
