@@ -1,0 +1,53 @@
+//! Memory over thousands of connections, on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_quic::Endpoint;
+use support::{any, client_config, on_both, server_config};
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Connections that begin, carry a request and its answer, and are closed, one way or another.
+async fn churn(client: &Endpoint, server: &Endpoint, count: usize) {
+    let address = server.local_addr().unwrap();
+    for number in 0..count {
+        let connecting = client.connect(address, "localhost").unwrap();
+        let accepting = server.accept().await.unwrap().accept().unwrap();
+        let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
+        let (mut send, mut recv) = ours.open_bi().await.unwrap();
+        send.write_all(&[1; 100]).await.unwrap();
+        send.finish().unwrap();
+        let (mut answer, mut asked) = theirs.accept_bi().await.unwrap();
+        assert_eq!(asked.read_to_end(100).await.unwrap().len(), 100);
+        answer.write_all(&[2; 3000]).await.unwrap();
+        answer.finish().unwrap();
+        assert_eq!(recv.read_to_end(3000).await.unwrap().len(), 3000);
+        match number % 3 {
+            0 => ours.close(1, b"done"),
+            1 => theirs.close(2, b"done"),
+            _ => {}
+        }
+    }
+    client.wait_idle().await;
+    server.wait_idle().await;
+}
+
+#[test]
+fn two_thousand_connections_leave_nothing_behind() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        churn(&client, &server, 500).await;
+        let before = resident_kib();
+        churn(&client, &server, 2000).await;
+        let grown = resident_kib().saturating_sub(before);
+        // A connection takes some 30 KiB while it lives: 60 MiB, were they kept.
+        assert!(grown < 8 << 10, "{grown} KiB more after 2000 connections");
+        assert_eq!((client.connection_count(), server.connection_count()), (0, 0));
+    });
+}
