@@ -9,7 +9,7 @@
 //! ```
 //! The first byte of a stream says what is asked: `s` count and tell, `r` send back. What is printed was
 //! counted by the server, over the time after the first second.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use ringloop_quic::config::{ClientConfig, ServerConfig, Transport};
 use ringloop_quic::tls::{Certificate, ClientTls, ServerTls};

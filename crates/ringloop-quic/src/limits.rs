@@ -13,6 +13,10 @@ pub const RECEIVE_WINDOW: u64 = 24 << 20;
 /// Bytes of all streams of a connection that are written and not yet acknowledged; past it, writes wait.
 pub const SEND_WINDOW: u64 = 16 << 20;
 
+/// Bytes of small writes of one stream a connection that are gathered into one piece before they count against the
+/// send window. Sixteen packets: much fewer pieces, and still in the first-level cache.
+pub const STAGED_BYTES: usize = 16 << 10;
+
 /// Streams of a direction that the peer may have open at a time.
 pub const STREAMS_MAX: u64 = 100;
 

@@ -8,7 +8,10 @@ use support::{any, client_config, on_both, server_config};
 
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -48,6 +51,9 @@ fn two_thousand_connections_leave_nothing_behind() {
         let grown = resident_kib().saturating_sub(before);
         // A connection takes some 30 KiB while it lives: 60 MiB, were they kept.
         assert!(grown < 8 << 10, "{grown} KiB more after 2000 connections");
-        assert_eq!((client.connection_count(), server.connection_count()), (0, 0));
+        assert_eq!(
+            (client.connection_count(), server.connection_count()),
+            (0, 0)
+        );
     });
 }

@@ -351,3 +351,51 @@ fn a_higher_priority_goes_first() {
         assert!(read < 1 << 20, "low came whole before high");
     });
 }
+
+#[test]
+fn small_writes_arrive_in_order_whatever_is_done_between() {
+    on_both(|| async {
+        let transport = Transport {
+            stream_receive_window: 40_000,
+            receive_window: 50_000,
+            ..Transport::default()
+        };
+        let Pair {
+            ours,
+            theirs,
+            server: _server,
+            client: _client,
+        } = pair_as(&transport).await;
+        let bytes = pattern(300_000, 8);
+        let reader = ringloop::spawn(async move {
+            let mut whole = Vec::new();
+            for _ in 0..2 {
+                let mut recv = theirs.accept_uni().await.unwrap();
+                whole.push(recv.read_to_end(1 << 20).await.unwrap());
+            }
+            whole
+        });
+        let mut first = ours.open_uni().await.unwrap();
+        let mut second = ours.open_uni().await.unwrap();
+        let mut at = 0;
+        for number in 0.. {
+            // Pieces of all sizes, also larger than what is gathered; now and then a word on another stream.
+            let len = [1, 700, 3_000, 20_000, 40][number % 5].min(bytes.len() - at);
+            if len == 0 {
+                break;
+            }
+            first.write_all(&bytes[at..at + len]).await.unwrap();
+            at += len;
+            if number % 7 == 0 {
+                second.write_all(b"second").await.unwrap();
+            }
+        }
+        first.finish().unwrap();
+        assert_eq!(first.write(b"x").await, Err(StreamError::Closed));
+        second.finish().unwrap();
+        let whole = reader.await.unwrap();
+        assert!(whole[0] == bytes);
+        assert_eq!(&whole[1][..12], b"secondsecond");
+        assert_eq!(first.stopped().await, Ok(None));
+    });
+}

@@ -114,7 +114,15 @@ impl<'a> Connection<'a> {
 
     /// Write some of `bytes`, which are copied.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Result<Written, StreamError> {
-        self.sending(stream, |send| send.write(bytes))
+        if self.live.stage(id_of(stream), bytes) {
+            self.mark();
+            return Ok(Written::Some(bytes.len()));
+        }
+        let written = self.sending(stream, |send| send.write(bytes))?;
+        if written != Written::Blocked {
+            self.live.stage_after(id_of(stream));
+        }
+        Ok(written)
     }
 
     /// Write some of `chunks` without copying; those that are taken become empty, one may be cut.
@@ -136,6 +144,9 @@ impl<'a> Connection<'a> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
         }
+        if !self.live.flush(Some(id_of(stream))) {
+            return Ok(Written::Blocked);
+        }
         let result = write(&mut self.live.proto.send_stream(id_of(stream)));
         self.mark();
         match result {
@@ -151,6 +162,10 @@ impl<'a> Connection<'a> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
         }
+        if !self.live.flush(Some(id_of(stream))) {
+            self.live.finish_staged();
+            return Ok(());
+        }
         let result = self.live.proto.send_stream(id_of(stream)).finish();
         self.mark();
         result.map_err(|error| match error {
@@ -164,6 +179,7 @@ impl<'a> Connection<'a> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
         }
+        self.live.unstage(id_of(stream));
         let result = self
             .live
             .proto

@@ -17,9 +17,11 @@
 //! | file | the one thing it is about |
 //! |---|---|
 //! | `connection` | what a program does with one connection |
+//! | `staged` | small writes, gathered into one piece |
 //! | `timeouts` | the deadlines of many connections in one heap |
 
 mod connection;
+mod staged;
 mod timeouts;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
@@ -169,6 +171,7 @@ pub(crate) struct Live {
     /// The deadline that stands in the heap for it.
     armed: Option<Instant>,
     end: End,
+    staged: staged::Staged,
 }
 
 /// How far a connection is with its end.
@@ -369,6 +372,7 @@ impl Core {
             is_eventful: false,
             armed: None,
             end: End::NotYet,
+            staged: staged::Staged::default(),
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -469,6 +473,7 @@ impl Core {
                 continue;
             };
             Self::exchange(&mut self.endpoint, live);
+            live.flush(None);
             let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
             let segments_max = segments_max.min(fitting).max(1);
             if let Some(transmit) = live.proto.poll_transmit(now, segments_max, buf) {
