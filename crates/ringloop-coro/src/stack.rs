@@ -12,6 +12,7 @@
 //! The memory behind a stack is taken page by page when it is first touched, and given back by `trim`.
 
 use crate::limits;
+use crate::switch::Noted;
 use crate::sys::{self, Mapping};
 use std::io;
 use std::num::NonZeroUsize;
@@ -63,6 +64,8 @@ struct Size {
     /// The last one back goes out first: its memory is in cache.
     free: Vec<Stack>,
     slabs: Vec<Mapping>,
+    /// What valgrind knows of them; a few instructions each where it does not watch.
+    noted: Vec<Noted>,
     /// Where in the last slab the next stack that was never used begins.
     unused_at: usize,
 }
@@ -111,6 +114,7 @@ impl Size {
             len,
             free: Vec::new(),
             slabs: Vec::new(),
+            noted: Vec::new(),
             unused_at: 0,
         }
     }
@@ -156,7 +160,9 @@ impl Size {
         slab.guard(at)?;
         let low = slab.low().saturating_add(at);
         self.unused_at += self.len;
-        Ok(Stack { low, len: self.len })
+        let stack = Stack { low, len: self.len };
+        self.noted.push(Noted::new(&stack));
+        Ok(stack)
     }
 }
 

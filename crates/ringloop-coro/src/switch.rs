@@ -20,6 +20,7 @@ use crate::local::Values;
 use crate::stack::Stack;
 use crate::task::{Head, Run};
 use corosensei::stack::StackPointer;
+use corosensei::stack::valgrind::ValgrindStackRegistration;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::ptr;
@@ -75,6 +76,26 @@ unsafe impl corosensei::stack::Stack for Stack {
 
     fn limit(&self) -> StackPointer {
         self.low()
+    }
+}
+
+/// Tells valgrind that a range is a stack, so that it follows the switches.
+pub(crate) struct Noted {
+    _registration: ValgrindStackRegistration,
+}
+
+impl std::fmt::Debug for Noted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Noted").finish_non_exhaustive()
+    }
+}
+
+impl Noted {
+    pub fn new(stack: &Stack) -> Self {
+        let low = ptr::with_exposed_provenance_mut(stack.low().get());
+        Self {
+            _registration: ValgrindStackRegistration::new(low, stack.len()),
+        }
     }
 }
 
