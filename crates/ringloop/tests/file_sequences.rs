@@ -10,7 +10,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
-use support::{alone, drivers, open_descriptors};
+use support::{alone, drivers, expect_descriptors, open_descriptors};
 
 /// Larger than a page, small enough that operations meet each other.
 const FILE_BYTES: usize = 20_000;
@@ -202,7 +202,7 @@ proptest! {
             }).unwrap();
             drop(runtime);
             std::fs::remove_dir_all(&dir).unwrap();
-            assert_eq!(open_descriptors(), before);
+            expect_descriptors(before);
         }
     }
 }

@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use support::{Bed, Foreign, alone, drivers, open_descriptors};
+use support::{Bed, Foreign, alone, drivers, expect_descriptors, open_descriptors};
 
 /// A directory with a file in it, and what the operations are given.
 struct World {
@@ -261,10 +261,10 @@ fn run(choice: Choice, case: &Case, state: State, end: End) {
         }
         End::DropDriver => {
             drop(bed);
-            assert_eq!(open_descriptors(), before + WORLD_DESCRIPTORS);
+            expect_descriptors(before + WORLD_DESCRIPTORS);
             finish(case, &world);
             drop(world);
-            assert_eq!(open_descriptors(), before);
+            expect_descriptors(before);
             return;
         }
     }
@@ -273,7 +273,7 @@ fn run(choice: Choice, case: &Case, state: State, end: End) {
     assert_eq!(open_descriptors(), settled, "descriptors");
     finish(case, &world);
     drop((bed, world));
-    assert_eq!(open_descriptors(), before, "descriptors at the end");
+    expect_descriptors(before);
 }
 
 fn close_opened(case: &Case, completion: &Completion) {
@@ -349,7 +349,7 @@ fn file_closed_under_a_running_call_keeps_its_number_until_the_call_ends() {
     assert!(!is_open(fd));
     foreign.assert_released_untouched();
     drop((bed, writer));
-    assert_eq!(open_descriptors(), before);
+    expect_descriptors(before);
 }
 
 #[test]

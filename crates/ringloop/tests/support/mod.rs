@@ -64,12 +64,7 @@ pub fn in_runtimes(test: impl Fn(&Runtime)) {
         .unwrap();
         test(&runtime);
         drop(runtime);
-        // A pool thread lets go of its loop a moment after its call.
-        let dropped = Instant::now();
-        while open_descriptors() != before && dropped.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
-        assert_eq!(open_descriptors(), before, "{driver:?}: descriptors");
+        expect_descriptors(before);
     }
 }
 
@@ -93,6 +88,16 @@ pub fn alone() -> MutexGuard<'static, ()> {
 pub fn open_descriptors() -> usize {
     // The listing itself holds one.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+/// As many descriptors are open, once a pool thread that has done its call has let go of its loop.
+#[track_caller]
+pub fn expect_descriptors(count: usize) {
+    let begun = Instant::now();
+    while open_descriptors() != count && begun.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+    assert_eq!(open_descriptors(), count, "descriptors");
 }
 
 /// `mem::forget`, in a way that a leak checker knows for intended: a static reaches it.
