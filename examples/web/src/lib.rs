@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -119,14 +120,20 @@ pub fn self_signed() -> io::Result<(ServerConfig, ClientConfig)> {
     let made = made.map_err(io::Error::other)?;
     let certificate = CertificateDer::from(made.cert);
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let mut server = ServerConfig::builder()
+    // Named, since a program may be built with two of them, and rustls does not choose then.
+    let provider = Arc::new(ring::default_provider());
+    let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key.into())
         .map_err(io::Error::other)?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut trusted = RootCertStore::empty();
     trusted.add(certificate).map_err(io::Error::other)?;
-    let client = ClientConfig::builder()
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
         .with_root_certificates(trusted)
         .with_no_client_auth();
     Ok((server, client))
