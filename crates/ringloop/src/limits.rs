@@ -60,8 +60,8 @@ pub const UNTAKEN_PIECES_MAX: usize = PIECE_POOL_BUFFERS as usize / 4;
 /// The same for a stream of datagrams.
 pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 
-/// Operations that one poll of a task may have done at once, by the system call, before it has to wait its turn:
-/// a peer that always has more must not keep the others waiting.
+/// Operations that one poll of a task may have done at once, by the system call, and sleeps that were over when they
+/// began, before it has to wait its turn: a peer that always has more must not keep the others waiting.
 pub const ATTEMPTS_PER_POLL: u32 = 32;
 
 /// Bytes from which `write_all_zero_copy` leaves copying out: below, two completions and the wait for the

@@ -207,3 +207,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn time_outs_that_are_over_at_once_do_not_keep_the_others_waiting() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let is_done = Rc::new(Cell::new(false));
+            let other = spawn({
+                let is_done = Rc::clone(&is_done);
+                async move {
+                    sleep(MS).await;
+                    is_done.set(true);
+                }
+            });
+            let begun = Instant::now();
+            while !is_done.get() {
+                let ended = timeout(Duration::ZERO, std::future::pending::<()>()).await;
+                assert_eq!(ended, Err(Elapsed));
+                assert!(
+                    begun.elapsed() < support::PATIENCE,
+                    "nobody else had a turn"
+                );
+            }
+            other.await.unwrap();
+        });
+    });
+}

@@ -256,6 +256,14 @@ impl Local {
         self.shared.attempts_left.set(limits::ATTEMPTS_PER_POLL);
     }
 
+    /// Count something that was over when it was asked for, as what is done at once; `false`: this poll has had
+    /// its share.
+    pub(crate) fn spend_attempt(&self) -> bool {
+        let left = self.shared.attempts_left.get();
+        self.shared.attempts_left.set(left.saturating_sub(1));
+        left > 0
+    }
+
     /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
     pub(super) fn begin(&self, mut request: Request, eager: bool, waker: &Waker) -> Begun {
         let mut engine = self.engine();
