@@ -52,6 +52,7 @@ def test_directory_environment_umask_and_program(run: Run, tmp_path: pathlib.Pat
     run(main())
 
 
+@pytest.mark.one_thread("writes a program and runs it: another child may hold it open")
 def test_program_is_looked_for_in_the_path_it_will_see(run: Run, tmp_path: pathlib.Path) -> None:
     program = tmp_path / "a-program-of-this-test"
     program.write_text("#!/bin/sh\necho found\n")
