@@ -1,10 +1,14 @@
-//! What every contestant has in common: the command line, the clock, the shape of each workload.
+//! What every contestant has in common: the command line, the clock, and each workload, once in calls that block and
+//! once in futures.
 //!
 //! Owns: nothing of a runtime. Called by: each contestant's `main`. Never does: I/O besides the one line that a run
 //! prints.
 //!
 //! A contestant is called as `bench-NAME WORKLOAD [--option value …]`. A server prints its port on standard output and
 //! serves until it is killed; every other workload prints one JSON object on standard error and ends.
+
+mod blocking;
+mod futures;
 
 use std::io::Write;
 use std::time::Instant;
