@@ -18,7 +18,7 @@
 //! | the same on readiness, chosen at run time | [`driver::Choice`] | all; each runs on both drivers |
 //! | operations that own their buffers, cancelled when dropped | [`op`], [`executor::Op`] | `drop_states*.rs`, `futures.rs` |
 //! | tasks, handles, aborts, panics | [`executor`] | `tasks.rs`, `runtime.rs` |
-//! | TCP, UDP, Unix sockets, halves, options, descriptors | [`net`] | `net.rs` |
+//! | TCP, UDP, Unix sockets, halves, options, descriptors | [`net`] | `net.rs`, `unix.rs` |
 //! | connections, bytes, datagrams, readiness as they come | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot*.rs`, `future_faults.rs` |
 //! | several buffers a completion, pieces of large ones | [`net::Receive::bundled`], [`net::Receive::incremental`] | `receives.rs` |
 //! | files, directories, splice and tee | [`fs`] | `files.rs`, `directories.rs` |
