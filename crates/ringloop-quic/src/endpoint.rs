@@ -12,9 +12,10 @@
 //! acknowledgements.
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
-use crate::connection::{Connecting, Incoming, Link};
+use crate::connecting::{Connecting, Incoming};
 use crate::core::{self, Core, Event, Handle};
 use crate::error::{ConnectError, ConnectionError};
+use crate::link::Link;
 use crate::receive::Receiver;
 use crate::transmit::{Progress, Transmitter};
 use bytes::Bytes;

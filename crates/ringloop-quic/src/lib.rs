@@ -38,12 +38,14 @@
 //! ```
 
 pub mod config;
+mod connecting;
 mod connection;
 pub mod core;
 mod datagram;
 mod endpoint;
 pub mod error;
 pub mod limits;
+mod link;
 mod proto;
 mod receive;
 pub mod stats;
@@ -52,7 +54,8 @@ pub mod tls;
 mod transmit;
 
 pub use bytes::Bytes;
-pub use connection::{Connecting, Connection, Incoming, ZeroRtt};
+pub use connecting::{Connecting, Incoming, ZeroRtt};
+pub use connection::Connection;
 pub use datagram::Policy;
 pub use endpoint::Endpoint;
 pub use rustls;

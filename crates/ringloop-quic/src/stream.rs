@@ -4,9 +4,10 @@
 //! connection's send window, what has come in its receive window, and both are bounded.
 
 use crate::StreamId;
-use crate::connection::{Inner, Link, barrier};
+use crate::connection::Inner;
 use crate::core::{Connection, Read, Written};
 use crate::error::StreamError;
+use crate::link::{Link, barrier};
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;

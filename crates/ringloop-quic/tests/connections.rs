@@ -20,12 +20,7 @@ use support::{
 #[test]
 fn both_ends_agree_on_what_the_handshake_says() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let (here, there) = (
             ours.handshake_data().unwrap(),
             theirs.handshake_data().unwrap(),
@@ -468,12 +463,7 @@ fn a_version_that_the_server_does_not_speak_is_told() {
 #[test]
 fn keys_change_in_the_middle_of_a_transfer() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let bytes = pattern(4 << 20, 4);
         let copy = bytes.clone();
         let sender = ringloop::spawn({
@@ -564,12 +554,9 @@ fn a_box_that_changes_the_clients_port_is_followed() {
             let started = Relay::start(server, Faults::default(), 1);
             relay.insert(started).address
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_with(server_config(), client_config(), route).await;
+        let (ours, theirs, _ends) = pair_with(server_config(), client_config(), route)
+            .await
+            .parts();
         let relay = relay.unwrap();
         let before = theirs.remote_address();
         for round in 0..3u8 {

@@ -15,12 +15,7 @@ const SHORT: Duration = Duration::from_millis(50);
 #[test]
 fn they_arrive_whole_and_in_batches() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let longest = ours.max_datagram_len().unwrap();
         assert!((1100..1500).contains(&longest));
         for len in [0, 1, longest] {
@@ -67,12 +62,7 @@ fn a_full_buffer_does_what_the_policy_says() {
             datagram_send_buffer: 4_000,
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // Nothing is awaited while it is filled, so nothing is sent.
         let mut count = 0;
         while ours.try_send_datagram(vec![count; 1000].into()).unwrap() {
@@ -148,12 +138,7 @@ fn a_reader_that_does_not_come_costs_a_bounded_buffer() {
             datagram_receive_buffer: Some(10_000),
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         for number in 0..200u8 {
             ours.send_datagram(vec![number; 1000].into(), Policy::Wait)
                 .await
@@ -177,12 +162,9 @@ fn a_peer_without_them_is_not_sent_any() {
             ..Transport::default()
         };
         let server = server_config().transport(&without).unwrap();
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_with(server, client_config(), |address| address).await;
+        let (ours, theirs, _ends) = pair_with(server, client_config(), |address| address)
+            .await
+            .parts();
         assert_eq!(ours.max_datagram_len(), None);
         let refused = ours.try_send_datagram(Bytes::from_static(b"x"));
         assert_eq!(refused, Err(DatagramError::UnsupportedByPeer));

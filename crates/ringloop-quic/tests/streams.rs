@@ -8,19 +8,14 @@ use ringloop_quic::Bytes;
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::{ConnectionError, StreamError};
 use std::time::Duration;
-use support::{Pair, on_both, pair, pair_as, pattern};
+use support::{on_both, pair, pair_as, pattern};
 
 const SHORT: Duration = Duration::from_millis(50);
 
 #[test]
 fn sixteen_mebibytes_arrive_as_they_were_sent_in_both_directions() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let bytes = pattern(16 << 20, 1);
         let echo = ringloop::spawn(async move {
             let (mut send, mut recv) = theirs.accept_bi().await?;
@@ -56,12 +51,7 @@ fn sixteen_mebibytes_arrive_as_they_were_sent_in_both_directions() {
 #[test]
 fn many_streams_carry_their_own_bytes() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let serve = ringloop::spawn(async move {
             for _ in 0..500 {
                 let (mut send, mut recv) = theirs.accept_bi().await.unwrap();
@@ -105,12 +95,7 @@ fn a_writer_waits_for_its_reader_and_the_reader_gives_credit() {
             receive_window: 15_000,
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let mut first = ours.open_uni().await.unwrap();
         let mut second = ours.open_uni().await.unwrap();
         let all = vec![5; 20_000];
@@ -145,12 +130,7 @@ fn opening_waits_for_the_peer_to_allow_more() {
             uni_streams_max: 0,
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let (mut send, recv) = ours.open_bi().await.unwrap();
         let other = ours.open_bi().await.unwrap();
         assert!(ours.try_open_bi().unwrap().is_none());
@@ -179,12 +159,7 @@ fn opening_waits_for_the_peer_to_allow_more() {
 #[test]
 fn resets_and_stops_carry_their_codes_both_ways() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         for (here, there) in [(&ours, &theirs), (&theirs, &ours)] {
             let (mut send, mut recv) = here.open_bi().await.unwrap();
             send.write_all(b"begin").await.unwrap();
@@ -210,12 +185,7 @@ fn resets_and_stops_carry_their_codes_both_ways() {
 #[test]
 fn a_stream_that_is_dropped_says_so() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let (mut send, recv) = ours.open_bi().await.unwrap();
         send.write_all(b"all of it").await.unwrap();
         drop((send, recv));
@@ -228,12 +198,7 @@ fn a_stream_that_is_dropped_says_so() {
 #[test]
 fn what_came_before_the_end_of_the_connection_is_read_first() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let mut send = ours.open_uni().await.unwrap();
         send.write_all(&pattern(30_000, 3)).await.unwrap();
         let mut recv = theirs.accept_uni().await.unwrap();
@@ -261,12 +226,7 @@ fn what_came_before_the_end_of_the_connection_is_read_first() {
 #[test]
 fn reading_to_the_end_has_a_limit() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         for (len, limit) in [(100, 100), (101, 100), (0, 0)] {
             let mut send = ours.open_uni().await.unwrap();
             send.write_all(&vec![1; len]).await.unwrap();
@@ -285,12 +245,7 @@ fn reading_to_the_end_has_a_limit() {
 #[test]
 fn chunks_go_and_come_without_a_copy() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair().await;
+        let (ours, theirs, _ends) = pair().await.parts();
         let mut send = ours.open_uni().await.unwrap();
         let mut chunks = [
             Bytes::from(pattern(3_000, 1)),
@@ -323,12 +278,7 @@ fn a_higher_priority_goes_first() {
             send_window: 4 << 20,
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let mut low = ours.open_uni().await.unwrap();
         let mut high = ours.open_uni().await.unwrap();
         high.set_priority(5).unwrap();
@@ -360,12 +310,7 @@ fn small_writes_arrive_in_order_whatever_is_done_between() {
             receive_window: 50_000,
             ..Transport::default()
         };
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client: _client,
-        } = pair_as(&transport).await;
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let bytes = pattern(300_000, 8);
         let reader = ringloop::spawn(async move {
             let mut whole = Vec::new();

@@ -3,7 +3,7 @@
 //! Owns: nothing; it borrows a connection of the core for a few calls. Called by: the futures of this crate,
 //! embedders. Never does: wait; what cannot be done now says so, and an event tells when to come back.
 
-use super::{Live, Queues};
+use super::live::{Live, Queues};
 use crate::error::{DatagramError, StreamError};
 use crate::proto::session::{Agreed, PeerCertificates};
 use crate::proto::{self, varint};

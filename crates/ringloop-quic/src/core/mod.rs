@@ -17,10 +17,14 @@
 //! | file | the one thing it is about |
 //! |---|---|
 //! | `connection` | what a program does with one connection |
+//! | `event` | what has happened |
+//! | `live` | what is kept about each connection, and which have to be looked at |
 //! | `staged` | small writes, gathered into one piece |
 //! | `timeouts` | the deadlines of many connections in one heap |
 
 mod connection;
+mod event;
+mod live;
 mod staged;
 mod timeouts;
 
@@ -28,8 +32,8 @@ use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, version};
-use crate::{Direction, StreamId};
 use bytes::BytesMut;
+use live::{End, Live, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -37,6 +41,7 @@ use std::time::Instant;
 use timeouts::Timeouts;
 
 pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
+pub use event::{Event, Incoming};
 
 /// Names a connection of a core, also after it is over: numbers are not given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,123 +90,6 @@ impl From<&proto::Transmit> for Transmit {
             source: transmit.src_ip,
             ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
             segment_len: transmit.segment_size,
-        }
-    }
-}
-
-/// What has happened.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// A client wants a connection; [`Core::accept`], [`Core::refuse`], [`Core::retry`] or [`Core::ignore`] it.
-    Incoming(Incoming),
-    /// What the handshake agrees on is known ([`Connection::handshake`]).
-    HandshakeData(Handle),
-    /// The handshake is complete.
-    Connected(Handle),
-    /// The connection is over; it needs to be driven until [`Event::Drained`].
-    Lost(Handle, ConnectionError),
-    /// Nothing of the connection will be sent any more; [`Core::release`] it.
-    Drained(Handle),
-    /// The peer has opened streams ([`Connection::accept`]).
-    Opened(Handle, Direction),
-    /// Streams may be opened again ([`Connection::open`]).
-    Available(Handle, Direction),
-    /// A stream has bytes, its end or a reset to read.
-    Readable(Handle, StreamId),
-    /// A stream that was full takes bytes again.
-    Writable(Handle, StreamId),
-    /// The peer has acknowledged all of a finished stream.
-    Finished(Handle, StreamId),
-    /// The peer does not want to receive a stream, with its program's code.
-    Stopped(Handle, StreamId, u64),
-    /// Datagrams have come.
-    DatagramReceived(Handle),
-    /// Datagrams may be sent again.
-    DatagramsUnblocked(Handle),
-}
-
-/// A client's first packet, which waits for a decision.
-#[derive(Debug)]
-pub struct Incoming {
-    inner: Box<proto::Incoming>,
-}
-
-impl Incoming {
-    /// The client's address.
-    pub fn remote_address(&self) -> SocketAddr {
-        self.inner.remote_address()
-    }
-
-    /// This end's address, where it is known.
-    pub fn local_ip(&self) -> Option<IpAddr> {
-        self.inner.local_ip()
-    }
-
-    /// Whether the client has shown that it receives what is sent to its address.
-    pub fn is_validated(&self) -> bool {
-        self.inner.remote_address_validated()
-    }
-
-    /// Whether a Retry may be the answer: it is not the answer to one.
-    pub fn may_retry(&self) -> bool {
-        self.inner.may_retry()
-    }
-}
-
-/// A connection's place.
-struct Slot {
-    generation: u32,
-    state: State,
-}
-
-enum State {
-    Free,
-    Live(Box<Live>),
-}
-
-/// A connection, and what the core keeps about it.
-pub(crate) struct Live {
-    proto: proto::Connection,
-    key: proto::ConnectionHandle,
-    /// It stands in the queue of those that may have something to send.
-    is_active: bool,
-    /// It stands in the queue of those that may have events.
-    is_eventful: bool,
-    /// The deadline that stands in the heap for it.
-    armed: Option<Instant>,
-    end: End,
-    staged: staged::Staged,
-}
-
-/// How far a connection is with its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    NotYet,
-    /// The engine has forgotten it; the program has not heard yet.
-    Drained,
-    Told,
-}
-
-/// The connections that have to be looked at.
-#[derive(Default)]
-pub(crate) struct Queues {
-    active: VecDeque<u32>,
-    eventful: VecDeque<u32>,
-}
-
-impl Queues {
-    /// The connection may have something to send, and events.
-    pub(crate) fn mark(&mut self, live: &mut Live, slot: u32) {
-        if !std::mem::replace(&mut live.is_active, true) {
-            self.active.push_back(slot);
-        }
-        self.mark_eventful(live, slot);
-    }
-
-    fn mark_eventful(&mut self, live: &mut Live, slot: u32) {
-        if !std::mem::replace(&mut live.is_eventful, true) {
-            self.eventful.push_back(slot);
         }
     }
 }
@@ -440,7 +328,7 @@ impl Core {
             };
             if let State::Live(live) = &mut place.state {
                 if let Some(event) = live.proto.poll() {
-                    return Some(told(handle, event));
+                    return Some(event::told(handle, event));
                 }
                 live.is_eventful = false;
                 if live.end == End::Drained {
@@ -566,66 +454,6 @@ impl Core {
                 }
                 None => {}
             }
-        }
-    }
-}
-
-fn told(handle: Handle, event: proto::Event) -> Event {
-    let stream = |id: proto::StreamId| StreamId(id.into());
-    match event {
-        proto::Event::HandshakeDataReady => Event::HandshakeData(handle),
-        proto::Event::Connected => Event::Connected(handle),
-        proto::Event::ConnectionLost { reason } => Event::Lost(handle, reason.into()),
-        proto::Event::DatagramReceived => Event::DatagramReceived(handle),
-        proto::Event::DatagramsUnblocked => Event::DatagramsUnblocked(handle),
-        proto::Event::Stream(event) => match event {
-            proto::StreamEvent::Opened { dir } => Event::Opened(handle, dir.into()),
-            proto::StreamEvent::Available { dir } => Event::Available(handle, dir.into()),
-            proto::StreamEvent::Readable { id } => Event::Readable(handle, stream(id)),
-            proto::StreamEvent::Writable { id } => Event::Writable(handle, stream(id)),
-            proto::StreamEvent::Finished { id } => Event::Finished(handle, stream(id)),
-            proto::StreamEvent::Stopped { id, error_code } => {
-                Event::Stopped(handle, stream(id), error_code.into_inner())
-            }
-        },
-    }
-}
-
-impl From<proto::Dir> for Direction {
-    fn from(dir: proto::Dir) -> Self {
-        match dir {
-            proto::Dir::Bi => Self::Bi,
-            proto::Dir::Uni => Self::Uni,
-        }
-    }
-}
-
-impl From<Direction> for proto::Dir {
-    fn from(direction: Direction) -> Self {
-        match direction {
-            Direction::Bi => Self::Bi,
-            Direction::Uni => Self::Uni,
-        }
-    }
-}
-
-impl Event {
-    /// The connection that it concerns.
-    pub fn handle(&self) -> Option<Handle> {
-        match self {
-            Self::Incoming(_) => None,
-            Self::HandshakeData(handle)
-            | Self::Connected(handle)
-            | Self::Lost(handle, _)
-            | Self::Drained(handle)
-            | Self::Opened(handle, _)
-            | Self::Available(handle, _)
-            | Self::Readable(handle, _)
-            | Self::Writable(handle, _)
-            | Self::Finished(handle, _)
-            | Self::Stopped(handle, ..)
-            | Self::DatagramReceived(handle)
-            | Self::DatagramsUnblocked(handle) => Some(*handle),
         }
     }
 }

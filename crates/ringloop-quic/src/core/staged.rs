@@ -7,7 +7,7 @@
 //!
 //! Never does: gather in front of a write that could fail; the first one after each sending goes to the engine.
 
-use super::Live;
+use super::live::Live;
 use crate::limits::STAGED_BYTES;
 use crate::proto;
 use bytes::BytesMut;

@@ -124,6 +124,13 @@ pub struct Pair {
     pub ours: Connection,
 }
 
+impl Pair {
+    /// Our connection, theirs, and what keeps both going.
+    pub fn parts(self) -> (Connection, Connection, [Endpoint; 2]) {
+        (self.ours, self.theirs, [self.server, self.client])
+    }
+}
+
 pub async fn pair() -> Pair {
     pair_with(server_config(), client_config(), |address| address).await
 }

@@ -1,0 +1,220 @@
+//! How connections begin, as futures.
+//!
+//! Owns: [`Incoming`] (a client that waits for a decision), [`Connecting`] (a handshake), [`ZeroRtt`]. Called by:
+//! programs. Never does: touch the socket; the endpoint's task does.
+
+use crate::config::ServerConfig;
+use crate::connection::Connection;
+use crate::core::{self, Handle, Handshake};
+use crate::endpoint::Shared;
+use crate::error::ConnectionError;
+use crate::link::Phase;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// A client that waits to be accepted. Dropping it refuses the client.
+#[must_use = "dropping it refuses the client"]
+pub struct Incoming {
+    shared: Rc<Shared>,
+    inner: Option<core::Incoming>,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("remote", &self.remote_address())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(shared: &Rc<Shared>, inner: core::Incoming) -> Self {
+        Self {
+            shared: Rc::clone(shared),
+            inner: Some(inner),
+        }
+    }
+
+    /// Begin the handshake.
+    ///
+    /// Errors: what was wrong with the client's first packet.
+    pub fn accept(self) -> Result<Connecting, ConnectionError> {
+        self.accept_as(None)
+    }
+
+    /// Begin the handshake with a configuration of its own.
+    pub fn accept_with(self, config: ServerConfig) -> Result<Connecting, ConnectionError> {
+        self.accept_as(Some(config))
+    }
+
+    fn accept_as(mut self, config: Option<ServerConfig>) -> Result<Connecting, ConnectionError> {
+        let Some(inner) = self.inner.take() else {
+            return Err(ConnectionError::Closed);
+        };
+        let mut state = self.shared.state();
+        let accepted = state.core.accept(Instant::now(), inner, config);
+        if let Ok(handle) = &accepted {
+            state.link(*handle);
+        }
+        drop(state);
+        self.shared.wake();
+        accepted.map(|handle| Connecting::new(&self.shared, handle))
+    }
+
+    /// Tell the client that it is refused.
+    pub fn refuse(self) {}
+
+    /// Have the client prove its address first: it comes again, with `is_validated()`.
+    ///
+    /// Errors: itself, where it has been told so already.
+    pub fn retry(mut self) -> Result<(), Self> {
+        let Some(inner) = self.inner.take() else {
+            return Ok(());
+        };
+        let result = self.shared.state().core.retry(inner);
+        self.shared.wake();
+        match result {
+            Ok(()) => Ok(()),
+            Err(inner) => Err(Self::new(&self.shared, inner)),
+        }
+    }
+
+    /// Do not answer: for the client, nobody is there.
+    pub fn ignore(mut self) {
+        if let Some(inner) = self.inner.take() {
+            self.shared.state().core.ignore(inner);
+        }
+    }
+
+    /// The client's address, which it has not proved unless `is_validated()`.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.inner.as_ref().map(core::Incoming::remote_address)
+    }
+
+    /// The address that the client has sent to.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.inner.as_ref().and_then(core::Incoming::local_ip)
+    }
+
+    /// Whether the client has proved its address, by a Retry or a token of an earlier connection.
+    pub fn is_validated(&self) -> bool {
+        self.inner
+            .as_ref()
+            .is_some_and(core::Incoming::is_validated)
+    }
+
+    /// Whether [`Incoming::retry`] may be asked of it.
+    pub fn may_retry(&self) -> bool {
+        self.inner.as_ref().is_some_and(core::Incoming::may_retry)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            self.shared.state().core.refuse(inner);
+            self.shared.wake();
+        }
+    }
+}
+
+/// A connection whose handshake is under way; awaiting it gives the connection. Dropping it before closes it.
+///
+/// Like a clone of the connection it keeps it open; `await` ends it.
+#[must_use = "dropping it closes the connection"]
+#[derive(Debug)]
+pub struct Connecting {
+    connection: Connection,
+}
+
+impl Connecting {
+    pub(crate) fn new(shared: &Rc<Shared>, handle: Handle) -> Self {
+        Self {
+            connection: Connection::new(shared, handle),
+        }
+    }
+
+    /// Use the connection before the handshake is complete: a client whose session is resumed may send early
+    /// data, which others may send again; a server may answer a client that it has not yet verified.
+    /// [`ZeroRtt`] tells how it ended.
+    ///
+    /// Errors: itself, where no early data can be sent; waiting for it is what is left.
+    pub fn into_0rtt(self) -> Result<(Connection, ZeroRtt), Self> {
+        let is_possible = self
+            .connection
+            .inner
+            .with(|connection, _| !connection.is_client() || connection.has_early_data());
+        if !is_possible {
+            return Err(self);
+        }
+        let connection = self.connection.clone();
+        Ok((connection, ZeroRtt(self.connection)))
+    }
+
+    /// What the handshake has agreed on so far, once that is known: for a server the name that the client asks for.
+    ///
+    /// Cancel safety: safe.
+    pub async fn handshake_data(&self) -> Result<Handshake, ConnectionError> {
+        poll_fn(|cx| {
+            self.connection.inner.with(|connection, link| {
+                if let Some(error) = &link.lost {
+                    return Poll::Ready(Err(error.clone()));
+                }
+                if link.phase >= Phase::Agreed {
+                    return Poll::Ready(Ok(connection.handshake().unwrap_or_default()));
+                }
+                link.watching.add(cx.waker());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    /// The peer's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.connection.remote_address()
+    }
+}
+
+impl Future for Connecting {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = self.connection.inner.with(|_, link| match &link.lost {
+            Some(error) => Poll::Ready(Err(error.clone())),
+            None if link.phase == Phase::Complete => Poll::Ready(Ok(())),
+            None => {
+                link.watching.add(cx.waker());
+                Poll::Pending
+            }
+        });
+        result.map_ok(|()| self.connection.clone())
+    }
+}
+
+/// How early data ends: awaiting it gives whether the server took it. `false` also where the connection failed.
+#[derive(Debug)]
+#[must_use = "whether early data arrived is known when it is awaited"]
+pub struct ZeroRtt(Connection);
+
+impl Future for ZeroRtt {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        self.0.inner.with(|connection, link| {
+            if link.lost.is_some() {
+                return Poll::Ready(false);
+            }
+            if link.phase == Phase::Complete {
+                return Poll::Ready(!connection.is_client() || connection.early_data_accepted());
+            }
+            link.watching.add(cx.waker());
+            Poll::Pending
+        })
+    }
+}

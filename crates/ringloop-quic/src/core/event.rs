@@ -1,0 +1,130 @@
+//! What a core tells: events, and clients that wait for a decision.
+//!
+//! Owns: how the engine's words become ours. Called by: the core. Never does: decide.
+
+use super::Handle;
+use crate::error::ConnectionError;
+use crate::proto;
+use crate::{Direction, StreamId};
+use std::net::{IpAddr, SocketAddr};
+
+/// What has happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client wants a connection; [`Core::accept`], [`Core::refuse`], [`Core::retry`] or [`Core::ignore`] it.
+    Incoming(Incoming),
+    /// What the handshake agrees on is known ([`Connection::handshake`]).
+    HandshakeData(Handle),
+    /// The handshake is complete.
+    Connected(Handle),
+    /// The connection is over; it needs to be driven until [`Event::Drained`].
+    Lost(Handle, ConnectionError),
+    /// Nothing of the connection will be sent any more; [`Core::release`] it.
+    Drained(Handle),
+    /// The peer has opened streams ([`Connection::accept`]).
+    Opened(Handle, Direction),
+    /// Streams may be opened again ([`Connection::open`]).
+    Available(Handle, Direction),
+    /// A stream has bytes, its end or a reset to read.
+    Readable(Handle, StreamId),
+    /// A stream that was full takes bytes again.
+    Writable(Handle, StreamId),
+    /// The peer has acknowledged all of a finished stream.
+    Finished(Handle, StreamId),
+    /// The peer does not want to receive a stream, with its program's code.
+    Stopped(Handle, StreamId, u64),
+    /// Datagrams have come.
+    DatagramReceived(Handle),
+    /// Datagrams may be sent again.
+    DatagramsUnblocked(Handle),
+}
+
+/// A client's first packet, which waits for a decision.
+#[derive(Debug)]
+pub struct Incoming {
+    pub(super) inner: Box<proto::Incoming>,
+}
+
+impl Incoming {
+    /// The client's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.inner.remote_address()
+    }
+
+    /// This end's address, where it is known.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.inner.local_ip()
+    }
+
+    /// Whether the client has shown that it receives what is sent to its address.
+    pub fn is_validated(&self) -> bool {
+        self.inner.remote_address_validated()
+    }
+
+    /// Whether a Retry may be the answer: it is not the answer to one.
+    pub fn may_retry(&self) -> bool {
+        self.inner.may_retry()
+    }
+}
+
+/// The engine's word about a connection.
+pub(super) fn told(handle: Handle, event: proto::Event) -> Event {
+    let stream = |id: proto::StreamId| StreamId(id.into());
+    match event {
+        proto::Event::HandshakeDataReady => Event::HandshakeData(handle),
+        proto::Event::Connected => Event::Connected(handle),
+        proto::Event::ConnectionLost { reason } => Event::Lost(handle, reason.into()),
+        proto::Event::DatagramReceived => Event::DatagramReceived(handle),
+        proto::Event::DatagramsUnblocked => Event::DatagramsUnblocked(handle),
+        proto::Event::Stream(event) => match event {
+            proto::StreamEvent::Opened { dir } => Event::Opened(handle, dir.into()),
+            proto::StreamEvent::Available { dir } => Event::Available(handle, dir.into()),
+            proto::StreamEvent::Readable { id } => Event::Readable(handle, stream(id)),
+            proto::StreamEvent::Writable { id } => Event::Writable(handle, stream(id)),
+            proto::StreamEvent::Finished { id } => Event::Finished(handle, stream(id)),
+            proto::StreamEvent::Stopped { id, error_code } => {
+                Event::Stopped(handle, stream(id), error_code.into_inner())
+            }
+        },
+    }
+}
+
+impl From<proto::Dir> for Direction {
+    fn from(dir: proto::Dir) -> Self {
+        match dir {
+            proto::Dir::Bi => Self::Bi,
+            proto::Dir::Uni => Self::Uni,
+        }
+    }
+}
+
+impl From<Direction> for proto::Dir {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Bi => Self::Bi,
+            Direction::Uni => Self::Uni,
+        }
+    }
+}
+
+impl Event {
+    /// The connection that it concerns.
+    pub fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Incoming(_) => None,
+            Self::HandshakeData(handle)
+            | Self::Connected(handle)
+            | Self::Lost(handle, _)
+            | Self::Drained(handle)
+            | Self::Opened(handle, _)
+            | Self::Available(handle, _)
+            | Self::Readable(handle, _)
+            | Self::Writable(handle, _)
+            | Self::Finished(handle, _)
+            | Self::Stopped(handle, ..)
+            | Self::DatagramReceived(handle)
+            | Self::DatagramsUnblocked(handle) => Some(*handle),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
+
+use super::staged::Staged;
+use crate::proto;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// A connection's place.
+pub(super) struct Slot {
+    pub(super) generation: u32,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    Free,
+    Live(Box<Live>),
+}
+
+/// A connection, and what the core keeps about it.
+pub(super) struct Live {
+    pub(super) proto: proto::Connection,
+    pub(super) key: proto::ConnectionHandle,
+    /// It stands in the queue of those that may have something to send.
+    pub(super) is_active: bool,
+    /// It stands in the queue of those that may have events.
+    pub(super) is_eventful: bool,
+    /// The deadline that stands in the heap for it.
+    pub(super) armed: Option<Instant>,
+    pub(super) end: End,
+    pub(super) staged: Staged,
+}
+
+/// How far a connection is with its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    NotYet,
+    /// The engine has forgotten it; the program has not heard yet.
+    Drained,
+    Told,
+}
+
+/// The connections that have to be looked at.
+#[derive(Default)]
+pub(super) struct Queues {
+    pub(super) active: VecDeque<u32>,
+    pub(super) eventful: VecDeque<u32>,
+}
+
+impl Queues {
+    /// The connection may have something to send, and events.
+    pub(super) fn mark(&mut self, live: &mut Live, slot: u32) {
+        if !std::mem::replace(&mut live.is_active, true) {
+            self.active.push_back(slot);
+        }
+        self.mark_eventful(live, slot);
+    }
+
+    pub(super) fn mark_eventful(&mut self, live: &mut Live, slot: u32) {
+        if !std::mem::replace(&mut live.is_eventful, true) {
+            self.eventful.push_back(slot);
+        }
+    }
+}
