@@ -6,6 +6,7 @@ use crate::proto::session::{ClientSessions, ServerSessions};
 use crate::proto::{self, varint, version};
 use crate::tls::{self, ClientTls, ServerTls};
 use bytes::Bytes;
+use rustls::client::{ClientSessionStore, Resumption};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,6 +181,11 @@ impl proto::TokenStore for Tokens {
 #[derive(Clone)]
 pub struct ClientConfig {
     pub(crate) config: proto::ClientConfig,
+    /// What `config` was made of, and does not show.
+    sessions: Arc<ClientSessions>,
+    transport: Arc<proto::TransportConfig>,
+    tokens: Arc<dyn proto::TokenStore>,
+    version: u32,
 }
 
 impl fmt::Debug for ClientConfig {
@@ -191,19 +197,38 @@ impl fmt::Debug for ClientConfig {
 impl ClientConfig {
     /// With this TLS, and the rest at its defaults.
     pub fn new(tls: ClientTls) -> Result<Self, ConfigError> {
-        let sessions = ClientSessions {
+        let sessions = Arc::new(ClientSessions {
             config: Arc::new(tls.build()?),
             initial: tls::initial_suite()?,
-        };
-        let mut config = proto::ClientConfig::new(Arc::new(sessions));
-        config.transport_config(Transport::default().build()?);
-        config.token_store(Arc::new(proto::TokenMemoryCache::default()));
-        Ok(Self { config })
+        });
+        let transport = Transport::default().build()?;
+        let tokens = Arc::new(proto::TokenMemoryCache::default());
+        Ok(Self::of(sessions, transport, tokens, version::V1))
+    }
+
+    fn of(
+        sessions: Arc<ClientSessions>,
+        transport: Arc<proto::TransportConfig>,
+        tokens: Arc<dyn proto::TokenStore>,
+        version: u32,
+    ) -> Self {
+        let mut config = proto::ClientConfig::new(Arc::<ClientSessions>::clone(&sessions));
+        config.transport_config(Arc::clone(&transport));
+        config.token_store(Arc::clone(&tokens));
+        config.version(version);
+        Self {
+            config,
+            sessions,
+            transport,
+            tokens,
+            version,
+        }
     }
 
     /// What connections do and keep.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
-        self.config.transport_config(transport.build()?);
+        self.transport = transport.build()?;
+        self.config.transport_config(Arc::clone(&self.transport));
         Ok(self)
     }
 
@@ -211,18 +236,47 @@ impl ClientConfig {
     /// connection ends with `ConnectionError::VersionMismatch`.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
-        self.config.version(version.number());
+        self.version = version.number();
+        self.config.version(self.version);
         self
     }
 
     /// Keep address tokens here; `None`: nowhere. By default in memory, two a server, of 256 servers.
     #[must_use]
     pub fn tokens(mut self, store: Option<Arc<dyn TokenStore>>) -> Self {
-        self.config.token_store(match store {
+        self.tokens = match store {
             Some(store) => Arc::new(Tokens(store)),
             None => Arc::new(proto::NoneTokenStore),
-        });
+        };
+        self.config.token_store(Arc::clone(&self.tokens));
         self
+    }
+
+    /// Keep sessions here; all else, whose certificates are trusted too, stays shared with this configuration, so
+    /// that a session that one has got may be resumed by the other.
+    #[must_use]
+    pub fn with_sessions(&self, store: Arc<dyn ClientSessionStore>) -> Self {
+        let mut tls = rustls::ClientConfig::clone(&self.sessions.config);
+        tls.resumption = Resumption::store(store);
+        let sessions = Arc::new(ClientSessions {
+            config: Arc::new(tls),
+            initial: self.sessions.initial,
+        });
+        let (transport, tokens) = (Arc::clone(&self.transport), Arc::clone(&self.tokens));
+        Self::of(sessions, transport, tokens, self.version)
+    }
+
+    /// The id that the first packets of the next connection are addressed to, in place of a random one: 8 to 20
+    /// bytes that nobody can guess (RFC 9000 §7.2). For one connection.
+    pub fn initial_destination(mut self, id: &[u8]) -> Result<Self, ConfigError> {
+        if !(8..=20).contains(&id.len()) {
+            return Err(ConfigError::OutOfBounds(
+                "initial_destination: 8 to 20 bytes",
+            ));
+        }
+        let id = proto::ConnectionId::new(id);
+        self.config.initial_dst_cid_provider(Arc::new(move || id));
+        Ok(self)
     }
 }
 
@@ -309,6 +363,8 @@ pub struct EndpointConfig {
     pub(crate) config: proto::EndpointConfig,
     /// Bytes that the socket asks the kernel to keep, each way.
     pub socket_buffer: usize,
+    /// Where the program wants to hear of connection ids.
+    pub(crate) ids: Option<proto::ids::Log>,
 }
 
 impl fmt::Debug for EndpointConfig {
@@ -326,6 +382,7 @@ impl Default for EndpointConfig {
         Self {
             config,
             socket_buffer: limits::SOCKET_BUFFER,
+            ids: None,
         }
     }
 }
@@ -356,6 +413,20 @@ impl EndpointConfig {
         self.config
             .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
         self
+    }
+
+    /// Tell of connection ids by `Event::IdIssued` and `Event::IdRetired`, for programs that route datagrams to
+    /// cores of one connection each. `first` is what that connection has to begin with (no event tells it); all
+    /// have its length, 4 to 20 bytes.
+    pub fn connection_ids(mut self, first: &[u8]) -> Result<Self, ConfigError> {
+        let len = first.len();
+        if !(4..=20).contains(&len) {
+            return Err(ConfigError::OutOfBounds("connection_ids: 4 to 20 bytes"));
+        }
+        let log = proto::ids::Log::begin_with(first);
+        self.ids = Some(log.clone());
+        self.config.cid_generator(move || log.generator(len));
+        Ok(self)
     }
 
     /// Seed the random numbers that are no secrets, for tests.

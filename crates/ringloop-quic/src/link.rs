@@ -97,7 +97,8 @@ impl Link {
             }
             Event::DatagramReceived(_) => self.datagrams_in.drain_into(woken),
             Event::DatagramsUnblocked(_) => self.datagrams_out.drain_into(woken),
-            Event::Incoming(_) | Event::Drained(_) => {}
+            Event::Incoming(_) | Event::Drained(_) | Event::IdIssued(..) | Event::IdRetired(..) => {
+            }
         }
     }
 

@@ -353,6 +353,15 @@ impl<'a> Connection<'a> {
         })
     }
 
+    /// The peer's transport parameters, encoded (RFC 9000 §18); `None` before they are known.
+    pub fn peer_transport_parameters(&self) -> Option<Vec<u8>> {
+        let session = self.live.proto.crypto_session();
+        let parameters = session.transport_parameters().ok()??;
+        let mut encoded = Vec::new();
+        parameters.write(&mut encoded);
+        Some(encoded)
+    }
+
     /// The peer's certificates, its own first.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         let chain = self.live.proto.crypto_session().peer_identity()?;

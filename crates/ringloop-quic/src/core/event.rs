@@ -3,9 +3,11 @@
 //! Owns: how the engine's words become ours. Called by: the core. Never does: decide.
 
 use super::Handle;
+use super::ids::Change;
 use crate::error::ConnectionError;
 use crate::proto;
 use crate::{Direction, StreamId};
+use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 
 /// What has happened.
@@ -38,6 +40,10 @@ pub enum Event {
     DatagramReceived(Handle),
     /// Datagrams may be sent again.
     DatagramsUnblocked(Handle),
+    /// The peer may send to this connection id too (`EndpointConfig::connection_ids`).
+    IdIssued(Handle, Bytes),
+    /// The peer will not send to this connection id any more.
+    IdRetired(Handle, Bytes),
 }
 
 /// A client's first packet, which waits for a decision.
@@ -124,7 +130,16 @@ impl Event {
             | Self::Finished(handle, _)
             | Self::Stopped(handle, ..)
             | Self::DatagramReceived(handle)
-            | Self::DatagramsUnblocked(handle) => Some(*handle),
+            | Self::DatagramsUnblocked(handle)
+            | Self::IdIssued(handle, _)
+            | Self::IdRetired(handle, _) => Some(*handle),
         }
+    }
+}
+
+pub(super) fn id_changed(handle: Handle, change: Change) -> Event {
+    match change {
+        Change::Issued(id) => Event::IdIssued(handle, id),
+        Change::Retired(id) => Event::IdRetired(handle, id),
     }
 }

@@ -1,5 +1,6 @@
 //! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
 
+use super::ids::Ids;
 use super::staged::Staged;
 use crate::proto;
 use std::collections::VecDeque;
@@ -28,6 +29,8 @@ pub(super) struct Live {
     pub(super) armed: Option<Instant>,
     pub(super) end: End,
     pub(super) staged: Staged,
+    /// Where the program wants to hear of connection ids.
+    pub(super) ids: Option<Box<Ids>>,
 }
 
 /// How far a connection is with its end.

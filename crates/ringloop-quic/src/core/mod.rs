@@ -18,12 +18,14 @@
 //! |---|---|
 //! | `connection` | what a program does with one connection |
 //! | `event` | what has happened |
+//! | `ids` | connection ids, for programs that route datagrams themselves |
 //! | `live` | what is kept about each connection, and which have to be looked at |
 //! | `staged` | small writes, gathered into one piece |
 //! | `timeouts` | the deadlines of many connections in one heap |
 
 mod connection;
 mod event;
+mod ids;
 mod live;
 mod staged;
 mod timeouts;
@@ -33,6 +35,7 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, version};
 use bytes::BytesMut;
+use ids::Ids;
 use live::{End, Live, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -107,6 +110,8 @@ pub struct Core {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     spare: Vec<u8>,
     live_count: usize,
+    /// What is known of connection ids as they are made.
+    ids: Option<proto::ids::Log>,
 }
 
 impl std::fmt::Debug for Core {
@@ -123,6 +128,7 @@ impl Core {
     /// `finds_mtu`: whether what it sends is never fragmented on the way, so that it may look for the path's MTU.
     pub fn new(config: &EndpointConfig, server: Option<ServerConfig>, finds_mtu: bool) -> Self {
         let server = server.map(|server| Arc::new(server.config));
+        let ids = config.ids.clone();
         let config = Arc::new(config.config.clone());
         Self {
             endpoint: proto::Endpoint::new(config, server, finds_mtu, None),
@@ -135,6 +141,7 @@ impl Core {
             responses: VecDeque::new(),
             spare: Vec::new(),
             live_count: 0,
+            ids,
         }
     }
 
@@ -261,6 +268,7 @@ impl Core {
             armed: None,
             end: End::NotYet,
             staged: staged::Staged::default(),
+            ids: self.ids.as_ref().map(|log| Box::new(Ids::new(log))),
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -327,6 +335,13 @@ impl Core {
                 generation: place.generation,
             };
             if let State::Live(live) = &mut place.state {
+                // Before the peer is told of an id, and may use it.
+                if live.ids.is_some() {
+                    Self::exchange(&mut self.endpoint, live);
+                }
+                if let Some(change) = live.ids.as_mut().and_then(|ids| ids.next_change()) {
+                    return Some(event::id_changed(handle, change));
+                }
                 if let Some(event) = live.proto.poll() {
                     return Some(event::told(handle, event));
                 }
@@ -385,8 +400,14 @@ impl Core {
             if event.is_drained() {
                 live.end = End::Drained;
             }
+            if let Some(ids) = &mut live.ids {
+                ids.before(&event);
+            }
             if let Some(answer) = endpoint.handle_event(live.key, event) {
                 live.proto.handle_event(answer);
+            }
+            if let Some(ids) = &mut live.ids {
+                ids.issued();
             }
         }
     }

@@ -4,6 +4,7 @@
 //! ([`session`]) and what QUIC version 2 needs beside that ([`version`]). Called by: `core`, `config`, `tls`.
 //! Never does: I/O, or keep state of its own.
 
+pub(crate) mod ids;
 pub(crate) mod session;
 pub(crate) mod version;
 
@@ -11,12 +12,13 @@ use crate::error::{ConnectError, ConnectionError};
 
 pub(crate) use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 pub(crate) use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionStats, DatagramEvent,
-    Dir, EcnCodepoint, Endpoint, EndpointConfig, Event, FinishError, HashedConnectionIdGenerator,
-    IdleTimeout, Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore, ReadError,
-    ReadableError, SendDatagramError, SendStream, ServerConfig, Side, StreamEvent, StreamId,
-    TokenMemoryCache, TokenStore, Transmit, TransportConfig, ValidationTokenConfig, VarInt,
-    WriteError,
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionId,
+    ConnectionIdGenerator, ConnectionStats, DatagramEvent, Dir, EcnCodepoint, Endpoint,
+    EndpointConfig, EndpointEvent, Event, FinishError, HashedConnectionIdGenerator, IdleTimeout,
+    Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore, RandomConnectionIdGenerator,
+    ReadError, ReadableError, SendDatagramError, SendStream, ServerConfig, Side, StreamEvent,
+    StreamId, TokenMemoryCache, TokenStore, Transmit, TransportConfig, ValidationTokenConfig,
+    VarInt, WriteError,
 };
 
 /// A number that RFC 9000 §16 can carry; a larger one becomes the largest.

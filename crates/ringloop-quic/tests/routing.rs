@@ -1,0 +1,192 @@
+//! What programs that route datagrams themselves hear of connection ids: cores of one connection, without I/O.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use bytes::BytesMut;
+use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
+use ringloop_quic::core::{Core, Datagram, Event, Handle};
+use ringloop_quic::tls::{ClientTls, Roots, ServerTls};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use support::authority;
+
+const FIRST: [u8; 8] = *b"firstone";
+
+/// One end: its core, its connection, the ids that it was told of.
+struct End {
+    core: Core,
+    address: SocketAddr,
+    handle: Option<Handle>,
+    is_connected: bool,
+    issued: Vec<Vec<u8>>,
+    retired: Vec<Vec<u8>>,
+}
+
+impl End {
+    fn new(core: Core, port: u16) -> Self {
+        Self {
+            core,
+            address: ([127, 0, 0, 1], port).into(),
+            handle: None,
+            is_connected: false,
+            issued: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    fn events(&mut self, now: Instant) {
+        while let Some(event) = self.core.next_event() {
+            match event {
+                Event::Incoming(incoming) => {
+                    self.handle = Some(self.core.accept(now, incoming, None).unwrap());
+                }
+                Event::Connected(_) => self.is_connected = true,
+                Event::IdIssued(_, id) => self.issued.push(id.to_vec()),
+                Event::IdRetired(_, id) => self.retired.push(id.to_vec()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Everything that goes out, as single datagrams.
+    fn sent(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut datagrams = Vec::new();
+        let mut buf = Vec::new();
+        while let Some(transmit) = self.core.transmit(now, 1, &mut buf) {
+            assert_eq!(transmit.segment_len, None);
+            datagrams.push(buf.clone());
+        }
+        datagrams
+    }
+}
+
+/// The id that a datagram is addressed to, where the ends have ids of eight bytes.
+fn destination(datagram: &[u8]) -> Vec<u8> {
+    let at = if datagram[0] & 0x80 == 0 { 1 } else { 6 };
+    datagram[at..at + 8].to_vec()
+}
+
+/// Carry datagrams both ways until there are none; what came to `server` is noted in `seen`.
+fn exchange(client: &mut End, server: &mut End, now: Instant, seen: &mut Vec<Vec<u8>>) {
+    loop {
+        let (up, down) = (client.sent(now), server.sent(now));
+        if up.is_empty() && down.is_empty() {
+            return;
+        }
+        for bytes in up {
+            let id = destination(&bytes);
+            let is_first = id == FIRST || id == b"original";
+            assert!(is_first || server.issued.contains(&id), "not told in time");
+            seen.push(id);
+            receive(server, client.address, &bytes, now);
+        }
+        for bytes in down {
+            receive(client, server.address, &bytes, now);
+        }
+        client.events(now);
+        server.events(now);
+    }
+}
+
+fn receive(end: &mut End, source: SocketAddr, bytes: &[u8], now: Instant) {
+    let datagram = Datagram {
+        source,
+        local_ip: None,
+        ecn: 0,
+        bytes: BytesMut::from(bytes),
+    };
+    end.core.receive(now, datagram);
+}
+
+fn pair(original: &[u8]) -> (End, End) {
+    let tls = ServerTls::new(authority().certificate(&["localhost"])).alpn(["test"]);
+    let server = ServerConfig::new(tls).unwrap();
+    let ids = EndpointConfig::default().connection_ids(&FIRST).unwrap();
+    let server = End::new(Core::new(&ids, Some(server), false), 1);
+    let roots = Roots::empty().add_pem(authority().pem.as_bytes()).unwrap();
+    let config = ClientConfig::new(ClientTls::with_roots(roots).alpn(["test"])).unwrap();
+    let config = config.initial_destination(original).unwrap();
+    let core = Core::new(&EndpointConfig::default(), None, false);
+    let mut client = End::new(core, 2);
+    let now = Instant::now();
+    let handle = client
+        .core
+        .connect(now, &config, server.address, "localhost");
+    client.handle = Some(handle.unwrap());
+    (client, server)
+}
+
+#[test]
+fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_too() {
+    let (mut client, mut server) = pair(b"original");
+    let mut now = Instant::now();
+    let mut seen = Vec::new();
+    exchange(&mut client, &mut server, now, &mut seen);
+    assert!(client.is_connected && server.is_connected);
+    assert_eq!(seen[0], b"original", "the first packets have the chosen id");
+    assert!(!server.issued.is_empty(), "ids were issued");
+    assert!(server.retired.is_empty());
+    assert!(
+        !server.issued.contains(&FIRST.to_vec()),
+        "the first is no news"
+    );
+
+    // The client goes on with another id three times, and retires the last each time.
+    for round in 1..=3 {
+        let handle = client.handle.unwrap();
+        let mut connection = client.core.connection(handle).unwrap();
+        connection.local_address_changed();
+        connection.ping();
+        for _acknowledgement in 0..3 {
+            now += Duration::from_millis(30);
+            client.core.handle_timeouts(now);
+            server.core.handle_timeouts(now);
+            exchange(&mut client, &mut server, now, &mut seen);
+        }
+        assert_eq!(server.retired.len(), round, "{:?}", server.retired);
+    }
+    assert_eq!(server.retired[0], FIRST);
+    let known: BTreeSet<_> = server
+        .issued
+        .iter()
+        .cloned()
+        .chain([FIRST.to_vec()])
+        .collect();
+    assert_eq!(known.len(), server.issued.len() + 1, "no id is told twice");
+    assert!(server.retired.iter().all(|id| known.contains(id)));
+    let used: BTreeSet<_> = seen.into_iter().filter(|id| id != b"original").collect();
+    assert!(used.is_subset(&known), "{used:?} of {known:?}");
+    assert!(used.len() > 3);
+}
+
+#[test]
+fn ids_and_destinations_of_a_wrong_length_are_refused() {
+    for len in [0, 3, 21] {
+        assert!(
+            EndpointConfig::default()
+                .connection_ids(&vec![1; len])
+                .is_err()
+        );
+    }
+    let tls = ClientTls::without_verification;
+    for len in [0, 7, 21] {
+        let config = ClientConfig::new(tls()).unwrap();
+        assert!(config.initial_destination(&vec![1; len]).is_err());
+    }
+}
+
+#[test]
+fn the_peers_transport_parameters_are_known_after_the_handshake() {
+    let (mut client, mut server) = pair(b"original");
+    let handle = client.handle.unwrap();
+    let before = client.core.connection(handle).unwrap();
+    assert_eq!(before.peer_transport_parameters(), None);
+    exchange(&mut client, &mut server, Instant::now(), &mut Vec::new());
+    let after = client.core.connection(handle).unwrap();
+    let encoded = after.peer_transport_parameters().unwrap();
+    // original_destination_connection_id (RFC 9000 §18.2): number 0, eight bytes.
+    let wanted = [&[0, 8][..], b"original"].concat();
+    assert!(encoded.windows(wanted.len()).any(|part| part == wanted));
+}
