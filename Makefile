@@ -132,6 +132,21 @@ valgrind: check-tools ## the memory of tasks under valgrind's memcheck (needs va
 	export CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="valgrind --quiet --error-exitcode=9 --fair-sched=yes --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite"; \
 	cargo test --quiet -p ringloop --test tasks -- --test-threads=1
 
+# What `make fuzz` runs, and for how long each; what it finds new stays in $(TARGET)/fuzz.
+FUZZ ?= datagrams mutations frames parameters
+FUZZ_SECONDS ?= 3600
+
+.PHONY: fuzz
+fuzz: check-tools ## QUIC against arbitrary peers, an hour a target (needs a nightly toolchain and cargo-fuzz); FUZZ="frames", FUZZ_SECONDS=60
+	@cargo +$(NIGHTLY) fuzz --version >/dev/null 2>&1 || { echo "make fuzz: run: rustup toolchain install nightly; cargo install --locked cargo-fuzz" >&2; exit 1; }
+	@for name in $(FUZZ); do \
+		echo "== fuzzing $$name for $(FUZZ_SECONDS) s"; \
+		mkdir -p $(TARGET)/fuzz/corpus/$$name; \
+		CARGO_TARGET_DIR=$(TARGET)/fuzz cargo +$(NIGHTLY) fuzz run --fuzz-dir crates/ringloop-quic/fuzz $$name \
+			$(TARGET)/fuzz/corpus/$$name crates/ringloop-quic/fuzz/corpus/$$name -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1; \
+	done
+
 # --- benchmarks -------------------------------------------------------------------------------------------
 
 .PHONY: bench

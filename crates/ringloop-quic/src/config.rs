@@ -4,6 +4,7 @@ use crate::error::ConfigError;
 use crate::limits;
 use crate::proto::session::{ClientSessions, ServerSessions};
 use crate::proto::{self, varint, version};
+use crate::qlog::Qlog;
 use crate::tls::{self, ClientTls, ServerTls};
 use bytes::Bytes;
 use rustls::client::{ClientSessionStore, Resumption};
@@ -186,6 +187,8 @@ pub struct ClientConfig {
     transport: Arc<proto::TransportConfig>,
     tokens: Arc<dyn proto::TokenStore>,
     version: u32,
+    pub(crate) first_id: Option<proto::ConnectionId>,
+    pub(crate) qlog: Option<Qlog>,
 }
 
 impl fmt::Debug for ClientConfig {
@@ -222,6 +225,8 @@ impl ClientConfig {
             transport,
             tokens,
             version,
+            first_id: None,
+            qlog: None,
         }
     }
 
@@ -238,6 +243,13 @@ impl ClientConfig {
     pub fn version(mut self, version: Version) -> Self {
         self.version = version.number();
         self.config.version(self.version);
+        self
+    }
+
+    /// Log connections; `None`, by default: do not.
+    #[must_use]
+    pub fn qlog(mut self, qlog: Option<Qlog>) -> Self {
+        self.qlog = qlog;
         self
     }
 
@@ -263,7 +275,9 @@ impl ClientConfig {
             initial: self.sessions.initial,
         });
         let (transport, tokens) = (Arc::clone(&self.transport), Arc::clone(&self.tokens));
-        Self::of(sessions, transport, tokens, self.version)
+        let mut config = Self::of(sessions, transport, tokens, self.version);
+        config.qlog.clone_from(&self.qlog);
+        config
     }
 
     /// The id that the first packets of the next connection are addressed to, in place of a random one: 8 to 20
@@ -274,8 +288,7 @@ impl ClientConfig {
                 "initial_destination: 8 to 20 bytes",
             ));
         }
-        let id = proto::ConnectionId::new(id);
-        self.config.initial_dst_cid_provider(Arc::new(move || id));
+        self.first_id = Some(proto::ConnectionId::new(id));
         Ok(self)
     }
 }
@@ -284,6 +297,7 @@ impl ClientConfig {
 #[derive(Clone)]
 pub struct ServerConfig {
     pub(crate) config: proto::ServerConfig,
+    pub(crate) qlog: Option<Qlog>,
 }
 
 impl fmt::Debug for ServerConfig {
@@ -305,13 +319,20 @@ impl ServerConfig {
             .max_incoming(limits::INCOMING_MAX)
             .incoming_buffer_size(limits::INCOMING_BYTES)
             .incoming_buffer_size_total(limits::INCOMING_BYTES_TOTAL);
-        Ok(Self { config })
+        Ok(Self { config, qlog: None })
     }
 
     /// What connections do and keep.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.config.transport_config(transport.build()?);
         Ok(self)
+    }
+
+    /// Log connections; `None`, by default: do not.
+    #[must_use]
+    pub fn qlog(mut self, qlog: Option<Qlog>) -> Self {
+        self.qlog = qlog;
+        self
     }
 
     /// Whether clients may go on from another address (on by default).

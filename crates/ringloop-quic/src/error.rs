@@ -43,6 +43,18 @@ pub enum ConnectionError {
     NoConnectionIds,
 }
 
+impl ConnectionError {
+    /// The number that it carries, where it carries one.
+    pub fn code(&self) -> Option<u64> {
+        match self {
+            Self::Transport { code, .. }
+            | Self::TransportByPeer { code, .. }
+            | Self::ClosedByPeer { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

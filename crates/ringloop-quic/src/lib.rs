@@ -6,7 +6,7 @@
 //! 2. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
 //!    congestion bits, source addresses), one timer.
 //! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
-//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`error`].
+//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`].
 //!
 //! The protocol engine is `quinn-proto`, named in one module (`proto`). QUIC versions 1 and 2.
 //!
@@ -44,9 +44,14 @@ pub mod core;
 mod datagram;
 mod endpoint;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[allow(clippy::unwrap_used)]
+pub mod fuzz;
 pub mod limits;
 mod link;
 mod proto;
+pub mod qlog;
 mod receive;
 pub mod stats;
 mod stream;

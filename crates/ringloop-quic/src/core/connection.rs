@@ -317,6 +317,10 @@ impl<'a> Connection<'a> {
 
     /// Close the connection with the program's code and reason; streams and datagrams are dropped.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
+        if let Some(log) = &self.live.log {
+            log.set_now(now);
+            log.closed(true, Some(code), &String::from_utf8_lossy(&reason));
+        }
         self.live.proto.close(now, varint(code), reason);
         self.mark();
     }

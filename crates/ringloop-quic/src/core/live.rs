@@ -3,7 +3,9 @@
 use super::ids::Ids;
 use super::staged::Staged;
 use crate::proto;
+use crate::qlog::Log;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A connection's place.
@@ -31,6 +33,16 @@ pub(super) struct Live {
     pub(super) staged: Staged,
     /// Where the program wants to hear of connection ids.
     pub(super) ids: Option<Box<Ids>>,
+    pub(super) log: Option<Arc<Log>>,
+}
+
+impl Live {
+    /// Tell the log what time it is.
+    pub(super) fn log_now(&self, now: Instant) {
+        if let Some(log) = &self.log {
+            log.set_now(now);
+        }
+    }
 }
 
 /// How far a connection is with its end.

@@ -34,6 +34,7 @@ use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, version};
+use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use bytes::BytesMut;
 use ids::Ids;
 use live::{End, Live, Queues, Slot, State};
@@ -108,6 +109,8 @@ pub struct Core {
     timeouts: Timeouts,
     incoming: VecDeque<Incoming>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
+    /// Where the connections of clients are logged.
+    qlog: Option<Qlog>,
     spare: Vec<u8>,
     live_count: usize,
     /// What is known of connection ids as they are made.
@@ -127,6 +130,7 @@ impl Core {
     ///
     /// `finds_mtu`: whether what it sends is never fragmented on the way, so that it may look for the path's MTU.
     pub fn new(config: &EndpointConfig, server: Option<ServerConfig>, finds_mtu: bool) -> Self {
+        let qlog = server.as_ref().and_then(|server| server.qlog.clone());
         let server = server.map(|server| Arc::new(server.config));
         let ids = config.ids.clone();
         let config = Arc::new(config.config.clone());
@@ -139,6 +143,7 @@ impl Core {
             timeouts: Timeouts::default(),
             incoming: VecDeque::new(),
             responses: VecDeque::new(),
+            qlog,
             spare: Vec::new(),
             live_count: 0,
             ids,
@@ -147,6 +152,7 @@ impl Core {
 
     /// How new connections are taken from now on; `None`: not at all.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
+        self.qlog = server.as_ref().and_then(|server| server.qlog.clone());
         self.endpoint
             .set_server_config(server.map(|server| Arc::new(server.config)));
     }
@@ -164,9 +170,21 @@ impl Core {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Handle, ConnectError> {
-        let config = config.config.clone();
-        let (key, proto) = self.endpoint.connect(now, config, remote, server_name)?;
-        Ok(self.insert(key, proto))
+        let mut engine = config.config.clone();
+        let id = config.first_id.unwrap_or_else(proto::first_id);
+        engine.initial_dst_cid_provider(Arc::new(move || id));
+        let log = config.qlog.as_ref().and_then(|qlog| {
+            let trace = Trace {
+                vantage_point: VantagePoint::Client,
+                original_id: id.to_string(),
+                remote,
+            };
+            qlog.open(now, &trace)
+        });
+        let (key, proto) = qlog::with_log(log.clone(), || {
+            self.endpoint.connect(now, engine, remote, server_name)
+        })?;
+        Ok(self.insert(key, proto, log))
     }
 
     /// Take a datagram from the network.
@@ -183,6 +201,7 @@ impl Core {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
                 let slot = self.by_key[key.0];
                 if let State::Live(live) = &mut self.slots[slot as usize].state {
+                    live.log_now(now);
                     live.proto.handle_event(event);
                     self.queues.mark(live, slot);
                 }
@@ -215,10 +234,27 @@ impl Core {
         incoming: Incoming,
         config: Option<ServerConfig>,
     ) -> Result<Handle, ConnectionError> {
-        let config = config.map(|config| Arc::new(config.config));
+        let (config, qlog) = match config {
+            Some(config) => (Some(Arc::new(config.config)), config.qlog),
+            None => (None, self.qlog.clone()),
+        };
+        let log = qlog.and_then(|qlog| {
+            let trace = Trace {
+                vantage_point: VantagePoint::Server,
+                original_id: incoming.inner.orig_dst_cid().to_string(),
+                remote: incoming.remote_address(),
+            };
+            qlog.open(now, &trace)
+        });
         let mut buf = Vec::new();
-        match self.endpoint.accept(*incoming.inner, now, &mut buf, config) {
-            Ok((key, proto)) => Ok(self.insert(key, proto)),
+        let accepted = qlog::with_log(log.clone(), || {
+            let inner = *incoming.inner;
+            self.endpoint
+                .accept(inner, now, &mut buf, config)
+                .map_err(Box::new)
+        });
+        match accepted {
+            Ok((key, proto)) => Ok(self.insert(key, proto, log)),
             Err(error) => {
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, buf);
@@ -259,7 +295,12 @@ impl Core {
         self.endpoint.ignore(*incoming.inner);
     }
 
-    fn insert(&mut self, key: proto::ConnectionHandle, proto: proto::Connection) -> Handle {
+    fn insert(
+        &mut self,
+        key: proto::ConnectionHandle,
+        proto: proto::Connection,
+        log: Option<Arc<Log>>,
+    ) -> Handle {
         let live = Box::new(Live {
             proto,
             key,
@@ -269,6 +310,7 @@ impl Core {
             end: End::NotYet,
             staged: staged::Staged::default(),
             ids: self.ids.as_ref().map(|log| Box::new(Ids::new(log))),
+            log,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -343,7 +385,12 @@ impl Core {
                     return Some(event::id_changed(handle, change));
                 }
                 if let Some(event) = live.proto.poll() {
-                    return Some(event::told(handle, event));
+                    let event = event::told(handle, event);
+                    if let (Some(log), Event::Lost(_, error)) = (&live.log, &event) {
+                        let is_ours = matches!(error, ConnectionError::Transport { .. });
+                        log.closed(is_ours, error.code(), &error.to_string());
+                    }
+                    return Some(event);
                 }
                 live.is_eventful = false;
                 if live.end == End::Drained {
@@ -375,6 +422,7 @@ impl Core {
                 self.queues.active.pop_front();
                 continue;
             };
+            live.log_now(now);
             Self::exchange(&mut self.endpoint, live);
             live.flush(None);
             let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
@@ -418,6 +466,9 @@ impl Core {
             return;
         };
         Self::exchange(&mut self.endpoint, live);
+        if let Some(log) = &live.log {
+            log.standing(&live.proto.stats().into());
+        }
         if live.end == End::Drained {
             self.live_count -= 1;
             live.armed = None;
@@ -470,6 +521,7 @@ impl Core {
                     self.timeouts.push(real, slot);
                 }
                 Some(_) => {
+                    live.log_now(now);
                     live.proto.handle_timeout(now);
                     self.queues.mark(live, slot);
                 }

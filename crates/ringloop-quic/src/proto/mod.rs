@@ -5,7 +5,10 @@
 //! Never does: I/O, or keep state of its own.
 
 pub(crate) mod ids;
+mod logged;
 pub(crate) mod session;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tamper;
 pub(crate) mod version;
 
 use crate::error::{ConnectError, ConnectionError};
@@ -20,6 +23,11 @@ pub(crate) use quinn_proto::{
     StreamId, TokenMemoryCache, TokenStore, Transmit, TransportConfig, ValidationTokenConfig,
     VarInt, WriteError,
 };
+
+/// What a client names a server by at first: long, and random.
+pub(crate) fn first_id() -> ConnectionId {
+    RandomConnectionIdGenerator::new(20).generate_cid()
+}
 
 /// A number that RFC 9000 §16 can carry; a larger one becomes the largest.
 pub(crate) fn varint(value: u64) -> VarInt {

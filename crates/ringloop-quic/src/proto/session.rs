@@ -4,7 +4,9 @@
 //! bits of long headers as that version has them. Called by: the engine. Never does: decide about certificates;
 //! that is the configuration's.
 
+use super::logged::{Logged, To};
 use super::version::{self, V1, V2};
+use crate::qlog::{self, Log};
 use crate::tls::integrity;
 use bytes::BytesMut;
 use quinn_proto::crypto::{
@@ -86,12 +88,12 @@ impl crypto::ServerConfig for ServerSessions {
         number: u32,
         dst_cid: &ConnectionId,
     ) -> Result<Keys, UnsupportedVersion> {
-        Ok(initial_keys(
-            known(number)?,
-            dst_cid,
-            Side::Server,
-            &self.initial,
-        ))
+        let mut keys = initial_keys(known(number)?, dst_cid, Side::Server, &self.initial);
+        keys.packet.remote = Box::new(Logged {
+            key: keys.packet.remote,
+            to: To::Accepted,
+        });
+        Ok(keys)
     }
 
     fn retry_tag(&self, number: u32, orig_dst_cid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
@@ -129,6 +131,11 @@ impl crypto::ServerConfig for ServerSessions {
 fn encoded(params: &TransportParameters) -> Vec<u8> {
     let mut bytes = Vec::new();
     params.write(&mut bytes);
+    #[cfg(any(test, fuzzing))]
+    let bytes = super::tamper::parameters(bytes);
+    if let Some(log) = qlog::current() {
+        log.parameters(true, &bytes);
+    }
     bytes
 }
 
@@ -160,10 +167,13 @@ fn long_keys(keys: rustls::quic::Keys, version: Version) -> Keys {
 }
 
 fn packet_key(key: Box<dyn rustls::quic::PacketKey>, version: Version) -> Box<dyn PacketKey> {
-    match version {
+    let key: Box<dyn PacketKey> = match version {
         Version::V2 => Box::new(LongV2(Packet(key))),
         _ => Box::new(Packet(key)),
-    }
+    };
+    #[cfg(any(test, fuzzing))]
+    let key = Box::new(super::tamper::Tampered(key));
+    key
 }
 
 fn failed(code: TransportErrorCode, reason: String) -> TransportError {
@@ -181,6 +191,7 @@ struct Session {
     next: Option<Secrets>,
     inner: Connection,
     suite: Suite,
+    log: Option<Arc<Log>>,
 }
 
 impl Session {
@@ -191,6 +202,31 @@ impl Session {
             next: None,
             inner,
             suite,
+            log: qlog::current(),
+        }
+    }
+
+    fn logged(&self, key: Box<dyn PacketKey>) -> Box<dyn PacketKey> {
+        match &self.log {
+            Some(log) => Box::new(Logged {
+                key,
+                to: To::Log(Arc::clone(log)),
+            }),
+            None => key,
+        }
+    }
+
+    fn logged_pair(&self, keys: KeyPair<Box<dyn PacketKey>>) -> KeyPair<Box<dyn PacketKey>> {
+        KeyPair {
+            local: self.logged(keys.local),
+            remote: self.logged(keys.remote),
+        }
+    }
+
+    fn logged_keys(&self, keys: Keys) -> Keys {
+        Keys {
+            header: keys.header,
+            packet: self.logged_pair(keys.packet),
         }
     }
 
@@ -204,7 +240,7 @@ impl Session {
 
 impl crypto::Session for Session {
     fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
-        initial_keys(self.version, dst_cid, side, &self.suite)
+        self.logged_keys(initial_keys(self.version, dst_cid, side, &self.suite))
     }
 
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
@@ -232,7 +268,7 @@ impl crypto::Session for Session {
         let keys = self.inner.zero_rtt_keys()?;
         Some((
             Box::new(Header(keys.header)),
-            packet_key(keys.packet, self.version),
+            self.logged(packet_key(keys.packet, self.version)),
         ))
     }
 
@@ -272,6 +308,9 @@ impl crypto::Session for Session {
         let Some(mut bytes) = self.inner.quic_transport_parameters() else {
             return Ok(None);
         };
+        if let Some(log) = &self.log {
+            log.parameters(false, bytes);
+        }
         let side = match &self.inner {
             Connection::Client(_) => Side::Client,
             Connection::Server(_) => Side::Server,
@@ -281,21 +320,21 @@ impl crypto::Session for Session {
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         Some(match self.inner.write_hs(buf)? {
-            KeyChange::Handshake { keys } => long_keys(keys, self.version),
+            KeyChange::Handshake { keys } => self.logged_keys(long_keys(keys, self.version)),
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(next);
                 // Short headers are the same in both versions.
-                long_keys(keys, Version::V1)
+                self.logged_keys(long_keys(keys, Version::V1))
             }
         })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next.as_mut()?.next_packet_keys();
-        Some(KeyPair {
-            local: Box::new(Packet(keys.local)),
-            remote: Box::new(Packet(keys.remote)),
-        })
+        Some(self.logged_pair(KeyPair {
+            local: packet_key(keys.local, Version::V1),
+            remote: packet_key(keys.remote, Version::V1),
+        }))
     }
 
     fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {

@@ -68,7 +68,7 @@ fn packet_len(packet: &[u8]) -> Option<usize> {
 }
 
 /// RFC 9000 §16: a number, and how many bytes it takes.
-fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
+pub(super) fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
     let size = 1 << (first >> 6);
     let rest = bytes.get(1..size)?.iter();

@@ -1,0 +1,4 @@
+//! See `ringloop_quic::fuzz::mutations`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ringloop_quic::fuzz::mutations(data));

@@ -1,0 +1,453 @@
+//! Peers that break the rules, by the bytes of a fuzzer.
+//!
+//! Owns: two cores with a network and a clock between them ([`Net`]), and four things that bytes are taken for:
+//! [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/` (`make fuzz`), and the tests at the
+//! end, which replay the corpus and seeded noise on any toolchain. Never in a build of programs.
+//!
+//! Each asserts that nothing panics, that an endpoint which has sent all it may send does not ask to be looked at
+//! again at once, and that every connection ends and is forgotten.
+
+use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::core::{Core, Datagram, Event, Handle};
+use crate::proto::tamper;
+use crate::tls::{Certificate, ClientTls, Secrets, ServerTls};
+use crate::{Direction, StreamId};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Turns after which an endpoint that still has something to do at once does not come to rest.
+const TURNS_MAX: usize = 2_000;
+
+/// Bytes that decide; zeros where they end.
+struct Choices<'a>(&'a [u8]);
+
+impl<'a> Choices<'a> {
+    fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn configs() -> &'static (ServerConfig, ClientConfig) {
+    static ONE: OnceLock<(ServerConfig, ClientConfig)> = OnceLock::new();
+    ONE.get_or_init(|| {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let server = ServerTls::new(certificate).secrets(Secrets::Kept);
+        let client = ClientTls::without_verification().secrets(Secrets::Kept);
+        (
+            ServerConfig::new(server.early_data(true)).unwrap(),
+            ClientConfig::new(client).unwrap(),
+        )
+    })
+}
+
+/// One end.
+struct End {
+    core: Core,
+    address: SocketAddr,
+    connection: Option<Handle>,
+}
+
+impl End {
+    fn new(port: u16, server: Option<ServerConfig>) -> Self {
+        let config = EndpointConfig::default().seed(Some([port as u8; 32]));
+        Self {
+            core: Core::new(&config, server, true),
+            address: ([127, 0, 0, 1], port).into(),
+            connection: None,
+        }
+    }
+
+    fn receive(&mut self, now: Instant, source: SocketAddr, bytes: &[u8]) {
+        let datagram = Datagram {
+            source,
+            local_ip: None,
+            ecn: 0,
+            bytes: BytesMut::from(bytes),
+        };
+        self.core.receive(now, datagram);
+    }
+
+    /// What a program does: takes what has come, answers, forgets what is over.
+    fn serve(&mut self, now: Instant) {
+        while let Some(event) = self.core.next_event() {
+            match event {
+                Event::Incoming(incoming) => {
+                    if let Ok(handle) = self.core.accept(now, incoming, None) {
+                        self.connection = Some(handle);
+                    }
+                }
+                Event::Drained(handle) => assert!(self.core.release(handle)),
+                Event::Opened(handle, direction) => self.accept(handle, direction),
+                Event::Readable(handle, stream) => self.read(handle, stream),
+                Event::DatagramReceived(handle) => {
+                    if let Some(mut connection) = self.core.connection(handle) {
+                        while connection.receive_datagram().is_some() {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn accept(&mut self, handle: Handle, direction: Direction) {
+        while let Some(mut connection) = self.core.connection(handle)
+            && let Some(stream) = connection.accept(direction)
+        {
+            if direction == Direction::Bi {
+                drop(connection.write(stream, b"answer"));
+                drop(connection.finish(stream));
+            }
+            self.read(handle, stream);
+        }
+    }
+
+    fn read(&mut self, handle: Handle, stream: StreamId) {
+        if let Some(mut connection) = self.core.connection(handle) {
+            drop(connection.read(stream, usize::MAX, |_| true));
+        }
+    }
+}
+
+/// Two ends, the datagrams between them, and a clock.
+struct Net {
+    now: Instant,
+    ends: [End; 2],
+    buf: Vec<u8>,
+}
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+impl Net {
+    fn new() -> Self {
+        Self {
+            now: Instant::now(),
+            ends: [End::new(1, None), End::new(2, Some(configs().0.clone()))],
+            buf: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self) {
+        let address = self.ends[SERVER].address;
+        let client = &mut self.ends[CLIENT];
+        let handle = client
+            .core
+            .connect(self.now, &configs().1, address, "localhost");
+        client.connection = handle.ok();
+    }
+
+    fn connection(&mut self, end: usize) -> Option<crate::core::Connection<'_>> {
+        let end = &mut self.ends[end];
+        end.core.connection(end.connection?)
+    }
+
+    /// What an end sends now, a datagram an entry.
+    fn sent(&mut self, end: usize, into: &mut VecDeque<(usize, Vec<u8>)>) {
+        let (now, buf) = (self.now, &mut self.buf);
+        while let Some(transmit) = self.ends[end].core.transmit(now, 16, buf) {
+            let segment_len = transmit.segment_len.unwrap_or(buf.len()).max(1);
+            into.extend(
+                buf.chunks(segment_len)
+                    .map(|bytes| (1 - end, bytes.to_vec())),
+            );
+        }
+    }
+
+    /// Let both ends act until they rest; `spoil` sees every datagram, and may drop it by making it empty.
+    fn run(&mut self, mut spoil: impl FnMut(&mut Vec<u8>)) {
+        let mut wire = VecDeque::new();
+        for _turn in 0..TURNS_MAX {
+            for end in [CLIENT, SERVER] {
+                self.ends[end].core.handle_timeouts(self.now);
+                self.ends[end].serve(self.now);
+                self.sent(end, &mut wire);
+                // Sending is what ends connections.
+                self.ends[end].serve(self.now);
+            }
+            let Some((to, mut bytes)) = wire.pop_front() else {
+                let now = self.now;
+                let is_due = |end: &mut End| end.core.next_timeout().is_some_and(|due| due <= now);
+                if !self.ends.iter_mut().any(is_due) {
+                    return;
+                }
+                continue;
+            };
+            spoil(&mut bytes);
+            let source = self.ends[1 - to].address;
+            if !bytes.is_empty() {
+                self.ends[to].receive(self.now, source, &bytes);
+            }
+            self.now += Duration::from_micros(10);
+        }
+        panic!("no rest after {TURNS_MAX} turns");
+    }
+
+    /// Let time pass to the next deadline; `false` where there is none.
+    fn wait(&mut self) -> bool {
+        let due = self
+            .ends
+            .iter_mut()
+            .filter_map(|end| end.core.next_timeout());
+        let Some(due) = due.min() else {
+            return false;
+        };
+        self.now = self.now.max(due);
+        true
+    }
+
+    /// Close, and see both ends forget everything.
+    fn end(mut self) {
+        tamper::set_frames(None);
+        for end in [CLIENT, SERVER] {
+            let now = self.now;
+            if let Some(mut connection) = self.connection(end) {
+                connection.close(now, 7, Bytes::from_static(b"over"));
+            }
+        }
+        for _deadline in 0..TURNS_MAX {
+            self.run(|_| {});
+            if !self.wait() {
+                break;
+            }
+        }
+        for end in &self.ends {
+            assert_eq!(end.core.connection_count(), 0, "a connection does not end");
+        }
+    }
+}
+
+/// Arbitrary datagrams, into a server that knows nobody and a client that waits for an answer.
+pub fn datagrams(data: &[u8]) {
+    let mut net = Net::new();
+    let mut choices = Choices(data);
+    net.connect();
+    // What the client says goes nowhere.
+    net.run(Vec::clear);
+    while !choices.is_over() {
+        let choice = choices.byte();
+        let len = usize::from(choices.byte()) << (choice >> 6);
+        let mut bytes = choices.take(len).to_vec();
+        if choice & 2 != 0 {
+            // Long enough to be an Initial.
+            bytes.resize(bytes.len().max(1200), 0);
+        }
+        let to = usize::from(choice & 1);
+        let source = net.ends[1 - to].address;
+        net.ends[to].receive(net.now, source, &bytes);
+        net.run(Vec::clear);
+    }
+    net.end();
+}
+
+/// A handshake and an exchange whose datagrams are changed, cut, lost and doubled on the way.
+pub fn mutations(data: &[u8]) {
+    let mut net = Net::new();
+    let mut choices = Choices(data);
+    net.connect();
+    for round in 0..4 {
+        net.run(|bytes| match choices.byte() {
+            0..0x80 => {}
+            0x80..0xa0 => bytes.clear(),
+            0xa0..0xc0 => {
+                let keep = usize::from(choices.byte()) * bytes.len() / 256;
+                bytes.truncate(keep);
+            }
+            0xc0..0xf0 => {
+                let at = usize::from(choices.byte()) * bytes.len() / 256;
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= choices.byte();
+                }
+            }
+            _ => {
+                let more = usize::from(choices.byte());
+                bytes.extend_from_slice(choices.take(more));
+            }
+        });
+        act(&mut net, round % 2, &[round as u8; 2000]);
+        if choices.byte() & 1 != 0 {
+            net.wait();
+        }
+    }
+    net.end();
+}
+
+/// Do with a connection what programs do.
+fn act(net: &mut Net, end: usize, bytes: &[u8]) {
+    let Some(mut connection) = net.connection(end) else {
+        return;
+    };
+    for direction in [Direction::Bi, Direction::Uni] {
+        if let Some(stream) = connection.open(direction) {
+            drop(connection.write(stream, bytes));
+            drop(connection.finish(stream));
+        }
+    }
+    drop(connection.send_datagram(Bytes::copy_from_slice(&bytes[..100]), true));
+}
+
+/// A peer with valid keys, which sends arbitrary frames: while the handshake is under way and after it.
+pub fn frames(data: &[u8]) {
+    let mut net = Net::new();
+    let mut choices = Choices(data);
+    let first = choices.byte();
+    net.connect();
+    if first & 1 != 0 {
+        net.run(|_| {});
+        act(&mut net, SERVER, &[1; 500]);
+    }
+    while !choices.is_over() {
+        let choice = choices.byte();
+        let attacker = usize::from(choice & 1);
+        let count = usize::from(choices.byte()) * (1 + usize::from(choice >> 7) * 4);
+        tamper::set_frames(Some(choices.take(count)));
+        if let Some(mut connection) = net.connection(attacker) {
+            connection.ping();
+        }
+        let mut wire = VecDeque::new();
+        net.sent(attacker, &mut wire);
+        tamper::set_frames(None);
+        let source = net.ends[attacker].address;
+        for (to, bytes) in wire {
+            net.ends[to].receive(net.now, source, &bytes);
+        }
+        if choice & 2 != 0 {
+            net.run(|_| {});
+        }
+        if choice & 4 != 0 {
+            act(&mut net, 1 - attacker, &[2; 3000]);
+        }
+        if choice & 8 != 0 {
+            net.wait();
+        }
+    }
+    net.run(|_| {});
+    net.end();
+}
+
+/// A peer whose transport parameters are arbitrary.
+pub fn parameters(data: &[u8]) {
+    let mut net = Net::new();
+    let Some((choice, instead)) = data.split_first() else {
+        return;
+    };
+    let is_server = choice & 1 != 0;
+    if !is_server {
+        tamper::set_parameters(Some(instead));
+    }
+    net.connect();
+    if is_server {
+        tamper::set_parameters(Some(instead));
+    }
+    net.run(|_| {});
+    tamper::set_parameters(None);
+    for round in 0..4 {
+        act(&mut net, round % 2, &vec![3; 20_000]);
+        net.run(|_| {});
+        net.wait();
+    }
+    net.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// Every input that is kept, and noise: from a seed, so that a failure comes again.
+    fn replay(name: &str, noise_count: u64, target: fn(&[u8])) {
+        let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+        // An archive of the crate alone has no corpus.
+        let kept = std::fs::read_dir(place.join(name))
+            .ok()
+            .into_iter()
+            .flatten();
+        let kept: Vec<Vec<u8>> = kept
+            .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
+            .collect();
+        for input in &kept {
+            target(input);
+        }
+        for seed in 1..=noise_count {
+            let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut roll = || {
+                dice ^= dice << 13;
+                dice ^= dice >> 7;
+                dice ^= dice << 17;
+                (dice >> 16) as usize
+            };
+            let mut input = match kept.len() {
+                0 => Vec::new(),
+                count => kept[roll() % count].clone(),
+            };
+            for _change in 0..=roll() % 8 {
+                let at = roll() % (input.len() + 1);
+                match roll() % 3 {
+                    0 => input.insert(at, roll() as u8),
+                    1 if at < input.len() => input[at] ^= 1 << (roll() % 8),
+                    _ => input.extend((0..roll() % 40).map(|_| roll() as u8)),
+                }
+            }
+            let result = std::panic::catch_unwind(|| target(&input));
+            assert!(result.is_ok(), "{name}, seed {seed}: {input:02x?}");
+        }
+    }
+
+    #[test]
+    fn arbitrary_datagrams_do_no_harm() {
+        replay("datagrams", 300, datagrams);
+    }
+
+    #[test]
+    fn a_network_that_changes_datagrams_does_no_harm() {
+        replay("mutations", 100, mutations);
+    }
+
+    #[test]
+    fn a_peer_that_sends_arbitrary_frames_does_no_harm() {
+        replay("frames", 200, frames);
+    }
+
+    #[test]
+    fn a_peer_with_arbitrary_transport_parameters_does_no_harm() {
+        replay("parameters", 200, parameters);
+    }
+
+    #[test]
+    fn frames_that_are_set_reach_the_peer() {
+        let mut net = Net::new();
+        net.connect();
+        net.run(|_| {});
+        // HANDSHAKE_DONE is a server's word alone (RFC 9000 §19.20).
+        tamper::set_frames(Some(&[0x1e]));
+        net.connection(CLIENT).unwrap().ping();
+        let mut wire = VecDeque::new();
+        net.sent(CLIENT, &mut wire);
+        let source = net.ends[CLIENT].address;
+        for (to, bytes) in wire {
+            net.ends[to].receive(net.now, source, &bytes);
+        }
+        let mut codes = Vec::new();
+        while let Some(event) = net.ends[SERVER].core.next_event() {
+            if let Event::Lost(_, crate::error::ConnectionError::Transport { code, .. }) = event {
+                codes.push(code);
+            }
+        }
+        assert_eq!(codes, [0xa], "PROTOCOL_VIOLATION");
+        net.end();
+    }
+}
