@@ -11,6 +11,7 @@ mod event_loop;
 mod ffi;
 mod limits;
 mod pipe;
+mod quic;
 mod sock;
 mod tls;
 mod transport;
@@ -33,6 +34,7 @@ mod _native {
         crate::sock::initialise(module)?;
         crate::datagram::initialise(module)?;
         crate::tls::initialise(module)?;
-        crate::pipe::initialise(module)
+        crate::pipe::initialise(module)?;
+        crate::quic::initialise(module)
     }
 }

@@ -118,3 +118,21 @@ pub const CELL_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(1)
 /// Tries to enter such a cell between two offers of the processor to other threads.
 #[cfg(Py_GIL_DISABLED)]
 pub const CELL_SPINS: u32 = 64;
+
+/// Trains of datagrams that a QUIC endpoint asks for in one system call.
+pub const QUIC_TRAINS_PER_CALL: usize = 16;
+
+/// Trains that it takes before it answers, and before other callbacks get their turn: a megabyte.
+pub const QUIC_TRAINS_PER_TURN: usize = 16;
+
+/// Bytes of a stream in one event: a train of datagrams.
+pub const QUIC_EVENT_BYTES: usize = 64 * 1024;
+
+/// Bytes in the events that are taken at once.
+pub const QUIC_EVENTS_BYTES: usize = 1024 * 1024;
+
+/// Handshakes under way from which on clients have to prove their addresses, where a server leaves that to us.
+pub const QUIC_HANDSHAKES_BEFORE_RETRY: usize = 128;
+
+/// Connections of a server, where it says nothing: what a server of any size has memory for.
+pub const QUIC_CONNECTIONS_MAX: usize = 65_536;

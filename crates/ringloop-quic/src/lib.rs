@@ -58,7 +58,7 @@ mod stream;
 pub mod tls;
 mod transmit;
 
-pub use bytes::Bytes;
+pub use bytes::{Bytes, BytesMut};
 pub use connecting::{Connecting, Incoming, ZeroRtt};
 pub use connection::Connection;
 pub use datagram::Policy;

@@ -43,6 +43,10 @@ pub struct Stats {
     pub stream_frames_sent: u64,
     /// STREAM frames received.
     pub stream_frames_received: u64,
+    /// PING frames sent.
+    pub pings_sent: u64,
+    /// ACK frames received.
+    pub acks_received: u64,
 }
 
 impl From<proto::ConnectionStats> for Stats {
@@ -67,6 +71,8 @@ impl From<proto::ConnectionStats> for Stats {
             datagrams_received: stats.frame_rx.datagram,
             stream_frames_sent: stats.frame_tx.stream,
             stream_frames_received: stats.frame_rx.stream,
+            pings_sent: stats.frame_tx.ping,
+            acks_received: stats.frame_rx.acks,
         }
     }
 }

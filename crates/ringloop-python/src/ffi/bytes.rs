@@ -180,6 +180,24 @@ pub fn gather_bytes(
     }
 }
 
+/// Make a `bytes` object of all of `pieces`, one after the other.
+pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> {
+    if let [piece] = pieces {
+        return Ok(copy_bytes(py, piece.as_ref()));
+    }
+    let len = pieces.iter().map(|piece| piece.as_ref().len()).sum();
+    let mut filling = Filling::new(py, len)?;
+    for piece in pieces {
+        let piece = piece.as_ref();
+        let room = filling.room();
+        for (place, byte) in room.iter_mut().zip(piece) {
+            place.write(*byte);
+        }
+        filling.len += piece.len();
+    }
+    filling.finish(py)
+}
+
 /// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a
 /// cell open.
 #[inline]

@@ -53,9 +53,9 @@ mod socket;
 mod task_step;
 
 pub use bytes::{
-    bytes_from, bytes_len, copy_bytes, fill, gather_bytes, is_writable, lend_bytes, not_bytes_like,
-    own_descriptor, read_bytes, receive_bytes, receive_into, receive_scratch, send_from, snapshot,
-    with_bytes, with_memory,
+    bytes_from, bytes_len, copy_bytes, fill, gather_bytes, is_writable, join_bytes, lend_bytes,
+    not_bytes_like, own_descriptor, read_bytes, receive_bytes, receive_into, receive_scratch,
+    send_from, snapshot, with_bytes, with_memory,
 };
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
 pub use confined::Confined;

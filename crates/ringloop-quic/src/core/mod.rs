@@ -59,6 +59,19 @@ impl Handle {
     pub fn index(self) -> usize {
         self.slot as usize
     }
+
+    /// One number for both halves, for those who keep handles outside of Rust.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// The handle of such a number. A number that was made up names no connection, or another one.
+    pub fn from_bits(bits: u64) -> Self {
+        Self {
+            slot: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
 }
 
 /// A datagram as it came from the network.

@@ -7,6 +7,8 @@ from typing import Any, Self, TypeAlias, TypeVar, TypeVarTuple, Unpack, final
 
 from typing_extensions import disjoint_base
 
+from ringloop._native import quic
+
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _Data: TypeAlias = bytes | bytearray | memoryview
@@ -31,6 +33,7 @@ __all__ = [
     "make_socket_transport",
     "make_tls_protocol",
     "make_write_pipe_transport",
+    "quic",
     "tls_engine",
 ]
 

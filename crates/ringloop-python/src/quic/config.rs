@@ -1,0 +1,355 @@
+//! Configurations: what Python says of TLS and of transport, in the crate's own types.
+//!
+//! Made once, never changed (but for a server's certificates), shared by any number of endpoints.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use ringloop_quic::config::{self, Congestion, Transport, Version};
+use ringloop_quic::error::ConfigError;
+use ringloop_quic::rustls::pki_types::pem::PemObject;
+use ringloop_quic::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use ringloop_quic::tls::{Certificate, Certificates, ClientTls, Clients, Roots, ServerTls};
+
+use super::errors;
+use super::keylog::{self, Listener};
+use super::keywords::Keywords;
+
+/// How connections are made.
+#[pyclass(frozen, module = "ringloop._native.quic")]
+pub struct ClientConfig {
+    pub inner: config::ClientConfig,
+    pub listener: Option<Listener>,
+}
+
+#[pymethods]
+impl ClientConfig {
+    #[new]
+    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, keylog=None, sessions=True, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False)")]
+    fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let keywords = Keywords::new(py, "ClientConfig", keywords)?;
+        let refused = |error| errors::config(py, error);
+        let verifies = keywords.take_or("verify", true)?;
+        let roots = roots(py, &keywords)?;
+        let mut tls = match (verifies, roots) {
+            (false, _) => ClientTls::without_verification(),
+            (true, Some(roots)) => ClientTls::with_roots(roots),
+            (true, None) => ClientTls::new().map_err(refused)?,
+        };
+        tls = tls.alpn(protocols(&keywords)?);
+        let shown = keywords.take_some("certificate")?;
+        if let Some(certificate) = certificate(py, shown, keywords.take_some("private_key")?)? {
+            tls = tls.certificate(certificate);
+        }
+        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
+        tls = tls.secrets(secrets);
+        if !keywords.take_or("sessions", true)? {
+            tls = tls.sessions(None);
+        }
+        tls = tls.early_data(keywords.take_or("early_data", true)?);
+        let version = version(keywords.take_or("version", 1)?)?;
+        let transport = transport(&keywords)?;
+        keywords.end()?;
+        let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
+        let inner = inner.map_err(refused)?.version(version);
+        Ok(Self { inner, listener })
+    }
+}
+
+/// How connections are taken.
+#[pyclass(frozen, module = "ringloop._native.quic")]
+pub struct ServerConfig {
+    pub inner: config::ServerConfig,
+    pub listener: Option<Listener>,
+    certificates: Certificates,
+}
+
+#[pymethods]
+impl ServerConfig {
+    #[new]
+    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False)")]
+    fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let keywords = Keywords::new(py, "ServerConfig", keywords)?;
+        let refused = |error| errors::config(py, error);
+        let certificates = server_certificates(py, &keywords)?;
+        let mut tls = ServerTls::with_certificates(certificates.clone());
+        tls = tls.alpn(protocols(&keywords)?);
+        tls = tls.clients(clients(py, &keywords)?);
+        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
+        tls = tls.secrets(secrets);
+        if !keywords.take_or("sessions", true)? {
+            tls = tls.sessions(None);
+        }
+        tls = tls.early_data(keywords.take_or("early_data", false)?);
+        let mut inner = config::ServerConfig::new(tls).map_err(refused)?;
+        inner = inner.migration(keywords.take_or("migration", true)?);
+        if let Some(secret) = keywords.take_some("token_secret")? {
+            inner = inner.token_secret(&bytes(&secret)?);
+        }
+        if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None)? {
+            inner = inner.retry_lifetime(lifetime);
+        }
+        let tokens = keywords.take_or("tokens", 2)?;
+        inner = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
+        inner = inner.incoming_max(keywords.take_or("incoming_max", 1024)?);
+        let transport = transport(&keywords)?;
+        keywords.end()?;
+        let inner = inner.transport(&transport).map_err(refused)?;
+        Ok(Self {
+            inner,
+            listener,
+            certificates,
+        })
+    }
+
+    /// Show another certificate from now on: for `name`, or for names that have none of their own.
+    #[pyo3(signature = (certificate, private_key=None, name=None))]
+    fn set_certificate(
+        &self,
+        py: Python<'_>,
+        certificate: Bound<'_, PyAny>,
+        private_key: Option<Bound<'_, PyAny>>,
+        name: Option<&str>,
+    ) -> PyResult<()> {
+        let certificate = self::certificate(py, Some(certificate), private_key)?;
+        match (certificate, name) {
+            (Some(certificate), Some(name)) => self.certificates.set(name, certificate),
+            (Some(certificate), None) => self.certificates.set_default(certificate),
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Take a name's own certificate away; tell whether there was one.
+    fn remove_certificate(&self, name: &str) -> bool {
+        self.certificates.remove(name)
+    }
+}
+
+fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Certificates> {
+    let certificates = Certificates::default();
+    let shown = keywords.take_some("certificate")?;
+    let default = certificate(py, shown, keywords.take_some("private_key")?)?;
+    let is_empty = default.is_none();
+    if let Some(default) = default {
+        certificates.set_default(default);
+    }
+    let named = keywords.take_some("sni")?;
+    if let Some(named) = &named {
+        for (name, pair) in named.cast::<PyDict>()?.iter() {
+            let (chain, key): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
+            if let Some(certificate) = certificate(py, Some(chain), key)? {
+                certificates.set(&name.extract::<String>()?, certificate);
+            }
+        }
+    }
+    if is_empty && named.is_none() {
+        return Err(errors::config(
+            py,
+            ConfigError::OutOfBounds("a server needs a certificate: certificate=, or sni="),
+        ));
+    }
+    Ok(certificates)
+}
+
+fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
+    let wanted: String = keywords.take_or("client_auth", "none".to_owned())?;
+    let roots = roots(py, keywords)?;
+    let known = || match roots {
+        Some(roots) => Ok(roots),
+        None => Roots::system().map_err(|error| errors::config(py, error)),
+    };
+    match wanted.as_str() {
+        "none" => Ok(Clients::Anyone),
+        "optional" => Ok(Clients::Known(known()?)),
+        "required" => Ok(Clients::Required(known()?)),
+        _ => Err(PyValueError::new_err(format!(
+            "client_auth is {wanted:?}: give 'none', 'optional' or 'required'"
+        ))),
+    }
+}
+
+/// The authorities that the `ca_*` name; `None` where none of them is given.
+fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
+    let refused = |error| errors::config(py, error);
+    let file = keywords.take_some("ca_file")?;
+    let directory = keywords.take_some("ca_path")?;
+    let data = keywords.take_some("ca_data")?;
+    let is_silent = file.is_none() && directory.is_none() && data.is_none();
+    let system = match keywords.take_some("system_roots")? {
+        Some(value) => value.is_truthy()?,
+        None => false,
+    };
+    if is_silent {
+        return Ok(None);
+    }
+    let mut roots = if system {
+        Roots::system().map_err(refused)?
+    } else {
+        Roots::empty()
+    };
+    if let Some(file) = file {
+        roots = roots
+            .add_file(file.extract::<PathBuf>()?)
+            .map_err(refused)?;
+    }
+    if let Some(directory) = directory {
+        roots = roots
+            .add_directory(directory.extract::<PathBuf>()?)
+            .map_err(refused)?;
+    }
+    for data in data.into_iter().map(|data| parts(&data)) {
+        for data in data? {
+            roots = if is_pem(&data) {
+                roots.add_pem(&data)
+            } else {
+                roots.add_der(CertificateDer::from(data))
+            }
+            .map_err(refused)?;
+        }
+    }
+    Ok(Some(roots))
+}
+
+fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
+    let Some(given) = keywords.take_some("alpn")? else {
+        return Ok(Vec::new());
+    };
+    if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err(
+            "alpn is a list of protocols: alpn=[\"h3\"]",
+        ));
+    }
+    given.try_iter()?.map(|name| bytes(&name?)).collect()
+}
+
+fn version(number: u32) -> PyResult<Version> {
+    match number {
+        1 => Ok(Version::V1),
+        2 => Ok(Version::V2),
+        number if number == Version::V2.number() => Ok(Version::V2),
+        _ => Err(PyValueError::new_err(format!(
+            "{number:#x} is no version of QUIC that is spoken here: give 1 or 2"
+        ))),
+    }
+}
+
+/// Read several versions.
+pub fn versions(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<Version>> {
+    let numbers = numbers.try_iter()?;
+    numbers.map(|number| version(number?.extract()?)).collect()
+}
+
+fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
+    let mut to = Transport::default();
+    to.idle_timeout = keywords.take_seconds("idle_timeout", to.idle_timeout)?;
+    to.keep_alive = keywords.take_seconds("keep_alive", to.keep_alive)?;
+    to.bi_streams_max = keywords.take_or("max_streams_bidi", to.bi_streams_max)?;
+    to.uni_streams_max = keywords.take_or("max_streams_uni", to.uni_streams_max)?;
+    to.receive_window = keywords.take_or("max_data", to.receive_window)?;
+    to.stream_receive_window = keywords.take_or("max_stream_data", to.stream_receive_window)?;
+    to.send_window = keywords.take_or("send_window", to.send_window)?;
+    if let Some(name) = keywords.take_some("congestion")? {
+        let name: String = name.extract()?;
+        to.congestion = Congestion::from_name(&name).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "there is no congestion control {name:?}: give 'cubic', 'newreno' or 'bbr'"
+            ))
+        })?;
+    }
+    let buffer = to.datagram_receive_buffer;
+    to.datagram_receive_buffer = keywords.take_or("datagram_receive_buffer", buffer)?;
+    to.datagram_send_buffer = keywords.take_or("datagram_send_buffer", to.datagram_send_buffer)?;
+    to.initial_mtu = keywords.take_or("initial_mtu", to.initial_mtu)?;
+    to.mtu_max = keywords.take_or("mtu_max", to.mtu_max)?;
+    if let Some(rtt) = keywords.take_seconds("initial_rtt", None)? {
+        to.initial_rtt = rtt;
+    }
+    to.ack_frequency = keywords.take_or("ack_frequency", to.ack_frequency)?;
+    Ok(to)
+}
+
+fn is_pem(data: &[u8]) -> bool {
+    const BEGIN: &[u8] = b"-----BEGIN";
+    data.windows(BEGIN.len()).any(|window| window == BEGIN)
+}
+
+/// Text or bytes.
+fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match object.cast::<PyString>() {
+        Ok(text) => Ok(text.to_str()?.as_bytes().to_vec()),
+        Err(_) => object.extract(),
+    }
+}
+
+/// What a certificate or a key is given as: bytes, several of them, or a file's path.
+fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
+        return Ok(vec![object.extract()?]);
+    }
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        return object.try_iter()?.map(|part| bytes(&part?)).collect();
+    }
+    if let Ok(text) = object.cast::<PyString>()
+        && is_pem(text.to_str()?.as_bytes())
+    {
+        return Ok(vec![bytes(object)?]);
+    }
+    Ok(vec![std::fs::read(object.extract::<PathBuf>()?)?])
+}
+
+/// Read a chain and its key, which may stand in one PEM text.
+fn certificate(
+    py: Python<'_>,
+    chain: Option<Bound<'_, PyAny>>,
+    key: Option<Bound<'_, PyAny>>,
+) -> PyResult<Option<Certificate>> {
+    let Some(chain) = chain else {
+        return Ok(None);
+    };
+    let parts_of_chain = parts(&chain)?;
+    let key = match &key {
+        Some(key) => parts(key)?.concat(),
+        None => parts_of_chain.concat(),
+    };
+    let made = read_chain(parts_of_chain).and_then(|chain| {
+        let key = if is_pem(&key) {
+            PrivateKeyDer::from_pem_slice(&key).map_err(|error| no_key(&key, &error.to_string()))?
+        } else {
+            PrivateKeyDer::try_from(key).map_err(|error| no_key(&[], error))?
+        };
+        Certificate::from_der(chain, key)
+    });
+    made.map(Some).map_err(|error| errors::config(py, error))
+}
+
+fn no_key(pem: &[u8], error: &str) -> ConfigError {
+    let text = String::from_utf8_lossy(pem);
+    ConfigError::Pem(if text.contains("ENCRYPTED") {
+        "the private key is encrypted: decrypt it first, or name its password".to_owned()
+    } else {
+        format!("no private key: {error}")
+    })
+}
+
+fn read_chain(parts: Vec<Vec<u8>>) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let mut chain = Vec::new();
+    for part in parts {
+        if !is_pem(&part) {
+            chain.push(CertificateDer::from(part));
+            continue;
+        }
+        for der in CertificateDer::pem_slice_iter(&part) {
+            chain.push(der.map_err(|error| ConfigError::Pem(format!("no certificate: {error}")))?);
+        }
+    }
+    if chain.is_empty() {
+        return Err(ConfigError::Pem(
+            "no certificate in the PEM text".to_owned(),
+        ));
+    }
+    Ok(chain)
+}

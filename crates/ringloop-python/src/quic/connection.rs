@@ -1,0 +1,652 @@
+//! `Connection`: what a program does with one connection of an endpoint.
+
+use std::sync::PoisonError;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use ringloop_quic::core::{self, DatagramRefusal, Handle};
+use ringloop_quic::error::{ConnectionError, StreamError};
+use ringloop_quic::{Bytes, Direction, StreamId};
+
+use super::address;
+use super::endpoint::{Endpoint, Reason};
+use super::errors;
+use super::events;
+use super::loop_::LoopSide;
+use super::notes::Told;
+use super::shared::Route;
+use super::state::{Link, Phase, Ping};
+use super::stats::Stats;
+use super::waiters::{Wait, Waiters};
+use crate::ffi;
+
+/// What a handshake has agreed on.
+#[pyclass(frozen, get_all, module = "ringloop._native.quic")]
+pub struct Handshake {
+    alpn: Option<String>,
+    server_name: Option<String>,
+    cipher_suite: Option<String>,
+    key_exchange: Option<String>,
+    is_resumed: bool,
+    early_data_accepted: bool,
+}
+
+#[pymethods]
+impl Handshake {
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let shown = |name: &str| Ok::<_, PyErr>(slf.getattr(name)?.repr()?.to_string());
+        Ok(format!(
+            "Handshake(alpn={}, cipher_suite={}, key_exchange={}, is_resumed={})",
+            shown("alpn")?,
+            shown("cipher_suite")?,
+            shown("key_exchange")?,
+            shown("is_resumed")?,
+        ))
+    }
+}
+
+/// A connection of an endpoint, by its key. Several objects of one key are the same connection.
+#[pyclass(frozen, subclass, weakref, dict, module = "ringloop._native.quic")]
+pub struct Connection {
+    pub route: Route,
+}
+
+pub fn direction(unidirectional: bool) -> Direction {
+    if unidirectional {
+        Direction::Uni
+    } else {
+        Direction::Bi
+    }
+}
+
+#[pymethods]
+impl Connection {
+    #[new]
+    fn new(py: Python<'_>, endpoint: &Bound<'_, Endpoint>, key: u64) -> PyResult<Self> {
+        let shared = &endpoint.get().shared;
+        let handle = Handle::from_bits(key);
+        let record = shared
+            .state(py)
+            .link(handle)
+            .map(|link| link.record.clone());
+        let record = record.ok_or_else(|| {
+            PyValueError::new_err(format!("the endpoint has no connection with the key {key}"))
+        })?;
+        let shared = shared.clone();
+        Ok(Self {
+            route: Route {
+                shared,
+                handle,
+                record,
+            },
+        })
+    }
+
+    /// Its number in the endpoint, which is not given again.
+    #[getter]
+    fn key(&self) -> u64 {
+        self.route.handle.to_bits()
+    }
+
+    /// Whether this end began it.
+    #[getter]
+    fn is_client(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |connection, _| connection.is_client())
+    }
+
+    /// The peer's address now.
+    #[getter]
+    fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let address = self.look(py, |connection, _| connection.remote_address())?;
+        address::to_python(py, address)
+    }
+
+    /// Servers: the address that the client has connected to, where it is known.
+    #[getter]
+    fn local_ip(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let ip = self.look(py, |connection, _| connection.local_ip())?;
+        Ok(ip.map(|ip| ip.to_string()))
+    }
+
+    /// Whether the handshake is under way.
+    #[getter]
+    fn is_handshaking(&self, py: Python<'_>) -> bool {
+        let mut state = self.route.shared.state(py);
+        state
+            .link(self.route.handle)
+            .is_some_and(|link| link.phase != Phase::Complete)
+    }
+
+    /// Whether it is over: nothing can be sent or will come any more.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.route.lost().is_some()
+    }
+
+    /// How it ended: an exception that was not raised; None while it has not.
+    #[getter]
+    fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.route.lost()?;
+        let error = errors::connection(py, &self.route.record);
+        Some(error.into_value(py).into_bound(py).into_any())
+    }
+
+    /// The same as aioquic's event.
+    #[getter]
+    fn close_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.route.lost() {
+            Some(_) => self.terminated(py).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What the handshake has agreed on; None before it has.
+    fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
+        let (agreed, early) = self.look(py, |connection, _| {
+            let agreed = connection.handshake();
+            (agreed, connection.early_data_accepted())
+        })?;
+        Ok(agreed.map(|agreed| Handshake {
+            alpn: agreed.protocol.as_deref().map(text),
+            server_name: agreed.server_name,
+            cipher_suite: agreed.cipher_suite,
+            key_exchange: agreed.key_exchange,
+            is_resumed: agreed.is_resumed,
+            early_data_accepted: early,
+        }))
+    }
+
+    /// The peer's certificates in DER, its own first; empty where it has shown none.
+    fn peer_certificates<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let chain = self.look(py, |connection, _| connection.peer_certificates())?;
+        let chain = chain.unwrap_or_default();
+        Ok(chain.iter().map(|der| PyBytes::new(py, der)).collect())
+    }
+
+    /// Bytes that only both ends of this connection can know (RFC 8446 §7.5).
+    #[pyo3(signature = (label, context, length))]
+    fn export_keying_material<'py>(
+        &self,
+        py: Python<'py>,
+        label: Reason,
+        context: &[u8],
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut output = vec![0; length.min(usize::from(u16::MAX))];
+        let done = self.look(py, |connection, _| {
+            connection.export_keying_material(&mut output, &label.0, context)
+        })?;
+        if !done || output.len() != length {
+            return Err(PyValueError::new_err(format!(
+                "{length} bytes of keying material cannot be had: the handshake is not complete, or that is too long"
+            )));
+        }
+        Ok(PyBytes::new(py, &output))
+    }
+
+    /// Figures.
+    fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
+        Ok(self.look(py, |connection, _| connection.stats())?.into())
+    }
+
+    /// The smoothed round-trip time in seconds.
+    #[getter]
+    fn rtt(&self, py: Python<'_>) -> PyResult<f64> {
+        let rtt = self.look(py, |connection, _| connection.rtt())?;
+        Ok(rtt.as_secs_f64())
+    }
+
+    /// Whether early data may be sent, or was.
+    #[getter]
+    fn has_early_data(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |connection, _| connection.has_early_data())
+    }
+
+    /// Close it with the program's code and reason; streams and datagrams are dropped.
+    #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
+    fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
+        let code = errors::check_code(code)?;
+        let mut woken = Vec::new();
+        {
+            let mut state = self.route.shared.state(py);
+            let now = state.clock.moment(now);
+            state.close(now, self.route.handle, code, &reason.0, &mut woken);
+        }
+        self.route.shared.finish(py, woken)
+    }
+
+    /// Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has.
+    #[pyo3(signature = (uid=0))]
+    fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<u64> {
+        let number = {
+            let mut state = self.route.shared.state(py);
+            let asked = state
+                .open_both(self.route.handle)
+                .map(|(mut connection, link)| {
+                    let frames_before = connection.stats().pings_sent;
+                    connection.ping();
+                    link.pings.waiting.push(Ping {
+                        uid,
+                        frames_before,
+                        sent: None,
+                    });
+                    link.pings.asked_count += 1;
+                    link.pings.asked_count
+                });
+            if asked.is_ok() && !state.pinging.contains(&self.route.handle) {
+                state.pinging.push(self.route.handle);
+            }
+            asked
+        };
+        let number = number.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)?;
+        Ok(number)
+    }
+
+    /// How many pings were acknowledged, in order.
+    #[getter]
+    fn answered_pings(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |_, link| link.pings.answered_count)
+    }
+
+    /// Change the keys.
+    fn update_keys(&self, py: Python<'_>) -> PyResult<()> {
+        self.act(py, |connection| {
+            connection.update_keys();
+        })
+    }
+
+    /// Packets leave from another address from now on: use another connection id, tell the peer.
+    fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
+        self.act(py, |connection| {
+            connection.local_address_changed();
+        })
+    }
+
+    /// How many streams of a direction the peer may have open at a time.
+    #[pyo3(signature = (count, unidirectional=false))]
+    fn set_max_streams(&self, py: Python<'_>, count: u64, unidirectional: bool) -> PyResult<()> {
+        let direction = direction(unidirectional);
+        self.act(py, |connection| {
+            connection.set_streams_max(direction, count);
+        })
+    }
+
+    /// How many bytes the peer may send ahead of the readers, all streams together.
+    fn set_max_data(&self, py: Python<'_>, count: u64) -> PyResult<()> {
+        self.act(py, |connection| connection.set_receive_window(count))
+    }
+
+    /// How many bytes may be written and not acknowledged, all streams together.
+    fn set_send_window(&self, py: Python<'_>, count: u64) -> PyResult<()> {
+        self.act(py, |connection| connection.set_send_window(count))
+    }
+
+    /// Send a datagram; False where there is no room for it. With `drop_oldest`, those that wait the longest
+    /// make room.
+    #[pyo3(signature = (data, drop_oldest=false))]
+    fn send_datagram(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        drop_oldest: bool,
+    ) -> PyResult<bool> {
+        let bytes = ffi::with_bytes(data.as_borrowed(), Bytes::copy_from_slice)?;
+        let sent = self.send_datagrams_(py, std::iter::once(bytes), drop_oldest)?;
+        Ok(sent == 1)
+    }
+
+    /// Send several datagrams; tells how many of them, from the first on, found room.
+    #[pyo3(signature = (datagrams, drop_oldest=false))]
+    fn send_datagrams(
+        &self,
+        py: Python<'_>,
+        datagrams: &Bound<'_, PyAny>,
+        drop_oldest: bool,
+    ) -> PyResult<usize> {
+        let mut copies = Vec::new();
+        for data in datagrams.try_iter()? {
+            copies.push(ffi::with_bytes(
+                data?.as_borrowed(),
+                Bytes::copy_from_slice,
+            )?);
+        }
+        self.send_datagrams_(py, copies.into_iter(), drop_oldest)
+    }
+
+    /// Take the datagrams that have come, at most `count` (0: all).
+    #[pyo3(signature = (count=0))]
+    fn receive_datagrams<'py>(
+        &self,
+        py: Python<'py>,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let count = if count == 0 { usize::MAX } else { count };
+        let mut taken = Vec::new();
+        {
+            let mut state = self.route.shared.state(py);
+            if let Some((mut connection, _)) = state.both(self.route.handle) {
+                while taken.len() < count
+                    && let Some(datagram) = connection.receive_datagram()
+                {
+                    taken.push(datagram);
+                }
+            }
+        }
+        if taken.is_empty() && self.route.lost().is_some() {
+            return Err(errors::connection(py, &self.route.record));
+        }
+        PyList::new(py, taken.iter().map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// The longest datagram that may be sent now; None: the peer takes none.
+    #[getter]
+    fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.look(py, |connection, _| connection.max_datagram_len())
+    }
+
+    /// Bytes of datagrams that may be sent now without waiting.
+    #[getter]
+    fn datagram_room(&self, py: Python<'_>) -> PyResult<usize> {
+        self.look(py, |connection, _| connection.datagram_room())
+    }
+
+    /// Open a stream; None while the peer allows no more.
+    #[pyo3(signature = (unidirectional=false))]
+    fn open_stream_nowait(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Option<u64>> {
+        let direction = direction(unidirectional);
+        let opened = self
+            .route
+            .shared
+            .state(py)
+            .open(self.route.handle, direction);
+        let opened = opened.map_err(|error| self.refused(py, &error))?;
+        if opened.is_none() {
+            // The peer is told that this end waits.
+            self.route.shared.arm_flush(py)?;
+        }
+        Ok(opened.map(|stream| stream.0))
+    }
+
+    /// Take a stream that the peer has opened; None where there is none.
+    #[pyo3(signature = (unidirectional=false))]
+    fn accept_stream_nowait(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Option<u64>> {
+        let accepted = {
+            let mut state = self.route.shared.state(py);
+            let both = state.both(self.route.handle);
+            both.and_then(|(mut connection, _)| connection.accept(direction(unidirectional)))
+        };
+        if accepted.is_none() && self.route.lost().is_some() {
+            return Err(errors::connection(py, &self.route.record));
+        }
+        Ok(accepted.map(|stream| stream.0))
+    }
+
+    /// The number of the next stream that would be opened.
+    #[pyo3(signature = (unidirectional=false))]
+    fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<u64> {
+        self.look(py, |connection, link| {
+            let opened = link.opened[usize::from(unidirectional)];
+            let waiting = link.queued.keys().filter(|stream| {
+                stream.is_by_client() == connection.is_client()
+                    && stream.direction() == direction(unidirectional)
+            });
+            let next = waiting
+                .map(|stream| (stream.0 >> 2) + 1)
+                .fold(opened, u64::max);
+            next << 2 | u64::from(unidirectional) << 1 | u64::from(!connection.is_client())
+        })
+    }
+
+    /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
+    /// stream that the peer does not allow yet, waits here.
+    #[pyo3(signature = (stream_id, data, end_stream=false))]
+    fn send_stream_data(
+        &self,
+        py: Python<'_>,
+        stream_id: u64,
+        data: &Bound<'_, PyAny>,
+        end_stream: bool,
+    ) -> PyResult<()> {
+        let (handle, stream) = (self.route.handle, StreamId(stream_id));
+        let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
+            let mut state = self.route.shared.state(py);
+            state.open_up_to(handle, stream)?;
+            if !bytes.is_empty() {
+                state.write(handle, stream, bytes)?;
+            }
+            if end_stream {
+                state.finish(handle, stream)?;
+            }
+            Ok(())
+        })?;
+        sent.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Give up sending on a stream.
+    fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
+        let code = errors::check_code(error_code)?;
+        let (handle, stream) = (self.route.handle, StreamId(stream_id));
+        let done = self.route.shared.state(py).reset(handle, stream, code);
+        done.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Have the peer stop sending on a stream, and drop what has come.
+    fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
+        let code = errors::check_code(error_code)?;
+        let done = {
+            let mut state = self.route.shared.state(py);
+            let both = state.open_both(self.route.handle);
+            both.and_then(|(mut connection, _)| connection.stop(StreamId(stream_id), code))
+        };
+        done.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Streams of a higher priority send first; 0 at the start.
+    fn set_stream_priority(&self, py: Python<'_>, stream_id: u64, priority: i32) -> PyResult<()> {
+        let done = {
+            let mut state = self.route.shared.state(py);
+            let both = state.open_both(self.route.handle);
+            both.and_then(|(mut connection, _)| {
+                connection.set_priority(StreamId(stream_id), priority)
+            })
+        };
+        done.map_err(|error| self.refused(py, &error))
+    }
+
+    /// Bytes of a stream that wait for room in the send window.
+    fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<usize> {
+        self.look(py, |_, link| {
+            let queued = link.queued.get(&StreamId(stream_id));
+            queued.map_or(0, super::queued::Queued::len)
+        })
+    }
+
+    /// The same of all streams.
+    #[getter]
+    fn streams_queued(&self, py: Python<'_>) -> PyResult<usize> {
+        self.look(py, |_, link| {
+            link.queued.values().map(super::queued::Queued::len).sum()
+        })
+    }
+
+    /// The next event; None where there is none. Only of endpoints that keep events.
+    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.take_told(py, 1).pop() {
+            Some(told) => self.event(py, told).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All events that there are, about a megabyte of stream data at most.
+    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for told in self.take_told(py, usize::MAX) {
+            list.append(self.event(py, told)?)?;
+        }
+        Ok(list)
+    }
+
+    /// A future for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
+    /// `"progress"`.
+    #[pyo3(signature = (what, unidirectional=false))]
+    fn waiter<'py>(
+        &self,
+        py: Python<'py>,
+        what: &str,
+        unidirectional: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wait = match what {
+            "open" => Wait::Open(direction(unidirectional)),
+            "accept" => Wait::Accept(direction(unidirectional)),
+            "datagram_in" => Wait::DatagramIn,
+            "datagram_out" => Wait::DatagramOut,
+            "progress" => Wait::Progress,
+            _ => return Err(PyValueError::new_err(format!("nobody tells {what:?}"))),
+        };
+        wait_for(&self.route, py, wait)
+    }
+}
+
+/// Make a future that waits for something of a connection.
+pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, PyAny>> {
+    let methods = LoopSide::methods(&route.shared.loop_)
+        .ok_or_else(|| errors::connection(py, &route.record))?;
+    let future = methods.create_future.bind(py).call0()?;
+    if route.lost().is_some() {
+        // Nothing will wake it.
+        future.call_method1("set_result", (py.None(),))?;
+        return Ok(future);
+    }
+    let key = route.handle.to_bits();
+    Waiters::add(&route.shared.waiters, py, key, wait, &future)?;
+    Ok(future)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Connection {
+    /// Look at the connection, also where it is over.
+    fn look<T>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T,
+    ) -> PyResult<T> {
+        let mut state = self.route.shared.state(py);
+        let seen = state
+            .both(self.route.handle)
+            .map(|(mut connection, link)| look(&mut connection, link));
+        drop(state);
+        seen.ok_or_else(|| errors::connection(py, &self.route.record))
+    }
+
+    /// Do something that may have to be sent.
+    fn act(&self, py: Python<'_>, act: impl FnOnce(&mut core::Connection<'_>)) -> PyResult<()> {
+        let done = {
+            let mut state = self.route.shared.state(py);
+            let both = state.open_both(self.route.handle);
+            both.map(|(mut connection, _)| act(&mut connection))
+        };
+        done.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
+        errors::stream(py, &self.route.record, error)
+    }
+
+    fn send_datagrams_(
+        &self,
+        py: Python<'_>,
+        datagrams: impl Iterator<Item = Bytes>,
+        drop_oldest: bool,
+    ) -> PyResult<usize> {
+        let mut count = 0;
+        let refusal = {
+            let mut state = self.route.shared.state(py);
+            match state.open_both(self.route.handle) {
+                Ok((mut connection, _)) => datagrams
+                    .map(|bytes| connection.send_datagram(bytes, drop_oldest))
+                    .inspect(|sent| count += usize::from(sent.is_ok()))
+                    .find_map(Result::err),
+                Err(_) => Some(DatagramRefusal::Error(ConnectionError::Closed.into())),
+            }
+        };
+        if let Some(DatagramRefusal::Error(error)) = refusal {
+            return Err(errors::datagram(py, &self.route.record, &error));
+        }
+        self.route.shared.arm_flush(py)?;
+        Ok(count)
+    }
+
+    fn take_told(&self, py: Python<'_>, count_max: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        {
+            let mut state = self.route.shared.state(py);
+            if let Some((mut connection, link)) = state.both(self.route.handle) {
+                link.notes.take(&mut connection, count_max, &mut told);
+                link.is_listed = !link.notes.is_empty();
+            }
+        }
+        if told.is_empty()
+            && let Some(left) = self.route.record.left.get()
+        {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = left.len().min(count_max);
+            told.extend(left.drain(..count));
+        }
+        told
+    }
+
+    fn event<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyAny>> {
+        match told {
+            Told::Negotiated => {
+                let alpn = self
+                    .handshake(py)
+                    .ok()
+                    .flatten()
+                    .and_then(|agreed| agreed.alpn);
+                events::ProtocolNegotiated::object(py, alpn)
+            }
+            Told::Completed => {
+                let agreed = self.handshake(py).ok().flatten();
+                let early = agreed
+                    .as_ref()
+                    .is_some_and(|agreed| agreed.early_data_accepted);
+                let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
+                let alpn = agreed.and_then(|agreed| agreed.alpn);
+                events::HandshakeCompleted::object(py, alpn, early, resumed)
+            }
+            Told::Data {
+                stream,
+                pieces,
+                is_end,
+            } => {
+                let data = ffi::join_bytes(py, &pieces)?.into_bound(py).unbind();
+                events::StreamDataReceived::object(py, data, is_end, stream.0)
+            }
+            Told::Reset(stream, code) => events::StreamReset::object(py, code, stream.0),
+            Told::Stopped(stream, code) => events::StopSendingReceived::object(py, code, stream.0),
+            Told::Datagram(bytes) => {
+                let data = PyBytes::new(py, &bytes).into_any().unbind();
+                events::DatagramFrameReceived::object(py, data)
+            }
+            Told::PingAcknowledged(uid) => events::PingAcknowledged::object(py, uid),
+            Told::Terminated => self.terminated(py),
+        }
+    }
+
+    fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(end) = errors::end_of(&self.route.record) else {
+            return events::ConnectionTerminated::object(py, 0, None, String::new());
+        };
+        let frame_type = (!end.is_application).then_some(0);
+        events::ConnectionTerminated::object(py, end.code, frame_type, end.reason)
+    }
+}

@@ -1,0 +1,243 @@
+//! From what has happened to who has to hear of it.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use ringloop_quic::core::{Event, Handle, Incoming};
+use ringloop_quic::error::ConnectionError;
+use ringloop_quic::{Direction, StreamId};
+
+use super::notes::Note;
+use super::state::{Phase, Retry, State, Style};
+use super::waiters::{Wait, Wake};
+use crate::limits::QUIC_HANDSHAKES_BEFORE_RETRY;
+
+impl State {
+    /// Take all events out of the core.
+    pub fn dispatch(&mut self, now: Instant, woken: &mut Vec<Wake>) {
+        while let Some(event) = self.core.next_event() {
+            match event {
+                Event::Incoming(incoming) => self.admit(now, incoming),
+                Event::Drained(handle) => self.drained(handle),
+                event => {
+                    if let Some(handle) = event.handle() {
+                        match self.style {
+                            Style::Futures => self.wake_for(handle, event, woken),
+                            Style::Events => self.note_down(handle, event),
+                        }
+                    }
+                }
+            }
+        }
+        self.answer_pings(now, woken);
+    }
+
+    fn admit(&mut self, now: Instant, incoming: Incoming) {
+        let rules = self.admission;
+        if rules.is_closed || self.core.connection_count() >= rules.connections_max {
+            return self.core.refuse(incoming);
+        }
+        let asks = match rules.retry {
+            Retry::Never => false,
+            Retry::Always => true,
+            Retry::Auto => self.handshake_count >= QUIC_HANDSHAKES_BEFORE_RETRY,
+        };
+        let incoming = if asks && !incoming.is_validated() {
+            match self.core.retry(incoming) {
+                Ok(()) => return,
+                Err(incoming) => incoming,
+            }
+        } else {
+            incoming
+        };
+        if let Ok(handle) = self.core.accept(now, incoming, None) {
+            let is_told = self.style == Style::Events;
+            self.insert(handle, is_told);
+            if is_told {
+                self.news.accepted.push(handle.to_bits());
+            }
+        }
+    }
+
+    /// Nothing of the connection will be sent or come any more.
+    fn drained(&mut self, handle: Handle) {
+        if let Some((mut connection, link)) = self.both(handle) {
+            drop(link.record.lost.set(ConnectionError::Closed));
+            // Events that nobody has taken yet can still be taken.
+            let mut left = Vec::new();
+            while !link.notes.is_empty() {
+                link.notes.take(&mut connection, usize::MAX, &mut left);
+            }
+            drop(link.record.left.set(Mutex::new(left.into())));
+            let (is_told, was_complete) = (link.is_told, link.phase == Phase::Complete);
+            self.handshake_count -= usize::from(!was_complete);
+            if is_told {
+                self.news.gone.push(handle.to_bits());
+            }
+            self.links[handle.index()] = None;
+        }
+        self.core.release(handle);
+    }
+
+    /// The program hears of a client once there is something to do for it.
+    fn tell(&mut self, handle: Handle) {
+        if let Some(link) = self.link(handle)
+            && !std::mem::replace(&mut link.is_told, true)
+        {
+            self.news.accepted.push(handle.to_bits());
+        }
+    }
+
+    /// What both styles keep about a connection.
+    fn remember(&mut self, handle: Handle, event: &Event) {
+        let Some((connection, link)) = self.both(handle) else {
+            return;
+        };
+        let was_complete = link.phase == Phase::Complete;
+        match event {
+            Event::HandshakeData(_) => link.phase = link.phase.max(Phase::Agreed),
+            Event::Connected(_) => {
+                link.phase = Phase::Complete;
+                link.early_rejected = connection.is_client()
+                    && connection.has_early_data()
+                    && !connection.early_data_accepted();
+                if link.early_rejected {
+                    link.opened = [0; 2];
+                    link.queued.clear();
+                }
+            }
+            Event::Lost(_, error) => {
+                drop(link.record.lost.set(error.clone()));
+                link.phase = Phase::Complete;
+                link.queued.clear();
+            }
+            _ => {}
+        }
+        if !was_complete && link.phase == Phase::Complete {
+            self.handshake_count -= 1;
+        }
+    }
+
+    fn wake_for(&mut self, handle: Handle, event: Event, woken: &mut Vec<Wake>) {
+        self.remember(handle, &event);
+        let wait = match event {
+            Event::HandshakeData(_) => Wait::Progress,
+            Event::Connected(_) => {
+                self.tell(handle);
+                let is_rejected = self.link(handle).is_some_and(|link| link.early_rejected);
+                if is_rejected {
+                    // Its streams are gone, and say so.
+                    woken.push(Wake::All(handle.to_bits()));
+                    return;
+                }
+                woken.push(Wake::For(handle.to_bits(), Wait::DatagramOut));
+                Wait::Progress
+            }
+            Event::Lost(..) => {
+                woken.push(Wake::All(handle.to_bits()));
+                return;
+            }
+            Event::Opened(_, direction) => {
+                self.tell(handle);
+                Wait::Accept(direction)
+            }
+            Event::Available(_, direction) => Wait::Open(direction),
+            Event::Readable(_, stream) => Wait::Read(stream),
+            Event::Writable(_, stream) => match self.writable(handle, stream) {
+                Some(wait) => wait,
+                None => return,
+            },
+            Event::Finished(_, stream) => Wait::Ended(stream),
+            Event::Stopped(_, stream, _) => {
+                self.unqueue(handle, stream);
+                woken.push(Wake::For(handle.to_bits(), Wait::Write(stream)));
+                Wait::Ended(stream)
+            }
+            Event::DatagramReceived(_) => Wait::DatagramIn,
+            Event::DatagramsUnblocked(_) => Wait::DatagramOut,
+            _ => return,
+        };
+        let wake = Wake::For(handle.to_bits(), wait);
+        // A stream that many frames came for has as many events.
+        if woken.last() != Some(&wake) {
+            woken.push(wake);
+        }
+    }
+
+    fn unqueue(&mut self, handle: Handle, stream: StreamId) {
+        if let Some(link) = self.link(handle) {
+            link.queued.remove(&stream);
+        }
+    }
+
+    fn note_down(&mut self, handle: Handle, event: Event) {
+        self.remember(handle, &event);
+        let note = match event {
+            Event::HandshakeData(_) => Note::Negotiated,
+            Event::Connected(_) => Note::Completed,
+            Event::Lost(..) => Note::Terminated,
+            Event::Opened(_, direction) => return self.note_opened(handle, direction),
+            Event::Available(_, direction) => return self.open_queued(handle, direction),
+            Event::Readable(_, stream) => Note::Readable(stream),
+            Event::Writable(_, stream) => {
+                self.writable(handle, stream);
+                return;
+            }
+            Event::Stopped(_, stream, code) => {
+                self.unqueue(handle, stream);
+                Note::Stopped(stream, code)
+            }
+            Event::DatagramReceived(_) => Note::Datagrams,
+            _ => return,
+        };
+        self.note(handle, note);
+    }
+
+    /// The core does not say what can be read of a stream that is new.
+    fn note_opened(&mut self, handle: Handle, direction: Direction) {
+        while let Some(mut connection) = self.core.connection(handle)
+            && let Some(stream) = connection.accept(direction)
+        {
+            self.note(handle, Note::Readable(stream));
+        }
+    }
+
+    /// See [`super::state::Pings`].
+    fn answer_pings(&mut self, now: Instant, woken: &mut Vec<Wake>) {
+        let mut pinging = std::mem::take(&mut self.pinging);
+        pinging.retain(|&handle| {
+            let answered = self.answered_pings(now, handle);
+            for uid in &answered {
+                match self.style {
+                    Style::Futures => woken.push(Wake::For(handle.to_bits(), Wait::Progress)),
+                    Style::Events => self.note(handle, Note::PingAcknowledged(*uid)),
+                }
+            }
+            self.link(handle)
+                .is_some_and(|link| !link.pings.waiting.is_empty())
+        });
+        self.pinging = pinging;
+    }
+
+    fn answered_pings(&mut self, now: Instant, handle: Handle) -> Vec<u64> {
+        let Some((connection, link)) = self.both(handle) else {
+            return Vec::new();
+        };
+        let stats = connection.stats();
+        let mut answered = Vec::new();
+        link.pings.waiting.retain_mut(|ping| {
+            if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
+                ping.sent = Some((now, stats.acks_received));
+            }
+            let is_answered = ping.sent.is_some_and(|(sent, acks)| {
+                stats.acks_received > acks && now - sent >= stats.rtt_min * 3 / 4
+            });
+            if is_answered {
+                answered.push(ping.uid);
+            }
+            !is_answered
+        });
+        link.pings.answered_count += answered.len() as u64;
+        answered
+    }
+}

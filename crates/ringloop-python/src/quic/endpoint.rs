@@ -1,0 +1,428 @@
+//! `Endpoint`: the protocol with a UDP socket, which a loop drives, or without any I/O.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyValueError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use ringloop_quic::BytesMut;
+use ringloop_quic::config::EndpointConfig;
+use ringloop_quic::core::Datagram;
+use ringloop_quic::limits::SEGMENTS_MAX;
+
+use super::address;
+use super::config::{self, ClientConfig, ServerConfig};
+use super::errors;
+use super::keylog::Listeners;
+use super::keywords::Keywords;
+use super::loop_::{LoopSide, Methods};
+use super::shared::Shared;
+use super::socket::{Progress, Settings, Socket};
+use super::state::{Admission, News, Retry, State, Style};
+use crate::ffi;
+use crate::limits::QUIC_CONNECTIONS_MAX;
+
+/// Make and take connections, on a UDP socket that a loop watches, or without any I/O.
+#[pyclass(frozen, weakref, module = "ringloop._native.quic")]
+pub struct Endpoint {
+    pub shared: Arc<Shared>,
+    listeners: Listeners,
+}
+
+/// Lists of connections' keys: accepted, eventful, gone.
+type Told = (Vec<u64>, Vec<u64>, Vec<u64>);
+
+fn told(news: News) -> Option<Told> {
+    (!news.is_empty()).then_some((news.accepted, news.eventful, news.gone))
+}
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None)")]
+    fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let keywords = Keywords::new(py, "Endpoint", keywords)?;
+        let server = keywords.take_some("server")?;
+        let server = server.map(Bound::cast_into::<ServerConfig>);
+        let server = server.transpose()?;
+        let style = if keywords.take_or("events", false)? {
+            Style::Events
+        } else {
+            Style::Futures
+        };
+        let admission = admission(&keywords)?;
+        let (config, settings) = endpoint_config(py, &keywords)?;
+        let fd: Option<RawFd> = keywords.take_or("fd", None)?;
+        keywords.end()?;
+        let socket = fd.map(|fd| Socket::new(fd, settings)).transpose()?;
+        let listeners = Listeners::default();
+        let inner = server.map(|server| {
+            listeners.add(py, server.get().listener.as_ref());
+            server.get().inner.clone()
+        });
+        let state = State::new(&config, inner, style, admission, socket);
+        Ok(Self {
+            shared: Shared::new(state),
+            listeners,
+        })
+    }
+
+    /// Begin a connection; returns its key.
+    #[pyo3(signature = (config, address, server_name, now=None))]
+    fn connect(
+        &self,
+        py: Python<'_>,
+        config: &Bound<'_, ClientConfig>,
+        address: &Bound<'_, PyAny>,
+        server_name: &str,
+        now: Option<f64>,
+    ) -> PyResult<u64> {
+        let remote = address::from_python(address)?;
+        let config = config.get();
+        self.listeners.add(py, config.listener.as_ref());
+        let begun = {
+            let mut state = self.shared.state(py);
+            let now = state.clock.moment(now);
+            state.connect(now, &config.inner, remote, server_name)
+        };
+        let handle = begun.map_err(|error| errors::connect(py, &error))?;
+        self.shared.arm_flush(py)?;
+        Ok(handle.to_bits())
+    }
+
+    /// Close all connections with a code and a reason, and let nobody in any more.
+    #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
+    fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
+        let code = errors::check_code(code)?;
+        let mut woken = Vec::new();
+        {
+            let mut state = self.shared.state(py);
+            let now = state.clock.moment(now);
+            state.close_all(now, code, &reason.0, &mut woken);
+        }
+        self.shared.finish(py, woken)
+    }
+
+    /// How connections are taken from now on; None: not at all.
+    fn set_server(&self, py: Python<'_>, server: Option<&Bound<'_, ServerConfig>>) {
+        let inner = server.map(|server| {
+            self.listeners.add(py, server.get().listener.as_ref());
+            server.get().inner.clone()
+        });
+        self.shared.state(py).core.set_server(inner);
+    }
+
+    /// How many connections there are, those included that are over and whose last words may still be sent.
+    #[getter]
+    fn connection_count(&self, py: Python<'_>) -> usize {
+        self.shared.state(py).core.connection_count()
+    }
+
+    /// The socket's address.
+    #[getter]
+    fn local_address<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let address = self
+            .shared
+            .state(py)
+            .socket
+            .as_ref()
+            .and_then(Socket::local_addr);
+        address
+            .map(|address| address::to_python(py, address))
+            .transpose()
+    }
+
+    /// Go on with another socket; connections that were made here move with it.
+    fn rebind(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
+        {
+            let mut state = self.shared.state(py);
+            let Some(settings) = state.socket.as_ref().map(Socket::settings) else {
+                return Err(PyValueError::new_err("this endpoint has no socket"));
+            };
+            state.rebind(fd, settings)?;
+        }
+        self.shared.arm_flush(py)
+    }
+
+    /// Have a loop drive it: `call_soon`, `call_later` and `create_future` are the loop's;
+    /// `on_news(accepted, eventful, gone)` gets lists of keys; `on_full()` has `flush` called once the socket
+    /// is writable.
+    fn attach(
+        slf: &Bound<'_, Self>,
+        call_soon: Py<PyAny>,
+        call_later: Py<PyAny>,
+        create_future: Py<PyAny>,
+        on_news: Py<PyAny>,
+        on_full: Py<PyAny>,
+    ) -> PyResult<()> {
+        let methods = Methods {
+            call_soon,
+            call_later,
+            create_future,
+            flush: slf.getattr("flush")?.unbind(),
+            expire: slf.getattr("expire")?.unbind(),
+            on_news,
+            on_full,
+        };
+        let shared = &slf.get().shared;
+        LoopSide::attach(&shared.loop_, methods);
+        shared.is_flush_armed.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Forget the loop, and cancel what stands in it. What is written afterwards is not sent.
+    fn detach(&self, py: Python<'_>) -> PyResult<()> {
+        LoopSide::detach(&self.shared.loop_, py)
+    }
+
+    /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile.
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        let (woken, news) = py.detach(|| {
+            let mut guard = self.shared.state_detached();
+            let state = &mut *guard;
+            let now = Instant::now();
+            if let Some(socket) = &mut state.socket {
+                socket.receive(now, &mut state.core);
+            }
+            state.core.handle_timeouts(now);
+            let mut woken = Vec::new();
+            state.dispatch(now, &mut woken);
+            (woken, std::mem::take(&mut state.news))
+        });
+        self.shared.finish(py, woken)?;
+        self.tell(py, news)
+    }
+
+    /// Its timer has come up.
+    fn expire(&self, py: Python<'_>) -> PyResult<()> {
+        LoopSide::expired(&self.shared.loop_);
+        self.turn(py)
+    }
+
+    /// Send what may be sent now, and see when to look again.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.is_flush_armed.store(false, Ordering::Release);
+        let now = Instant::now();
+        let (progress, deadline, woken, news) = py.detach(|| {
+            let mut guard = self.shared.state_detached();
+            let state = &mut *guard;
+            state.unsent_bytes = 0;
+            let progress = match &mut state.socket {
+                Some(socket) => socket.transmit(now, &mut state.core),
+                None => Progress::Done,
+            };
+            // Sending is what ends connections: they may be drained now.
+            let mut woken = Vec::new();
+            state.dispatch(now, &mut woken);
+            let deadline = state.core.next_timeout();
+            (progress, deadline, woken, std::mem::take(&mut state.news))
+        });
+        LoopSide::arm_timer(&self.shared.loop_, py, now, deadline)?;
+        match progress {
+            Progress::Done => {}
+            Progress::More => self.shared.arm_flush(py)?,
+            Progress::Full => {
+                if let Some(methods) = LoopSide::methods(&self.shared.loop_) {
+                    methods.on_full.call0(py)?;
+                }
+            }
+        }
+        if !woken.is_empty() {
+            self.shared.finish(py, woken)?;
+        }
+        self.tell(py, news)
+    }
+
+    /// Take a datagram from the network. `now` is any clock that does not go back, the same one always.
+    #[pyo3(signature = (data, address, now, ecn=0))]
+    fn receive_datagram(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        address: &Bound<'_, PyAny>,
+        now: f64,
+        ecn: u8,
+    ) -> PyResult<()> {
+        let source = address::from_python(address)?;
+        let bytes = ffi::with_bytes(data.as_borrowed(), |bytes| BytesMut::from(bytes))?;
+        let woken = py.detach(|| {
+            let mut state = self.shared.state_detached();
+            let now = state.clock.moment(Some(now));
+            let mut woken = Vec::new();
+            if !bytes.is_empty() {
+                let datagram = Datagram {
+                    source,
+                    local_ip: None,
+                    ecn,
+                    bytes,
+                };
+                state.core.receive(now, datagram);
+                state.dispatch(now, &mut woken);
+            }
+            woken
+        });
+        self.listeners.deliver(py)?;
+        self.shared.finish(py, woken)
+    }
+
+    /// What is to be sent now: pairs of a datagram and the address it goes to.
+    fn datagrams_to_send<'py>(&self, py: Python<'py>, now: f64) -> PyResult<Bound<'py, PyList>> {
+        let (made, woken) = py.detach(|| {
+            let mut state = self.shared.state_detached();
+            let now = state.clock.moment(Some(now));
+            let (mut packets, mut made) = (Vec::new(), Vec::new());
+            while let Some(transmit) = state.core.transmit(now, SEGMENTS_MAX, &mut packets) {
+                let segment_len = transmit.segment_len.unwrap_or(packets.len()).max(1);
+                made.push((
+                    std::mem::take(&mut packets),
+                    segment_len,
+                    transmit.destination,
+                ));
+            }
+            state.unsent_bytes = 0;
+            let mut woken = Vec::new();
+            state.dispatch(now, &mut woken);
+            (made, woken)
+        });
+        let list = PyList::empty(py);
+        for (packets, segment_len, destination) in &made {
+            let destination = address::to_python(py, *destination)?;
+            for datagram in packets.chunks(*segment_len) {
+                list.append((PyBytes::new(py, datagram), &destination))?;
+            }
+        }
+        self.listeners.deliver(py)?;
+        self.shared.finish(py, woken)?;
+        Ok(list)
+    }
+
+    /// When `handle_timer` has to be called at the latest, in the caller's clock; ask after
+    /// `datagrams_to_send`. It may be earlier than needed, never later.
+    fn next_timeout(&self, py: Python<'_>) -> Option<f64> {
+        let mut state = self.shared.state(py);
+        let deadline = state.core.next_timeout()?;
+        Some(state.clock.reading(deadline))
+    }
+
+    /// Do what is due.
+    fn handle_timer(&self, py: Python<'_>, now: f64) -> PyResult<()> {
+        let woken = {
+            let mut state = self.shared.state(py);
+            let now = state.clock.moment(Some(now));
+            state.core.handle_timeouts(now);
+            let mut woken = Vec::new();
+            state.dispatch(now, &mut woken);
+            woken
+        };
+        self.shared.finish(py, woken)
+    }
+
+    /// Keys of connections that were accepted, have events, are gone; None where there is no news.
+    fn take(&self, py: Python<'_>) -> Option<Told> {
+        let news = std::mem::take(&mut self.shared.state(py).news);
+        told(news)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A lock that is taken belongs to a thread that will leave it: the next collection sees what it guards.
+        if let Ok(waiters) = self.shared.waiters.try_lock() {
+            for future in waiters.futures() {
+                visit.call(future)?;
+            }
+        }
+        match self.shared.loop_.try_lock() {
+            Ok(side) => side.visit(&visit),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut side) = self.shared.loop_.try_lock() {
+            let old = std::mem::take(&mut *side);
+            drop(side);
+            drop(old);
+        }
+    }
+}
+
+impl Endpoint {
+    fn tell(&self, py: Python<'_>, news: News) -> PyResult<()> {
+        self.listeners.deliver(py)?;
+        if let Some(told) = told(news)
+            && let Some(methods) = LoopSide::methods(&self.shared.loop_)
+        {
+            methods.on_news.call1(py, told)?;
+        }
+        Ok(())
+    }
+}
+
+/// A reason: text or bytes.
+#[derive(Default)]
+pub struct Reason(pub Vec<u8>);
+
+impl<'py> FromPyObject<'_, 'py> for Reason {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract::<String>() {
+            Ok(text) => Ok(Self(text.into_bytes())),
+            Err(_) => Ok(Self(ffi::with_bytes(object, <[u8]>::to_vec)?)),
+        }
+    }
+}
+
+fn admission(keywords: &Keywords<'_>) -> PyResult<Admission> {
+    let retry: String = keywords.take_or("retry", "never".to_owned())?;
+    let retry = match retry.as_str() {
+        "never" => Retry::Never,
+        "always" => Retry::Always,
+        "auto" => Retry::Auto,
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "retry is {retry:?}: give 'never', 'always' or 'auto'"
+            )));
+        }
+    };
+    let connections_max: Option<usize> = keywords.take_or("max_connections", None)?;
+    Ok(Admission {
+        retry,
+        connections_max: connections_max.unwrap_or(QUIC_CONNECTIONS_MAX),
+        is_closed: false,
+    })
+}
+
+fn endpoint_config(
+    py: Python<'_>,
+    keywords: &Keywords<'_>,
+) -> PyResult<(EndpointConfig, Settings)> {
+    let mut config = EndpointConfig::default();
+    if let Some(numbers) = keywords.take_some("versions")? {
+        config = config.versions(&config::versions(&numbers)?);
+    }
+    if let Some(bytes) = keywords.take_some("udp_payload_max")? {
+        let made = config.udp_payload_max(bytes.extract()?);
+        config = made.map_err(|error| errors::config(py, error))?;
+    }
+    if let Some(secret) = keywords.take_some("reset_secret")? {
+        config = config.reset_secret(&secret.extract::<Vec<u8>>()?);
+    }
+    let gso: bool = keywords.take_or("gso", true)?;
+    let segments_max: usize = keywords.take_or("segments_max", SEGMENTS_MAX)?;
+    let settings = Settings {
+        segments_max: if gso {
+            segments_max.min(SEGMENTS_MAX)
+        } else {
+            1
+        },
+        gro: keywords.take_or("gro", true)?,
+        ecn: keywords.take_or("ecn", true)?,
+        buffer: keywords.take_or("socket_buffer", config.socket_buffer)?,
+    };
+    Ok((config, settings))
+}

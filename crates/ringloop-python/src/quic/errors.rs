@@ -1,0 +1,146 @@
+//! From the protocol's errors to the exceptions of `ringloop.quic.errors`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use ringloop_quic::error::{
+    ConfigError, ConnectError, ConnectionError, DatagramError, StreamError,
+};
+
+use super::shared::Record;
+use crate::error;
+
+/// Make an exception of the module's.
+fn exception<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
+where
+    A: pyo3::call::PyCallArgs<'py>,
+{
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || {
+        Ok::<_, PyErr>(py.import("ringloop.quic.errors")?.unbind())
+    });
+    let made = module.and_then(|module| module.bind(py).getattr(class)?.call1(arguments));
+    match made {
+        Ok(made) => PyErr::from_value(made),
+        Err(error) => error,
+    }
+}
+
+/// What of a connection's end is for people and for programs.
+pub struct End {
+    pub code: u64,
+    pub reason: String,
+    /// The program's own code, not the protocol's.
+    pub is_application: bool,
+    pub class: &'static str,
+}
+
+/// RFC 9000 §20.1: `INTERNAL_ERROR`, which aioquic also gives where there was no code on the wire.
+const NO_CODE: u64 = 1;
+/// RFC 9001 §4.8: TLS alerts.
+const ALERTS: std::ops::Range<u64> = 0x100..0x200;
+
+/// How a connection ended.
+pub fn end_of(record: &Record) -> Option<End> {
+    let end = |code, reason: &str, class| End {
+        code,
+        reason: reason.to_owned(),
+        is_application: false,
+        class,
+    };
+    Some(match record.lost.get()? {
+        ConnectionError::ClosedByPeer { code, reason } => End {
+            code: *code,
+            reason: String::from_utf8_lossy(reason).into_owned(),
+            is_application: true,
+            class: "ConnectionClosedByPeer",
+        },
+        ConnectionError::Closed => {
+            let (code, reason) = record.said.get().cloned().unwrap_or_default();
+            End {
+                code,
+                reason,
+                is_application: true,
+                class: "ConnectionClosed",
+            }
+        }
+        ConnectionError::Transport { code, reason }
+        | ConnectionError::TransportByPeer { code, reason } => {
+            let is_alert = ALERTS.contains(code);
+            end(
+                *code,
+                reason,
+                if is_alert {
+                    "TlsError"
+                } else {
+                    "TransportError"
+                },
+            )
+        }
+        ConnectionError::TimedOut => end(NO_CODE, "Idle timeout", "IdleTimeout"),
+        ConnectionError::Reset => end(NO_CODE, "Stateless reset", "StatelessReset"),
+        ConnectionError::VersionMismatch => end(
+            NO_CODE,
+            "Could not find a common protocol version",
+            "VersionMismatch",
+        ),
+        other => end(NO_CODE, &other.to_string(), "TransportError"),
+    })
+}
+
+/// The exception of a connection that is over.
+pub fn connection(py: Python<'_>, record: &Record) -> PyErr {
+    match end_of(record) {
+        Some(end) => {
+            let by_peer = matches!(
+                record.lost.get(),
+                Some(
+                    ConnectionError::TransportByPeer { .. } | ConnectionError::ClosedByPeer { .. }
+                )
+            );
+            exception(
+                py,
+                end.class,
+                (end.code, end.reason, by_peer, end.is_application),
+            )
+        }
+        None => exception(py, "ConnectionClosed", (0, "", false, true)),
+    }
+}
+
+pub fn stream(py: Python<'_>, record: &Record, error: &StreamError) -> PyErr {
+    match error {
+        StreamError::Reset(code) => exception(py, "StreamResetError", (*code,)),
+        StreamError::Stopped(code) => exception(py, "StreamStoppedError", (*code,)),
+        StreamError::EarlyDataRejected => exception(py, "EarlyDataRejected", ()),
+        StreamError::Connection(_) => connection(py, record),
+        _ => exception(py, "StreamClosedError", ()),
+    }
+}
+
+pub fn datagram(py: Python<'_>, record: &Record, error: &DatagramError) -> PyErr {
+    match error {
+        DatagramError::Connection(_) => connection(py, record),
+        error => exception(py, "DatagramError", (error.to_string(),)),
+    }
+}
+
+pub fn connect(py: Python<'_>, error: &ConnectError) -> PyErr {
+    exception(py, "ConnectError", (error.to_string(),))
+}
+
+pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
+    match error {
+        ConfigError::Io(error) => error::from_io(&error),
+        error => exception(py, "ConfigurationError", (error.to_string(),)),
+    }
+}
+
+/// A number that RFC 9000 §16 can carry.
+pub fn check_code(code: u64) -> PyResult<u64> {
+    if code < 1 << 62 {
+        return Ok(code);
+    }
+    Err(pyo3::exceptions::PyValueError::new_err(format!(
+        "{code} is no error code: they go up to 2**62 - 1"
+    )))
+}

@@ -1,0 +1,137 @@
+//! Where the secrets of connections go, in NSS's format, for tools that read recorded packets.
+//!
+//! A function of Python's is never called while a packet is processed: its lines wait until the endpoint's call
+//! is over.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use ringloop_quic::rustls::KeyLog;
+use ringloop_quic::tls::Secrets;
+
+/// Lines for a function of Python's.
+#[derive(Debug, Default)]
+pub struct Lines(Mutex<Vec<String>>);
+
+impl Lines {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl KeyLog for Lines {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let line = line(label, client_random, secret);
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(line);
+    }
+}
+
+/// A file, which lines are added to.
+#[derive(Debug)]
+struct Appended(Mutex<File>);
+
+impl KeyLog for Appended {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let line = line(label, client_random, secret);
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A full disk must not end connections.
+        drop(file.write_all(line.as_bytes()));
+    }
+}
+
+fn line(label: &str, client_random: &[u8], secret: &[u8]) -> String {
+    let mut line =
+        String::with_capacity(label.len() + 2 * (client_random.len() + secret.len()) + 3);
+    line.push_str(label);
+    for bytes in [client_random, secret] {
+        line.push(' ');
+        for byte in bytes {
+            // A string takes whatever is written.
+            let _always_ok = write!(line, "{byte:02x}");
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// A function and the lines for it.
+pub struct Listener {
+    lines: Arc<Lines>,
+    function: Py<PyAny>,
+}
+
+impl Listener {
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self {
+            lines: Arc::clone(&self.lines),
+            function: self.function.clone_ref(py),
+        }
+    }
+}
+
+/// Read the argument `keylog`: None, False, a path or a function.
+pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Option<Listener>)> {
+    let Some(keylog) = keylog else {
+        return Ok((Secrets::FromEnvironment, None));
+    };
+    if keylog.is_callable() {
+        let lines = Arc::new(Lines::default());
+        let function = keylog.clone().unbind();
+        let secrets = Secrets::To(Arc::clone(&lines) as Arc<dyn KeyLog>);
+        return Ok((secrets, Some(Listener { lines, function })));
+    }
+    if let Ok(false) = keylog.extract::<bool>() {
+        return Ok((Secrets::Kept, None));
+    }
+    let path: PathBuf = keylog
+        .extract()
+        .map_err(|_| PyTypeError::new_err("keylog is None, False, a path or a function"))?;
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    Ok((Secrets::To(Arc::new(Appended(Mutex::new(file)))), None))
+}
+
+/// The functions that an endpoint's connections write to.
+#[derive(Default)]
+pub struct Listeners(Mutex<Vec<Listener>>);
+
+impl Listeners {
+    pub fn add(&self, py: Python<'_>, listener: Option<&Listener>) {
+        let Some(listener) = listener else {
+            return;
+        };
+        let listener = listener.clone_ref(py);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all
+            .iter()
+            .any(|known| Arc::ptr_eq(&known.lines, &listener.lines))
+        {
+            all.push(listener);
+        }
+    }
+
+    /// Call the functions with their lines.
+    pub fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+        let mut due = Vec::new();
+        {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for listener in all.iter() {
+                let lines = listener.lines.take();
+                if !lines.is_empty() {
+                    due.push((listener.function.clone_ref(py), lines));
+                }
+            }
+        }
+        for (function, lines) in due {
+            for line in lines {
+                function.call1(py, (line,))?;
+            }
+        }
+        Ok(())
+    }
+}

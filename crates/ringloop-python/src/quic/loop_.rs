@@ -1,0 +1,134 @@
+//! The loop that drives an endpoint: one reader, one timer, one flush a pass.
+//!
+//! ```text
+//!   readable ─▶ turn: receive ─▶ due timers ─▶ wake who waits ─▶ [their callbacks, this pass] ─▶ flush: send ─▶ timer
+//!   write    ─▶ call_soon(flush), once a pass ─────────────────────────────────────────────────▶
+//! ```
+//! Any asyncio loop will do; what is used of it is in [`Methods`]. An endpoint that nobody has attached has no
+//! loop, and whoever has it sends by `datagrams_to_send`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+/// What is used of a loop, and the endpoint's own methods that it calls.
+pub struct Methods {
+    pub call_soon: Py<PyAny>,
+    pub call_later: Py<PyAny>,
+    pub create_future: Py<PyAny>,
+    pub flush: Py<PyAny>,
+    pub expire: Py<PyAny>,
+    /// `on_news(accepted, eventful, gone)`.
+    pub on_news: Py<PyAny>,
+    /// `on_full()`: the socket is full; call `flush` once it is writable.
+    pub on_full: Py<PyAny>,
+}
+
+/// The methods while there is a loop, and the timer that stands in it.
+#[derive(Default)]
+pub struct LoopSide {
+    methods: Option<Arc<Methods>>,
+    timer: Option<(Instant, Py<PyAny>)>,
+}
+
+impl LoopSide {
+    pub fn attach(side: &Mutex<Self>, methods: Methods) {
+        let old = {
+            let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.methods.replace(Arc::new(methods))
+        };
+        drop(old);
+    }
+
+    /// Forget the loop, and cancel what stands in it.
+    pub fn detach(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
+        let old = {
+            let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *guard)
+        };
+        if let Some((_, timer)) = &old.timer {
+            timer.call_method0(py, intern!(py, "cancel"))?;
+        }
+        Ok(())
+    }
+
+    pub fn methods(side: &Mutex<Self>) -> Option<Arc<Methods>> {
+        let guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.methods.clone()
+    }
+
+    pub fn call_soon_flush(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
+        if let Some(methods) = Self::methods(side) {
+            methods.call_soon.call1(py, (&methods.flush,))?;
+        }
+        Ok(())
+    }
+
+    /// Have `expire` called at the deadline. A timer that is too early by now is left: it costs a turn, not two
+    /// operations; packets move deadlines all the time, and mostly to later.
+    pub fn arm_timer(
+        side: &Mutex<Self>,
+        py: Python<'_>,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> PyResult<()> {
+        let Some(deadline) = deadline else {
+            return Ok(());
+        };
+        let (methods, late) = {
+            let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((armed, _)) = &guard.timer
+                && *armed <= deadline
+            {
+                return Ok(());
+            }
+            (guard.methods.clone(), guard.timer.take())
+        };
+        if let Some((_, late)) = late {
+            late.call_method0(py, intern!(py, "cancel"))?;
+        }
+        let Some(methods) = methods else {
+            return Ok(());
+        };
+        let delay = deadline.saturating_duration_since(now).as_secs_f64();
+        let timer = methods.call_later.call1(py, (delay, &methods.expire))?;
+        let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = guard.timer.replace((deadline, timer));
+        drop(guard);
+        drop(old);
+        Ok(())
+    }
+
+    /// The timer has come up.
+    pub fn expired(side: &Mutex<Self>) {
+        let old = {
+            let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.timer.take()
+        };
+        drop(old);
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(methods) = &self.methods {
+            for method in [
+                &methods.call_soon,
+                &methods.call_later,
+                &methods.create_future,
+                &methods.flush,
+                &methods.expire,
+                &methods.on_news,
+                &methods.on_full,
+            ] {
+                visit.call(method)?;
+            }
+        }
+        match &self.timer {
+            Some((_, timer)) => visit.call(timer),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! QUIC for Python: `ringloop._native.quic`.
+//!
+//! Owns: the endpoint with or without a socket ([`endpoint`]), what a program does with a connection and a
+//! stream ([`connection`], [`stream`]), configurations ([`config`]) and events ([`events`]). Called by:
+//! `ringloop.quic`. Never does: start a thread; the protocol runs in the thread that calls, most often the
+//! loop's, which watches the socket by `add_reader`.
+//!
+//! Byte path, in:  recvmmsg(2) → trains, taken apart → the protocol's core → `Stream.read` joins what has come
+//! into one `bytes`. Out: `Stream.write` → the core (one copy) → packets sealed in one buffer → sendmsg(2).
+//!
+//! | file         | the one thing it is about                                                        |
+//! |--------------|----------------------------------------------------------------------------------|
+//! | `shared`     | what an endpoint and its connections share, and the order of locks               |
+//! | `state`      | the core, a record for each connection, who is let in                            |
+//! | `dispatch`   | from what has happened to who has to hear of it                                  |
+//! | `queued`     | bytes that were written and have no room in the send window                      |
+//! | `notes`      | aioquic's events, kept as small notes until they are asked for                   |
+//! | `waiters`    | asyncio futures that wait for something                                          |
+//! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
+//! | `socket`     | trains of datagrams from and to the kernel                                       |
+//! | `endpoint`, `connection`, `stream`, `events`, `config`, `stats` | the classes                   |
+//! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
+//!
+//! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
+//! interpreter: see `shared`.
+
+mod address;
+mod clock;
+mod config;
+mod connection;
+mod dispatch;
+mod endpoint;
+mod errors;
+mod events;
+mod keylog;
+mod keywords;
+mod loop_;
+mod notes;
+mod queued;
+mod shared;
+mod socket;
+mod state;
+mod stats;
+mod stream;
+mod waiters;
+
+use pyo3::prelude::*;
+
+/// Add the submodule.
+pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let quic = PyModule::new(py, "ringloop._native.quic")?;
+    quic.add_class::<endpoint::Endpoint>()?;
+    quic.add_class::<connection::Connection>()?;
+    quic.add_class::<connection::Handshake>()?;
+    quic.add_class::<stream::Stream>()?;
+    quic.add_class::<stats::Stats>()?;
+    quic.add_class::<config::ClientConfig>()?;
+    quic.add_class::<config::ServerConfig>()?;
+    events::add(&quic)?;
+    quic.gil_used(false)?;
+    module.add("quic", &quic)?;
+    // So that `from ringloop._native.quic import …` works: there is no file of that name to be found.
+    py.import("sys")?
+        .getattr("modules")?
+        .set_item("ringloop._native.quic", quic)
+}

@@ -1,0 +1,150 @@
+//! What a connection has to tell in aioquic's words, kept as notes until somebody asks.
+//!
+//! A note of a stream says only that there is something to read. It is read when the event is taken, so that
+//! who takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
+
+use std::collections::{HashSet, VecDeque};
+
+use ringloop_quic::core::{Connection, Read};
+use ringloop_quic::error::StreamError;
+use ringloop_quic::{Bytes, StreamId};
+
+use crate::limits::{QUIC_EVENT_BYTES, QUIC_EVENTS_BYTES};
+
+/// Something to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    Negotiated,
+    Completed,
+    Readable(StreamId),
+    Stopped(StreamId, u64),
+    Datagrams,
+    PingAcknowledged(u64),
+    Terminated,
+}
+
+/// A note with what it stood for.
+#[derive(Debug)]
+pub enum Told {
+    Negotiated,
+    Completed,
+    Data {
+        stream: StreamId,
+        pieces: Vec<Bytes>,
+        is_end: bool,
+    },
+    Reset(StreamId, u64),
+    Stopped(StreamId, u64),
+    Datagram(Bytes),
+    PingAcknowledged(u64),
+    Terminated,
+}
+
+/// The notes of a connection, oldest first.
+#[derive(Debug, Default)]
+pub struct Notes {
+    queue: VecDeque<Note>,
+    /// The streams that have a note.
+    readable: HashSet<StreamId>,
+    has_datagrams: bool,
+}
+
+impl Notes {
+    pub fn push(&mut self, note: Note) {
+        let is_new = match note {
+            Note::Readable(stream) => self.readable.insert(stream),
+            Note::Datagrams => !std::mem::replace(&mut self.has_datagrams, true),
+            _ => true,
+        };
+        if is_new {
+            self.queue.push_back(note);
+        }
+    }
+
+    /// Put the next events at the end of `told`, at most `count_max`, and about as many bytes as one batch may
+    /// have.
+    pub fn take(
+        &mut self,
+        connection: &mut Connection<'_>,
+        count_max: usize,
+        told: &mut Vec<Told>,
+    ) {
+        let mut bytes_left = QUIC_EVENTS_BYTES;
+        while told.len() < count_max
+            && bytes_left > 0
+            && let Some(&note) = self.queue.front()
+        {
+            let next = match note {
+                Note::Readable(stream) => self.read(connection, stream),
+                Note::Datagrams => self.datagram(connection),
+                note => {
+                    self.queue.pop_front();
+                    plain(note)
+                }
+            };
+            bytes_left = bytes_left.saturating_sub(next.as_ref().map_or(0, Told::len));
+            told.extend(next);
+        }
+    }
+
+    /// The note stays in front until there is nothing more to read.
+    fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Option<Told> {
+        let mut pieces = Vec::new();
+        let read = connection.read(stream, QUIC_EVENT_BYTES, |piece| {
+            pieces.push(piece);
+            true
+        });
+        let (told, is_over) = match read {
+            Ok(Read::Some(count)) => (Some(false), count < QUIC_EVENT_BYTES),
+            Ok(Read::End(_)) => (Some(true), true),
+            Ok(Read::Blocked) | Err(_) => (None, true),
+        };
+        if is_over {
+            self.queue.pop_front();
+            self.readable.remove(&stream);
+        }
+        if let Err(StreamError::Reset(code)) = read {
+            return Some(Told::Reset(stream, code));
+        }
+        told.map(|is_end| Told::Data {
+            stream,
+            pieces,
+            is_end,
+        })
+    }
+
+    fn datagram(&mut self, connection: &mut Connection<'_>) -> Option<Told> {
+        let datagram = connection.receive_datagram();
+        if datagram.is_none() {
+            self.queue.pop_front();
+            self.has_datagrams = false;
+        }
+        datagram.map(Told::Datagram)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+fn plain(note: Note) -> Option<Told> {
+    match note {
+        Note::Negotiated => Some(Told::Negotiated),
+        Note::Completed => Some(Told::Completed),
+        Note::Stopped(stream, code) => Some(Told::Stopped(stream, code)),
+        Note::PingAcknowledged(uid) => Some(Told::PingAcknowledged(uid)),
+        Note::Terminated => Some(Told::Terminated),
+        // They are read.
+        Note::Readable(_) | Note::Datagrams => None,
+    }
+}
+
+impl Told {
+    fn len(&self) -> usize {
+        match self {
+            Self::Data { pieces, .. } => pieces.iter().map(Bytes::len).sum(),
+            Self::Datagram(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Bytes of a stream that were written and have no room in the send window yet.
+//!
+//! Bounded by who writes: a program that awaits `drain()` after each write has one write here at most. Poured
+//! into the protocol as soon as it says that the stream takes bytes again.
+
+use std::collections::VecDeque;
+
+use ringloop_quic::core::{Connection, Written};
+use ringloop_quic::error::StreamError;
+use ringloop_quic::{Bytes, StreamId};
+
+#[derive(Debug, Default)]
+pub struct Queued {
+    pieces: VecDeque<Bytes>,
+    len: usize,
+    /// The stream is to be finished behind them.
+    finishes: bool,
+}
+
+/// How far pouring came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poured {
+    All,
+    /// The window is full again.
+    Some,
+    /// The stream takes nothing any more.
+    Never,
+}
+
+impl Queued {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_finishing(&self) -> bool {
+        self.finishes
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        self.pieces.push_back(Bytes::copy_from_slice(bytes));
+    }
+
+    pub fn finish(&mut self) {
+        self.finishes = true;
+    }
+
+    /// Give the protocol what it has room for.
+    pub fn pour(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Poured {
+        while !self.pieces.is_empty() {
+            let pieces = self.pieces.make_contiguous();
+            match connection.write_chunks(stream, pieces) {
+                Ok(Written::Some(count)) => {
+                    self.len -= count;
+                    while self.pieces.front().is_some_and(Bytes::is_empty) {
+                        self.pieces.pop_front();
+                    }
+                }
+                Ok(Written::Blocked) => return Poured::Some,
+                Err(_) => return Poured::Never,
+            }
+        }
+        if self.finishes {
+            return match connection.finish(stream) {
+                Err(StreamError::Stopped(_)) | Ok(()) => Poured::All,
+                Err(_) => Poured::Never,
+            };
+        }
+        Poured::All
+    }
+}

@@ -1,0 +1,107 @@
+//! What an endpoint, its connections and their streams share, and the order of locks.
+//!
+//! Three locks, each held alone and for a few instructions, but for `state`, which is also held while packets
+//! are sealed and opened:
+//!
+//! | lock      | guards                     | while it is held                                              |
+//! |-----------|----------------------------|---------------------------------------------------------------|
+//! | `state`   | the protocol; no object of Python's | nothing of Python's is called, made or dropped       |
+//! | `waiters` | futures                    | they are moved in or out, never dropped or called             |
+//! | `loop_`   | the loop's methods, timer  | as above                                                      |
+//!
+//! So no thread waits for the interpreter with a lock of these in hand, and a thread that has the interpreter
+//! and finds `state` taken gives the interpreter away while it waits.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use ringloop_quic::core::Handle;
+use ringloop_quic::error::ConnectionError;
+
+use super::loop_::LoopSide;
+use super::notes::Told;
+use super::state::State;
+use super::waiters::{Waiters, Wake};
+
+/// See the module's text.
+pub struct Shared {
+    state: Mutex<State>,
+    pub waiters: Mutex<Waiters>,
+    pub loop_: Mutex<LoopSide>,
+    /// A flush stands in the loop's queue.
+    pub is_flush_armed: AtomicBool,
+}
+
+/// How a connection ended: outlives the connection, for those who still have an object of it.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub lost: OnceLock<ConnectionError>,
+    /// The code and reason, where it was closed here.
+    pub said: OnceLock<(u64, String)>,
+    /// Events that had not been taken when the connection was forgotten.
+    pub left: OnceLock<Mutex<VecDeque<Told>>>,
+}
+
+/// A connection of an endpoint, as its objects name it.
+#[derive(Clone)]
+pub struct Route {
+    pub shared: Arc<Shared>,
+    pub handle: Handle,
+    pub record: Arc<Record>,
+}
+
+impl Shared {
+    pub fn new(state: State) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(state),
+            waiters: Mutex::default(),
+            loop_: Mutex::default(),
+            is_flush_armed: AtomicBool::new(false),
+        })
+    }
+
+    /// The protocol, from a thread that has the interpreter.
+    #[inline]
+    pub fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        self.state
+            .lock_py_attached(py)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The protocol, from a thread that does without the interpreter meanwhile.
+    pub fn state_detached(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The protocol, where nobody has it at the moment.
+    pub fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock().ok()
+    }
+
+    /// Wake those who wait, and have the loop send.
+    pub fn finish(self: &Arc<Self>, py: Python<'_>, woken: Vec<Wake>) -> PyResult<()> {
+        if !woken.is_empty() {
+            Waiters::wake(&self.waiters, py, &woken)?;
+        }
+        self.arm_flush(py)
+    }
+
+    /// Something may have to be sent: at the end of this pass of the loop.
+    #[inline]
+    pub fn arm_flush(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_flush_armed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        LoopSide::call_soon_flush(&self.loop_, py)
+    }
+}
+
+impl Route {
+    /// The connection's end, once there was one.
+    pub fn lost(&self) -> Option<&ConnectionError> {
+        self.record.lost.get()
+    }
+}

@@ -1,0 +1,215 @@
+//! Trains of datagrams from and to the kernel.
+//!
+//! The socket is the program's, which keeps it open; here is only its descriptor's number. What a system call
+//! needs of memory is a thread's, not an endpoint's: a thousand idle endpoints hold no buffers.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use ringloop::sys::datagram::{self, Batch, Control, Message, Train};
+use ringloop::sys::socket;
+use ringloop_quic::BytesMut;
+use ringloop_quic::core::{Core, Datagram, Transmit};
+use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
+
+use crate::limits::{QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN};
+
+thread_local! {
+    static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
+    static PACKETS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is asked of a socket.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Have the kernel cut trains that are sent (`UDP_SEGMENT`); at most so many datagrams each.
+    pub segments_max: usize,
+    /// Have it hand over trains that come (`UDP_GRO`).
+    pub gro: bool,
+    pub ecn: bool,
+    /// Bytes that the kernel is asked to keep, each way.
+    pub buffer: usize,
+}
+
+/// How far sending has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Everything that may be sent now is.
+    Done,
+    /// There is more; others get their turn first.
+    More,
+    /// The socket is full.
+    Full,
+}
+
+/// A UDP socket, by its descriptor.
+pub struct Socket {
+    fd: RawFd,
+    is_v6: bool,
+    is_unfragmented: bool,
+    settings: Settings,
+    segments_max: usize,
+    /// Trains that the next call asks for.
+    wanted: usize,
+    /// What did not go out, because the socket was full.
+    waiting: Option<(Transmit, Vec<u8>)>,
+}
+
+impl Socket {
+    /// Prepare a bound, non-blocking UDP socket. What an old kernel or a peculiar socket refuses is done
+    /// without.
+    pub fn new(fd: RawFd, settings: Settings) -> io::Result<Self> {
+        let address = socket::local_addr(fd)?.to_std();
+        let is_v6 = address.is_some_and(|address| address.is_ipv6());
+        if settings.gro {
+            drop(datagram::set_receive_trains(fd, true));
+        }
+        if settings.ecn {
+            drop(datagram::set_receive_ecn(fd, true));
+        }
+        drop(datagram::set_receive_local_ip(fd, true));
+        let is_unfragmented = datagram::set_unfragmented(fd).is_ok();
+        if let Ok(bytes) = i32::try_from(settings.buffer)
+            && bytes > 0
+        {
+            for name in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+                drop(socket::set_option_int(fd, libc::SOL_SOCKET, name, bytes));
+            }
+        }
+        Ok(Self {
+            fd,
+            is_v6,
+            is_unfragmented,
+            settings,
+            segments_max: settings.segments_max.max(1),
+            wanted: 1,
+            waiting: None,
+        })
+    }
+
+    pub fn is_v6(&self) -> bool {
+        self.is_v6
+    }
+
+    pub fn is_unfragmented(&self) -> bool {
+        self.is_unfragmented
+    }
+
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        socket::local_addr(self.fd).ok()?.to_std()
+    }
+
+    /// Give the core what has come, up to a bound.
+    pub fn receive(&mut self, now: Instant, core: &mut Core) {
+        BATCH.with_borrow_mut(|batch| {
+            let batch = batch
+                .get_or_insert_with(|| Batch::new(QUIC_TRAINS_PER_CALL, usize::from(u16::MAX)));
+            let mut left = QUIC_TRAINS_PER_TURN;
+            while left > 0 {
+                let wanted = self.wanted.min(left);
+                // An error of an earlier send (ICMP), or no memory for a moment: like a lost datagram.
+                let count = batch
+                    .receive(self.fd, Control::Wanted, wanted)
+                    .unwrap_or_default();
+                for message in batch.received() {
+                    feed(core, now, &message);
+                }
+                left -= count;
+                if count < wanted {
+                    self.wanted = (count + 1).next_power_of_two().min(self.wanted);
+                    return;
+                }
+                self.wanted = (wanted * 2).min(QUIC_TRAINS_PER_CALL);
+            }
+        });
+    }
+
+    /// Send what may be sent now, up to a bound.
+    pub fn transmit(&mut self, now: Instant, core: &mut Core) -> Progress {
+        if let Some((transmit, bytes)) = self.waiting.take()
+            && self.send(&transmit, &bytes).is_err()
+        {
+            self.waiting = Some((transmit, bytes));
+            return Progress::Full;
+        }
+        PACKETS.with_borrow_mut(|packets| {
+            if packets.capacity() < MESSAGE_BYTES_MAX {
+                packets.reserve_exact(MESSAGE_BYTES_MAX);
+            }
+            for _ in 0..TRANSMITS_PER_TURN {
+                let Some(transmit) = core.transmit(now, self.segments_max, packets) else {
+                    return Progress::Done;
+                };
+                if self.send(&transmit, packets).is_err() {
+                    self.waiting = Some((transmit, packets.clone()));
+                    return Progress::Full;
+                }
+            }
+            Progress::More
+        })
+    }
+
+    /// An error where the socket is full. Others are as if the network had lost it: a route that is gone, a
+    /// probe that is too long for the device.
+    fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> Result<(), ()> {
+        let ecn = if self.settings.ecn { transmit.ecn } else { 0 };
+        let train = Train {
+            bytes,
+            segment_len: transmit.segment_len.and_then(|len| u16::try_from(len).ok()),
+            to: transmit.destination,
+            source: transmit.source,
+            ecn,
+        };
+        match datagram::send_train(self.fd, &train) {
+            Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => Err(()),
+            Err(error) if error.is_of_segmentation() => {
+                self.segments_max = 1;
+                let segment_len = transmit.segment_len.unwrap_or(bytes.len()).max(1);
+                for bytes in bytes.chunks(segment_len) {
+                    let single = Train {
+                        bytes,
+                        segment_len: None,
+                        ..train
+                    };
+                    drop(datagram::send_train(self.fd, &single));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
+    let Some(source) = message.source.to_std() else {
+        return;
+    };
+    if message.is_cut() || message.payload.is_empty() {
+        return;
+    }
+    let (local_ip, ecn) = (message.local_ip(), message.ecn());
+    let segment_len = message
+        .segment_len()
+        .unwrap_or(message.payload.len())
+        .max(1);
+    let mut rest = BytesMut::from(message.payload);
+    while !rest.is_empty() {
+        let bytes = rest.split_to(segment_len.min(rest.len()));
+        core.receive(
+            now,
+            Datagram {
+                source,
+                local_ip,
+                ecn,
+                bytes,
+            },
+        );
+    }
+}

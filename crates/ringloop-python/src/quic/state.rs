@@ -1,0 +1,470 @@
+//! The protocol's core, with a record for each connection and the rules of who is let in.
+//!
+//! Holds no object of Python's: it is used by threads that do without the interpreter.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
+use ringloop_quic::core::{self, Core, Handle, Read, Written};
+use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
+use ringloop_quic::{Bytes, Direction, StreamId};
+
+use super::address;
+use super::clock::Clock;
+use super::notes::{Note, Notes};
+use super::queued::{Poured, Queued};
+use super::shared::Record;
+use super::socket::{Settings, Socket};
+use super::waiters::{Wait, Wake};
+
+/// How connections tell what has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// They wake futures.
+    Futures,
+    /// They keep aioquic's events.
+    Events,
+}
+
+/// Whether clients have to prove their address first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    Never,
+    Always,
+    /// While many handshakes are under way.
+    Auto,
+}
+
+/// Who is let in.
+#[derive(Debug, Clone, Copy)]
+pub struct Admission {
+    pub retry: Retry,
+    pub connections_max: usize,
+    pub is_closed: bool,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Begun,
+    /// What the handshake agrees on is known.
+    Agreed,
+    Complete,
+}
+
+/// A connection's record.
+pub struct Link {
+    pub handle: Handle,
+    pub record: Arc<Record>,
+    pub phase: Phase,
+    /// The program knows of it.
+    pub is_told: bool,
+    /// The server refused early data: the streams that were opened for it are not there.
+    pub early_rejected: bool,
+    pub queued: HashMap<StreamId, Queued>,
+    /// Streams opened here, by direction: the numbers that are taken.
+    pub opened: [u64; 2],
+    pub notes: Notes,
+    /// It stands in the list of those with notes.
+    pub is_listed: bool,
+    pub pings: Pings,
+}
+
+/// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
+/// counts as such when one came that may be its own: at least as late as the shortest round trip is long.
+#[derive(Debug, Default)]
+pub struct Pings {
+    pub waiting: Vec<Ping>,
+    pub asked_count: u64,
+    pub answered_count: u64,
+}
+
+#[derive(Debug)]
+pub struct Ping {
+    pub uid: u64,
+    /// PING frames sent when it was asked for.
+    pub frames_before: u64,
+    /// When the frame was seen to be sent, and how many acknowledgements had come.
+    pub sent: Option<(Instant, u64)>,
+}
+
+/// What the program that drives the endpoint has to be told, by connections' keys.
+#[derive(Debug, Default)]
+pub struct News {
+    pub accepted: Vec<u64>,
+    pub eventful: Vec<u64>,
+    pub gone: Vec<u64>,
+}
+
+impl News {
+    pub fn is_empty(&self) -> bool {
+        self.accepted.is_empty() && self.eventful.is_empty() && self.gone.is_empty()
+    }
+}
+
+/// See the module's text.
+pub struct State {
+    pub core: Core,
+    pub style: Style,
+    pub admission: Admission,
+    pub clock: Clock,
+    pub socket: Option<Socket>,
+    pub links: Vec<Option<Box<Link>>>,
+    pub news: News,
+    pub handshake_count: usize,
+    /// Connections with pings that wait.
+    pub pinging: Vec<Handle>,
+    /// Bytes written since something was last sent.
+    pub unsent_bytes: usize,
+}
+
+pub fn at(direction: Direction) -> usize {
+    match direction {
+        Direction::Bi => 0,
+        Direction::Uni => 1,
+    }
+}
+
+/// The number of a stream among those of its side and direction (RFC 9000 §2.1).
+pub fn index_of(stream: StreamId) -> u64 {
+    stream.0 >> 2
+}
+
+impl State {
+    pub fn new(
+        config: &EndpointConfig,
+        server: Option<ServerConfig>,
+        style: Style,
+        admission: Admission,
+        socket: Option<Socket>,
+    ) -> Self {
+        let finds_mtu = socket.as_ref().is_none_or(Socket::is_unfragmented);
+        Self {
+            core: Core::new(config, server, finds_mtu),
+            style,
+            admission,
+            clock: Clock::new(),
+            socket,
+            links: Vec::new(),
+            news: News::default(),
+            handshake_count: 0,
+            pinging: Vec::new(),
+            unsent_bytes: 0,
+        }
+    }
+
+    pub fn insert(&mut self, handle: Handle, is_told: bool) -> &mut Link {
+        let at = handle.index();
+        if self.links.len() <= at {
+            self.links.resize_with(at + 1, || None);
+        }
+        self.handshake_count += 1;
+        self.links[at].insert(Box::new(Link {
+            handle,
+            record: Arc::default(),
+            phase: Phase::Begun,
+            is_told,
+            early_rejected: false,
+            queued: HashMap::new(),
+            opened: [0; 2],
+            notes: Notes::default(),
+            is_listed: false,
+            pings: Pings::default(),
+        }))
+    }
+
+    pub fn link(&mut self, handle: Handle) -> Option<&mut Link> {
+        let link = self.links.get_mut(handle.index())?.as_deref_mut()?;
+        (link.handle == handle).then_some(link)
+    }
+
+    /// A connection of the core's with its record.
+    pub fn both(&mut self, handle: Handle) -> Option<(core::Connection<'_>, &mut Link)> {
+        let link = self.links.get_mut(handle.index())?.as_deref_mut()?;
+        let connection = self.core.connection(handle)?;
+        (link.handle == handle).then_some((connection, link))
+    }
+
+    /// The same, unless the connection is over.
+    pub fn open_both(
+        &mut self,
+        handle: Handle,
+    ) -> Result<(core::Connection<'_>, &mut Link), StreamError> {
+        match self.both(handle) {
+            Some((connection, link)) => match link.record.lost.get() {
+                None => Ok((connection, link)),
+                Some(error) => Err(error.clone().into()),
+            },
+            None => Err(ConnectionError::Closed.into()),
+        }
+    }
+
+    /// The connections that are not over.
+    pub fn handles(&self) -> Vec<Handle> {
+        let links = self.links.iter().flatten();
+        let open = links.filter(|link| link.record.lost.get().is_none());
+        open.map(|link| link.handle).collect()
+    }
+
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: std::net::SocketAddr,
+        server_name: &str,
+    ) -> Result<Handle, ConnectError> {
+        if self.admission.is_closed {
+            return Err(ConnectError::EndpointClosed);
+        }
+        let remote = match &self.socket {
+            Some(socket) if socket.is_v6() => address::mapped(remote),
+            Some(_) if remote.is_ipv6() => return Err(ConnectError::InvalidAddress(remote)),
+            _ => remote,
+        };
+        let handle = self.core.connect(now, config, remote, server_name)?;
+        self.insert(handle, true);
+        Ok(handle)
+    }
+
+    /// Write all of `bytes`; what has no room waits here.
+    pub fn write(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        bytes: &[u8],
+    ) -> Result<(), StreamError> {
+        self.unsent_bytes += bytes.len();
+        let (mut connection, link) = self.open_both(handle)?;
+        if !link.queued.is_empty()
+            && let Some(queued) = link.queued.get_mut(&stream)
+        {
+            queued.push(bytes);
+            return Ok(());
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match connection.write(stream, rest)? {
+                Written::Some(count) => rest = &rest[count..],
+                Written::Blocked => {
+                    link.queued.entry(stream).or_default().push(rest);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Write what there is room for; tells how many bytes that are.
+    pub fn write_some(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        bytes: &[u8],
+    ) -> Result<usize, StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        if link.queued.contains_key(&stream) {
+            return Ok(0);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match connection.write(stream, rest)? {
+                Written::Some(count) => rest = &rest[count..],
+                Written::Blocked => break,
+            }
+        }
+        let taken = bytes.len() - rest.len();
+        self.unsent_bytes += taken;
+        Ok(taken)
+    }
+
+    /// Finish a stream behind what was written.
+    pub fn finish(&mut self, handle: Handle, stream: StreamId) -> Result<(), StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        match link.queued.get_mut(&stream) {
+            Some(queued) => {
+                queued.finish();
+                Ok(())
+            }
+            None => connection.finish(stream),
+        }
+    }
+
+    pub fn reset(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        code: u64,
+    ) -> Result<(), StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        link.queued.remove(&stream);
+        connection.reset(stream, code)
+    }
+
+    /// Open a stream; `None` while the peer allows no more.
+    pub fn open(
+        &mut self,
+        handle: Handle,
+        direction: Direction,
+    ) -> Result<Option<StreamId>, StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        let stream = connection.open(direction);
+        if stream.is_some() {
+            link.opened[at(direction)] += 1;
+        }
+        Ok(stream)
+    }
+
+    /// Open streams up to a number that the program has chosen, as aioquic does with the first write; tells
+    /// whether it is open. Where the peer does not allow it yet, an empty queue stands for it.
+    pub fn open_up_to(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        if stream.is_by_client() != connection.is_client() {
+            return Ok(true);
+        }
+        let direction = stream.direction();
+        let opened = &mut link.opened[at(direction)];
+        while *opened <= index_of(stream) {
+            if connection.open(direction).is_none() {
+                link.queued.entry(stream).or_default();
+                return Ok(false);
+            }
+            *opened += 1;
+        }
+        Ok(true)
+    }
+
+    /// Streams may be opened again: those first that have something to send.
+    pub fn open_queued(&mut self, handle: Handle, direction: Direction) {
+        let Some((mut connection, link)) = self.both(handle) else {
+            return;
+        };
+        let opened = &mut link.opened[at(direction)];
+        let by_us = connection.is_client();
+        let mut waiting: Vec<StreamId> = link.queued.keys().copied().collect();
+        waiting.retain(|stream| {
+            stream.is_by_client() == by_us
+                && stream.direction() == direction
+                && index_of(*stream) >= *opened
+        });
+        waiting.sort_unstable();
+        for stream in waiting {
+            while *opened <= index_of(stream) {
+                if connection.open(direction).is_none() {
+                    return;
+                }
+                *opened += 1;
+            }
+            pour(&mut connection, &mut link.queued, stream);
+        }
+    }
+
+    /// Read at most `bytes_max` of a stream.
+    pub fn read(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        bytes_max: usize,
+        pieces: &mut Vec<Bytes>,
+    ) -> Result<Read, StreamError> {
+        let Some((mut connection, link)) = self.both(handle) else {
+            return Err(ConnectionError::Closed.into());
+        };
+        let read = connection.read(stream, bytes_max, |piece| {
+            pieces.push(piece);
+            true
+        });
+        match (&read, link.record.lost.get()) {
+            // What had come before the end may be read.
+            (Ok(Read::Blocked) | Err(StreamError::Closed), Some(error)) => {
+                Err(error.clone().into())
+            }
+            _ => read,
+        }
+    }
+
+    /// Close a connection with the program's code and reason.
+    pub fn close(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        code: u64,
+        reason: &[u8],
+        woken: &mut Vec<Wake>,
+    ) {
+        let style = self.style;
+        let Some((mut connection, link)) = self.both(handle) else {
+            return;
+        };
+        if link.record.lost.set(ConnectionError::Closed).is_err() {
+            return;
+        }
+        let words = String::from_utf8_lossy(reason).into_owned();
+        drop(link.record.said.set((code, words)));
+        connection.close(now, code, Bytes::copy_from_slice(reason));
+        link.queued.clear();
+        if link.phase != Phase::Complete {
+            link.phase = Phase::Complete;
+            self.handshake_count -= 1;
+        }
+        match style {
+            Style::Futures => woken.push(Wake::All(handle.to_bits())),
+            Style::Events => self.note(handle, Note::Terminated),
+        }
+    }
+
+    /// Close everything, and let nobody in any more.
+    pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8], woken: &mut Vec<Wake>) {
+        self.admission.is_closed = true;
+        for handle in self.handles() {
+            self.close(now, handle, code, reason, woken);
+        }
+    }
+
+    /// Go on with another socket.
+    pub fn rebind(&mut self, fd: RawFd, settings: Settings) -> std::io::Result<()> {
+        self.socket = Some(Socket::new(fd, settings)?);
+        for handle in self.handles() {
+            if let Some(mut connection) = self.core.connection(handle)
+                && connection.is_client()
+            {
+                connection.local_address_changed();
+            }
+        }
+        Ok(())
+    }
+
+    pub fn note(&mut self, handle: Handle, note: Note) {
+        let Some(link) = self.link(handle) else {
+            return;
+        };
+        link.notes.push(note);
+        if !std::mem::replace(&mut link.is_listed, true) {
+            self.news.eventful.push(handle.to_bits());
+        }
+    }
+
+    /// The stream takes bytes again; tells who waited for it.
+    pub fn writable(&mut self, handle: Handle, stream: StreamId) -> Option<Wait> {
+        let (mut connection, link) = self.both(handle)?;
+        pour(&mut connection, &mut link.queued, stream).then_some(Wait::Write(stream))
+    }
+}
+
+/// Pour what is queued for a stream; tells whether nothing is left.
+fn pour(
+    connection: &mut core::Connection<'_>,
+    all: &mut HashMap<StreamId, Queued>,
+    stream: StreamId,
+) -> bool {
+    let Some(queued) = all.get_mut(&stream) else {
+        return true;
+    };
+    if queued.pour(connection, stream) == Poured::Some {
+        return false;
+    }
+    all.remove(&stream);
+    true
+}

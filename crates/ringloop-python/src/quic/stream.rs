@@ -1,0 +1,338 @@
+//! `Stream`: one stream of a connection, on which `ringloop.quic.Stream` builds.
+//!
+//! Nothing waits here: what cannot be had now is a future's matter ([`super::waiters`]). A stream that is dropped
+//! before its end stops the peer with code 0, and finishes what was written.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ringloop_quic::core::Read;
+use ringloop_quic::error::StreamError;
+use ringloop_quic::{Direction, StreamId};
+
+use super::connection::{Connection, wait_for};
+use super::errors;
+use super::shared::Route;
+use super::state::State;
+use super::waiters::Wait;
+use crate::ffi;
+
+/// How far one direction of a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// Receiving: the end was read. Sending: nothing more will be written.
+    Finished,
+    /// Receiving: the peer gave up, with its code. Sending: this end did.
+    Reset(u64),
+    /// Receiving: this end wants no more.
+    Stopped,
+    /// It does not go this way.
+    Never,
+}
+
+#[derive(Debug)]
+struct Ends {
+    receiving: End,
+    sending: End,
+}
+
+/// A stream of a connection, by its number. There is one object of a stream.
+#[pyclass(frozen, subclass, module = "ringloop._native.quic")]
+pub struct Stream {
+    route: Route,
+    id: StreamId,
+    /// Opened before the handshake was complete: a server may refuse it.
+    is_early: bool,
+    ends: Mutex<Ends>,
+}
+
+#[pymethods]
+impl Stream {
+    #[new]
+    fn new(py: Python<'_>, connection: &Bound<'_, Connection>, stream_id: u64) -> Self {
+        let route = connection.get().route.clone();
+        let id = StreamId(stream_id);
+        let (is_client, is_early) = {
+            let mut state = route.shared.state(py);
+            let both = state.both(route.handle);
+            both.map_or((true, false), |(connection, _)| {
+                let is_client = connection.is_client();
+                (is_client, is_client && connection.is_handshaking())
+            })
+        };
+        let is_ours = id.is_by_client() == is_client;
+        let is_uni = id.direction() == Direction::Uni;
+        let goes = |way: bool| if way { End::NotYet } else { End::Never };
+        let ends = Ends {
+            receiving: goes(!is_uni || !is_ours),
+            sending: goes(!is_uni || is_ours),
+        };
+        Self {
+            route,
+            id,
+            is_early,
+            ends: Mutex::new(ends),
+        }
+    }
+
+    /// Its number in the connection (RFC 9000 §2.1).
+    #[getter]
+    fn id(&self) -> u64 {
+        self.id.0
+    }
+
+    /// Whether its bytes go both ways.
+    #[getter]
+    fn is_bidirectional(&self) -> bool {
+        self.id.direction() == Direction::Bi
+    }
+
+    /// Whether something can still be read: it receives, and neither end nor reset was read.
+    #[getter]
+    fn is_readable(&self) -> bool {
+        self.ends().receiving == End::NotYet
+    }
+
+    /// Whether something can still be written: it sends, and was not finished or reset.
+    #[getter]
+    fn is_writable(&self) -> bool {
+        self.ends().sending == End::NotYet
+    }
+
+    /// Write all of `data`. What has no room in the send window waits here: `drain()` waits for it.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_sending(py)?;
+        let (handle, id) = (self.route.handle, self.id);
+        ffi::with_bytes(data.as_borrowed(), |bytes| {
+            self.with(py, |state| state.write(handle, id, bytes))
+        })??;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Write what there is room for in the send window; tells how many bytes that are.
+    fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.check_sending(py)?;
+        let (handle, id) = (self.route.handle, self.id);
+        let count = ffi::with_bytes(data.as_borrowed(), |bytes| {
+            self.with(py, |state| state.write_some(handle, id, bytes))
+        })??;
+        self.route.shared.arm_flush(py)?;
+        Ok(count)
+    }
+
+    /// Bytes that wait for room in the send window.
+    #[getter]
+    fn queued_bytes(&self, py: Python<'_>) -> usize {
+        let mut state = self.route.shared.state(py);
+        let link = state.link(self.route.handle);
+        let queued = link.and_then(|link| link.queued.get(&self.id));
+        queued.map_or(0, super::queued::Queued::len)
+    }
+
+    /// A future for the moment when all that was written has found room; None where it has.
+    fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (handle, id) = (self.route.handle, self.id);
+        let is_full = self.with(py, |state| {
+            let (_, link) = state.open_both(handle)?;
+            Ok(!link.queued.is_empty() && link.queued.contains_key(&id))
+        })?;
+        if is_full {
+            return wait_for(&self.route, py, Wait::Write(id)).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Say that nothing more will be written. Once is enough.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        {
+            let mut ends = self.ends();
+            match ends.sending {
+                End::NotYet => ends.sending = End::Finished,
+                End::Never => return Err(self.refused(py, &StreamError::Closed)),
+                _ => return Ok(()),
+            }
+        }
+        let (handle, id) = (self.route.handle, self.id);
+        self.with(py, |state| state.finish(handle, id))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
+    fn reset(&self, py: Python<'_>, code: u64) -> PyResult<()> {
+        let code = errors::check_code(code)?;
+        {
+            let mut ends = self.ends();
+            if matches!(ends.sending, End::Never | End::Reset(_)) {
+                return Ok(());
+            }
+            ends.sending = End::Reset(code);
+        }
+        let (handle, id) = (self.route.handle, self.id);
+        // Where all of it was acknowledged there is nothing to give up.
+        let done = self.route.shared.state(py).reset(handle, id, code);
+        if matches!(done, Err(StreamError::Closed | StreamError::Connection(_))) {
+            return Ok(());
+        }
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
+    fn stop(&self, py: Python<'_>, code: u64) -> PyResult<()> {
+        let code = errors::check_code(code)?;
+        {
+            let mut ends = self.ends();
+            if ends.receiving != End::NotYet {
+                return Ok(());
+            }
+            ends.receiving = End::Stopped;
+        }
+        let mut state = self.route.shared.state(py);
+        if let Ok((mut connection, _)) = state.open_both(self.route.handle) {
+            drop(connection.stop(self.id, code));
+        }
+        drop(state);
+        self.route.shared.arm_flush(py)
+    }
+
+    /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
+    fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let end = self.ends().receiving;
+        match end {
+            End::NotYet => {}
+            End::Finished => return Ok(Some(PyBytes::new(py, b"").into_any())),
+            End::Reset(code) => return Err(self.refused(py, &StreamError::Reset(code))),
+            End::Stopped | End::Never => return Err(self.refused(py, &StreamError::Closed)),
+        }
+        let (handle, id) = (self.route.handle, self.id);
+        let mut pieces = Vec::new();
+        let read = {
+            let mut state = self.route.shared.state(py);
+            match self.check_early(&mut state) {
+                Ok(()) => state.read(handle, id, count, &mut pieces),
+                Err(error) => Err(error),
+            }
+        };
+        match read {
+            Ok(Read::Blocked) => return Ok(None),
+            Ok(Read::Some(_)) => {}
+            Ok(Read::End(_)) => self.ends().receiving = End::Finished,
+            Err(error) => {
+                if let StreamError::Reset(code) = error {
+                    self.ends().receiving = End::Reset(code);
+                }
+                return Err(self.refused(py, &error));
+            }
+        }
+        // What was read is credit for the peer.
+        self.route.shared.arm_flush(py)?;
+        let joined = ffi::join_bytes(py, &pieces)?;
+        Ok(Some(joined.into_bound(py)))
+    }
+
+    /// A future for the moment when there is something to read.
+    fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wait_for(&self.route, py, Wait::Read(self.id))
+    }
+
+    /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
+    /// does not want it; `(False, None)`: not yet.
+    fn sent(&self, py: Python<'_>) -> PyResult<(bool, Option<u64>)> {
+        let (handle, id) = (self.route.handle, self.id);
+        let stopped = self.with(py, |state| {
+            let (mut connection, _) = state.open_both(handle)?;
+            match connection.stopped(id) {
+                Err(StreamError::Closed) => Ok((true, None)),
+                stopped => stopped.map(|code| (code.is_some(), code)),
+            }
+        })?;
+        Ok(stopped)
+    }
+
+    /// A future for the moment when `sent` tells more.
+    fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        wait_for(&self.route, py, Wait::Ended(self.id))
+    }
+
+    /// Streams of a higher priority send first; 0 at the start.
+    #[getter]
+    fn get_priority(&self, py: Python<'_>) -> PyResult<i32> {
+        let (handle, id) = (self.route.handle, self.id);
+        self.with(py, |state| state.open_both(handle)?.0.priority(id))
+    }
+
+    #[setter]
+    fn set_priority(&self, py: Python<'_>, priority: i32) -> PyResult<()> {
+        let (handle, id) = (self.route.handle, self.id);
+        self.with(py, |state| {
+            state.open_both(handle)?.0.set_priority(id, priority)
+        })
+    }
+}
+
+impl Stream {
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_sending(&self, py: Python<'_>) -> PyResult<()> {
+        if self.ends().sending == End::NotYet {
+            return Ok(());
+        }
+        Err(self.refused(py, &StreamError::Closed))
+    }
+
+    fn check_early(&self, state: &mut State) -> Result<(), StreamError> {
+        let is_rejected = self.is_early
+            && state
+                .link(self.route.handle)
+                .is_some_and(|link| link.early_rejected);
+        if is_rejected {
+            return Err(StreamError::EarlyDataRejected);
+        }
+        Ok(())
+    }
+
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut State) -> Result<T, StreamError>,
+    ) -> PyResult<T> {
+        let done = {
+            let mut state = self.route.shared.state(py);
+            self.check_early(&mut state).and_then(|()| act(&mut state))
+        };
+        done.map_err(|error| self.refused(py, &error))
+    }
+
+    fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
+        errors::stream(py, &self.route.record, error)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let ends = self.ends.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (reads, writes) = (ends.receiving == End::NotYet, ends.sending == End::NotYet);
+        if !(reads || writes) || self.route.lost().is_some() {
+            return;
+        }
+        let (handle, id) = (self.route.handle, self.id);
+        {
+            // Whoever has the lock needs no interpreter to give it back.
+            let mut state = self.route.shared.state_detached();
+            if self.check_early(&mut state).is_err() {
+                return;
+            }
+            if reads && let Ok((mut connection, _)) = state.open_both(handle) {
+                drop(connection.stop(id, 0));
+            }
+            if writes && let Err(StreamError::Stopped(code)) = state.finish(handle, id) {
+                drop(state.reset(handle, id, code));
+            }
+        }
+        // A loop that is closed sends nothing more.
+        Python::try_attach(|py| drop(self.route.shared.arm_flush(py)));
+    }
+}

@@ -1,0 +1,141 @@
+"""An endpoint's socket on a loop: any asyncio loop that can watch a descriptor.
+
+Owns: the socket, its reader and writer in the loop, and who hears of the endpoint's connections.
+Called by: `_connect`, `_serve`, `asyncio`. Never does: look into packets; `turn` and `flush` of the
+native endpoint do, and are called by the loop without a frame of Python's between.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from ringloop._native import quic as _quic
+
+    _Address = tuple[str, int] | tuple[str, int, int, int]
+
+__all__ = ["Driver", "bind"]
+
+
+def bind(
+    host: str | None = None, port: int = 0, *, family: int = 0, reuse_port: bool = False
+) -> socket.socket:
+    """Make a non-blocking UDP socket; `host` is numeric. None: all addresses of both families."""
+    if host is None:
+        host = "0.0.0.0" if family == socket.AF_INET else "::"  # noqa: S104  # a server's default
+    if not family:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Driver:
+    """Has a loop drive an endpoint that was made for a socket's descriptor.
+
+    `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the loop: new
+    ones (of an endpoint without events: once there is something to do for them), those with events,
+    those that are forgotten. Errors that it raises are the loop's to report.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        endpoint: _quic.Endpoint,
+        on_news: Callable[[list[int], list[int], list[int]], object],
+    ) -> None:
+        self.loop = loop
+        self.endpoint = endpoint
+        self._sock: socket.socket | None = sock
+        self._on_news = on_news
+        self._idle: list[asyncio.Future[None]] = []
+        self._writing = False
+        endpoint.attach(loop.call_soon, loop.call_later, loop.create_future, self._news, self._full)
+        loop.add_reader(sock.fileno(), endpoint.turn)
+
+    @property
+    def address(self) -> _Address:
+        """The socket's address."""
+        return self._socket().getsockname()  # type: ignore[no-any-return]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the socket is closed."""
+        return self._sock is None
+
+    def _socket(self) -> socket.socket:
+        if self._sock is None:
+            raise RuntimeError("the endpoint is closed")
+        return self._sock
+
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+        try:
+            self._on_news(accepted, eventful, gone)
+        finally:
+            if gone and self._idle and self.endpoint.connection_count == 0:
+                self._wake_idle()
+
+    def _wake_idle(self) -> None:
+        waiters, self._idle = self._idle, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _full(self) -> None:
+        if self._sock is not None and not self._writing:
+            self._writing = True
+            self.loop.add_writer(self._sock.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        self._stop_writing()
+        self.endpoint.flush()
+
+    def _stop_writing(self) -> None:
+        if self._writing and self._sock is not None:
+            self._writing = False
+            self.loop.remove_writer(self._sock.fileno())
+
+    def rebind(self, sock: socket.socket) -> None:
+        """Go on with another socket; the old one is closed."""
+        old = self._socket()
+        self._stop_writing()
+        self.endpoint.rebind(sock.fileno())
+        self.loop.remove_reader(old.fileno())
+        self._sock = sock
+        self.loop.add_reader(sock.fileno(), self.endpoint.turn)
+        old.close()
+
+    async def wait_idle(self) -> None:
+        """Wait until there is no connection: the last words of those that were closed are said."""
+        while not self.is_closed and self.endpoint.connection_count:
+            waiter = self.loop.create_future()
+            self._idle.append(waiter)
+            await waiter
+
+    def close(self) -> None:
+        """Close the socket. What was written and not sent is lost; connections are forgotten."""
+        if self._sock is None:
+            return
+        self._stop_writing()
+        self.loop.remove_reader(self._sock.fileno())
+        self.endpoint.detach()
+        self._sock.close()
+        self._sock = None
+        self._wake_idle()
+
+    def __repr__(self) -> str:
+        where: Any = "closed" if self._sock is None else self.address
+        return f"<{type(self).__name__} {where}>"

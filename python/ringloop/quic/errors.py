@@ -1,0 +1,159 @@
+"""What can go wrong with a connection, a stream or a datagram.
+
+::
+
+    QuicError (ConnectionError)
+    ├─ ConnectError                  it could not be begun; nothing was sent
+    ├─ ConnectionClosed              it is over: code, reason, by_peer, is_application
+    │  ├─ ConnectionClosedByPeer     the peer's program closed it
+    │  ├─ TransportError             the protocol was broken, here or there (RFC 9000 §20.1)
+    │  │  └─ TlsError                the handshake was refused: .alert (RFC 8446 §6)
+    │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
+    │  ├─ StatelessReset             the peer has forgotten it
+    │  └─ VersionMismatch            the peer speaks no version that this end speaks
+    ├─ StreamError
+    │  ├─ StreamResetError           the peer gave up sending: .code
+    │  ├─ StreamStoppedError         the peer does not want to receive: .code
+    │  ├─ StreamClosedError          it was finished, reset or stopped here
+    │  └─ EarlyDataRejected          the server refused early data: open the stream again
+    └─ DatagramError                 it cannot be sent: too long, or the peer takes none
+    ConfigurationError (ValueError)
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "ConnectError",
+    "ConnectionClosed",
+    "ConnectionClosedByPeer",
+    "DatagramError",
+    "EarlyDataRejected",
+    "IdleTimeout",
+    "QuicError",
+    "StatelessReset",
+    "StreamClosedError",
+    "StreamError",
+    "StreamResetError",
+    "StreamStoppedError",
+    "TlsError",
+    "TransportError",
+    "VersionMismatch",
+]
+
+
+class ConfigurationError(ValueError):
+    """A certificate, a key or a number that does not do."""
+
+
+class QuicError(ConnectionError):
+    """What all errors of connections are."""
+
+
+class ConnectError(QuicError):
+    """A connection could not be begun; nothing was sent."""
+
+
+class ConnectionClosed(QuicError):  # noqa: N818
+    """A connection is over."""
+
+    def __init__(
+        self,
+        code: int = 0,
+        reason: str = "",
+        by_peer: bool = False,
+        is_application: bool = True,
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.by_peer = by_peer
+        self.is_application = is_application
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        said = f": {self.reason}" if self.reason else ""
+        return f"the connection was closed here with code {self.code}{said}"
+
+
+class ConnectionClosedByPeer(ConnectionClosed):
+    """The peer's program closed the connection, with its own code and reason."""
+
+    def _text(self) -> str:
+        said = f": {self.reason}" if self.reason else ""
+        return f"the peer closed the connection with code {self.code}{said}"
+
+
+class TransportError(ConnectionClosed):
+    """The protocol was broken, here or there; `by_peer` tells who said so."""
+
+    def _text(self) -> str:
+        who = "the peer" if self.by_peer else "this end"
+        return f"{who} ended the connection with error {self.code:#x}: {self.reason}"
+
+
+class TlsError(TransportError):
+    """The handshake was refused, most often because of a certificate or of ALPN."""
+
+    @property
+    def alert(self) -> int:
+        """The alert (RFC 8446 §6)."""
+        return self.code & 0xFF
+
+
+class IdleTimeout(ConnectionClosed, TimeoutError):  # noqa: N818
+    """Nothing came for the idle time-out. `keep_alive` keeps a quiet connection open."""
+
+    def _text(self) -> str:
+        return "nothing came from the peer for the idle time-out"
+
+
+class StatelessReset(ConnectionClosed):
+    """The peer does not know the connection any more: it was started again, most often."""
+
+    def _text(self) -> str:
+        return "the peer has forgotten the connection (stateless reset)"
+
+
+class VersionMismatch(ConnectionClosed):
+    """The peer speaks no version of QUIC that this end speaks."""
+
+    def _text(self) -> str:
+        return "the peer speaks no common version of QUIC: see `version` and `versions`"
+
+
+class StreamError(QuicError):
+    """What all errors of streams are."""
+
+
+class StreamResetError(StreamError):
+    """The peer gave up sending, with its program's code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"the peer reset the stream with code {code}")
+
+
+class StreamStoppedError(StreamError):
+    """The peer does not want to receive, with its program's code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"the peer stopped the stream with code {code}")
+
+
+class StreamClosedError(StreamError):
+    """The stream was finished, reset or stopped here, or does not go this way."""
+
+    def __init__(self, text: str = "the stream is closed, or does not go this way") -> None:
+        super().__init__(text)
+
+
+class EarlyDataRejected(StreamError):  # noqa: N818
+    """The server refused early data; the stream was never there."""
+
+    def __init__(self) -> None:
+        super().__init__("the server refused early data: open the stream again")
+
+
+class DatagramError(QuicError):
+    """A datagram cannot be sent: it is too long, or the peer takes none."""

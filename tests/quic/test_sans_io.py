@@ -1,0 +1,257 @@
+"""The protocol without I/O: what goes in, what comes out, aioquic's events."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ringloop._native import quic as native
+from ringloop.quic import errors
+from tests.quic.support import CLIENT, Pair, client_config
+
+if TYPE_CHECKING:
+    from tests.tls import Certificates
+
+
+def connected(
+    certificates: Certificates, pair: Pair
+) -> tuple[native.Connection, native.Connection]:
+    client = pair.connect(client_config(certificates))
+    pair.run_until(lambda: pair.accepted and not pair.accepted[-1].is_handshaking)
+    server = pair.accepted[-1]
+    client.take_events()
+    server.take_events()
+    return client, server
+
+
+def test_handshake_tells_what_was_agreed_on(certificates: Certificates) -> None:
+    pair = Pair.make(certificates)
+    client = pair.connect(client_config(certificates))
+    pair.exchange()
+    (server,) = pair.accepted
+    agreed = [
+        native.ProtocolNegotiated(alpn_protocol="test"),
+        native.HandshakeCompleted("test", early_data_accepted=False, session_resumed=False),
+    ]
+    assert client.take_events() == agreed
+    assert server.take_events() == agreed
+    assert server.handshake().server_name == "localhost"  # type: ignore[union-attr]
+    assert client.peer_certificates()
+    both = [side.export_keying_material("label", b"context", 32) for side in (client, server)]
+    assert both[0] == both[1]
+
+
+def test_bytes_of_a_stream_arrive_in_order_through_a_bad_network(
+    certificates: Certificates,
+) -> None:
+    rng = random.Random(7)
+    held: list[bytes] = []
+
+    def network(datagram: bytes, _from_client: bool) -> list[bytes]:
+        fate = rng.random()
+        if fate < 0.05:
+            return []
+        if fate < 0.10:
+            return [datagram, datagram]
+        if fate < 0.15:
+            held.append(datagram)
+            return []
+        if fate < 0.20:
+            at = rng.randrange(len(datagram))
+            return [datagram[:at] + bytes([datagram[at] ^ 0x55]) + datagram[at + 1 :]]
+        arriving, held[:] = [datagram, *held], []
+        return arriving
+
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    pair.network = network
+    data = rng.randbytes(300_000)
+    stream = client.next_stream_id()
+    client.send_stream_data(stream, data, end_stream=True)
+    received, ends = bytearray(), []
+
+    def arrived() -> bool:
+        for event in server.take_events():
+            assert isinstance(event, native.StreamDataReceived)
+            assert event.stream_id == stream
+            received.extend(event.data)
+            ends.append(event.end_stream)
+        return any(ends)
+
+    pair.run_until(arrived)
+    assert received == data
+    assert ends[-1]
+    assert ends.count(True) == 1
+
+
+def test_reset_and_stop_carry_their_codes(certificates: Certificates) -> None:
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    client.send_stream_data(0, b"a")
+    pair.exchange()
+    assert server.take_events() == [native.StreamDataReceived(b"a", end_stream=False, stream_id=0)]
+    client.reset_stream(0, 17)
+    server.reset_stream(0, 18)
+    pair.exchange()
+    assert server.take_events() == [native.StreamReset(17, 0)]
+    assert client.take_events() == [native.StreamReset(18, 0)]
+    client.send_stream_data(4, b"b")
+    pair.exchange()
+    server.take_events()
+    server.stop_stream(4, 19)
+    pair.exchange()
+    assert client.take_events() == [native.StopSendingReceived(19, 4)]
+
+
+def test_streams_beyond_the_peers_limit_wait_for_credit(certificates: Certificates) -> None:
+    pair = Pair.make(certificates, server={"max_streams_uni": 2})
+    client, server = connected(certificates, pair)
+    for number in range(5):
+        stream = client.next_stream_id(unidirectional=True)
+        assert stream == 2 + 4 * number
+        client.send_stream_data(stream, bytes([number]), end_stream=True)
+    pair.exchange()
+    seen: dict[int, bytes] = {}
+
+    def all_arrived() -> bool:
+        for event in server.take_events():
+            if isinstance(event, native.StreamDataReceived):
+                seen[event.stream_id] = event.data
+        return len(seen) == 5
+
+    pair.run_until(all_arrived)
+    assert seen == {2 + 4 * number: bytes([number]) for number in range(5)}
+
+
+def test_events_that_are_not_taken_give_the_peer_no_credit(certificates: Certificates) -> None:
+    pair = Pair.make(certificates, server={"max_stream_data": 10_000, "max_data": 10_000})
+    client, server = connected(certificates, pair)
+    client.send_stream_data(0, bytes(100_000), end_stream=True)
+    pair.exchange()
+    pair.now += 1
+    pair.exchange()
+    received = 0
+    event = server.next_event()
+    assert isinstance(event, native.StreamDataReceived)
+    received += len(event.data)
+    assert received <= 10_000
+
+    def done() -> bool:
+        nonlocal received
+        for event in server.take_events():
+            received += len(event.data)  # type: ignore[attr-defined]
+        return received == 100_000
+
+    pair.run_until(done)
+
+
+@pytest.mark.parametrize("code", [0, 5, 2**62 - 1])
+def test_close_tells_both_ends_its_code_and_reason(certificates: Certificates, code: int) -> None:
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    client.close(code, "good bye")
+    pair.exchange()
+    told = native.ConnectionTerminated(code, frame_type=None, reason_phrase="good bye")
+    assert client.take_events() == [told]
+    assert server.take_events() == [told]
+    assert isinstance(server.error, errors.ConnectionClosedByPeer)
+    with pytest.raises(errors.ConnectionClosedByPeer, match="good bye"):
+        server.send_stream_data(1, b"too late")
+    pair.run_until(lambda: len(pair.gone) == 2)
+    assert pair.client.connection_count == pair.server.connection_count == 0
+    assert server.close_info == told
+
+
+def test_silence_ends_the_connection(certificates: Certificates) -> None:
+    pair = Pair.make(certificates, server={"idle_timeout": 5.0})
+    client, server = connected(certificates, pair)
+    pair.run_until(lambda: client.is_closed and server.is_closed)
+    assert isinstance(client.error, errors.IdleTimeout)
+    assert client.take_events() == [native.ConnectionTerminated(1, 0, "Idle timeout")]
+
+
+def test_untrusted_certificate_ends_the_handshake_with_an_alert(
+    certificates: Certificates,
+) -> None:
+    pair = Pair.make(certificates)
+    authority = certificates.issue("somebody-else")[0]
+    client = pair.connect(client_config(certificates, ca_file=authority))
+    pair.exchange()
+    error = client.error
+    assert isinstance(error, errors.TlsError)
+    assert error.alert in {42, 46, 48}, error
+
+
+def test_ping_is_acknowledged_with_its_number(certificates: Certificates) -> None:
+    pair = Pair.make(certificates)
+    client, _ = connected(certificates, pair)
+    client.ping(77)
+    taken: list[native.QuicEvent] = []
+
+    def acknowledged() -> bool:
+        taken.extend(client.take_events())
+        return native.PingAcknowledged(77) in taken
+
+    pair.run_until(acknowledged)
+
+
+def test_retry_proves_the_clients_address_first(certificates: Certificates) -> None:
+    pair = Pair.make(certificates, retry="always")
+    pair.connect(client_config(certificates))
+    first = pair.client.datagrams_to_send(pair.now)
+    for datagram, _ in first:
+        pair.server.receive_datagram(datagram, CLIENT, pair.now)
+    assert pair.server.connection_count == 0
+    for datagram, _ in pair.server.datagrams_to_send(pair.now):
+        pair.client.receive_datagram(datagram, ("192.0.2.2", 4433), pair.now)
+    pair.run_until(lambda: pair.accepted)
+
+
+def test_garbage_is_dropped(certificates: Certificates) -> None:
+    rng = random.Random(3)
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    for length in [0, 1, 5, 20, 21, 1200, 1500, 65000]:
+        pair.server.receive_datagram(rng.randbytes(length), CLIENT, pair.now)
+        pair.client.receive_datagram(rng.randbytes(length), ("192.0.2.2", 4433), pair.now)
+    pair.now += 0.1
+    pair.exchange()
+    client.send_stream_data(0, b"still here")
+    pair.exchange()
+    assert server.take_events() == [native.StreamDataReceived(b"still here", False, 0)]
+
+
+def test_events_are_plain_values() -> None:
+    event = native.StreamDataReceived(data=b"x", end_stream=True, stream_id=8)
+    assert isinstance(event, native.QuicEvent)
+    assert repr(event) == "StreamDataReceived(data=b'x', end_stream=True, stream_id=8)"
+    assert event == native.StreamDataReceived(b"x", True, 8)
+    assert event != native.StreamDataReceived(b"x", True, 4)
+    assert event != native.StreamReset(error_code=1, stream_id=8)
+    match event:
+        case native.StreamDataReceived(data, end, stream):
+            assert (data, end, stream) == (b"x", True, 8)
+        case _:
+            pytest.fail("it did not match")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "text"),
+    [
+        ({"verify": False, "alp": ["x"]}, TypeError, "unexpected keyword argument 'alp'"),
+        ({"verify": False, "idle_timeout": -1}, ValueError, "no time in seconds"),
+        ({"verify": False, "congestion": "vegas"}, ValueError, "no congestion control"),
+        ({"verify": False, "initial_mtu": 100}, ValueError, "initial_mtu"),
+        ({"verify": False, "version": 3}, ValueError, "no version of QUIC"),
+        ({"verify": False, "alpn": "h3"}, TypeError, "list of protocols"),
+        ({"ca_data": b"nothing"}, ValueError, "certificate|DER|BadEncoding"),
+        ({"ca_file": "/nonexistent"}, FileNotFoundError, "No such file"),
+    ],
+)
+def test_wrong_configuration_is_refused_with_its_cause(
+    keywords: dict[str, object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        native.ClientConfig(**keywords)  # type: ignore[arg-type]
