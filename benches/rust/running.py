@@ -7,6 +7,7 @@ Never: computes more than a rate.
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from comparison.rows import Row
 REFERENCE = "C uring"
 SERVED = {"echo", "http"}
 RUN_SECONDS_MAX = 60.0
+# What a server of several threads or processes is told; it runs on every CPU.
+SPREAD = {"--workers", "--processes"}
 # Every connection is a descriptor, on either side.
 DESCRIPTORS = 4096
 
@@ -91,7 +94,7 @@ def run_once(
     runs.rates.append(counted["ops"] / counted["seconds"])
 
 
-def arguments_of(row: Row, without: Sequence[str] = ("--connections",)) -> list[str]:
+def arguments_of(row: Row, without: Sequence[str] = ("--connections", "--processes")) -> list[str]:
     """A row's arguments without those that are another program's."""
     pairs = zip(row.arguments[::2], row.arguments[1::2], strict=True)
     return [word for pair in pairs if pair[0] not in without for word in pair]
@@ -125,21 +128,25 @@ def served(
     row: Row, command: Sequence[str], environment: Mapping[str, str], settings: Settings
 ) -> dict:
     """Start a server, load it, and return what came of it."""
-    cpu = None if "--workers" in row.arguments else settings.server_cpu
-    with server([*pinned(cpu), *command], environment) as process:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        if not port:
-            raise RunError(reason_of(process.communicate()[1]) or "the server did not start")
+    cpu = settings.server_cpu if SPREAD.isdisjoint(row.arguments) else None
+    with contextlib.ExitStack() as servers:
+        pids = []
+        for one in sharing(row, [*pinned(cpu), *command]):
+            process = servers.enter_context(server(one, environment))
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            if not port:
+                raise RunError(reason_of(process.communicate()[1]) or "the server did not start")
+            pids.append(process.pid)
         load = [
             *limited(),
             str(paths.LOADGEN),
             *("--addr", f"127.0.0.1:{port}"),
             *("--mode", row.workload),
-            *arguments_of(row, ("--workers",)),
+            *arguments_of(row, tuple(SPREAD)),
             *("--seconds", str(settings.seconds)),
             *("--warmup", str(WARMUP_SECONDS)),
-            *("--server-pid", str(process.pid)),
+            *(word for pid in pids for word in ("--server-pid", str(pid))),
             *(() if settings.load_cpu is None else ("--cpu", str(settings.load_cpu))),
         ]
         timeout_seconds = settings.seconds * 3 + RUN_SECONDS_MAX / 2
@@ -160,6 +167,17 @@ def served(
         seconds = counted["server_busy"] * counted["seconds"]
         counted["server_cpu_us"] = seconds / counted["requests"] * 1e6
     return {"ops": counted["requests"] * REQUESTS_A_MESSAGE.get(row.name, 1), **counted}
+
+
+def sharing(row: Row, command: Sequence[str]) -> list[list[str]]:
+    """Return the command of each of a row's processes: one, or several that listen on one port."""
+    if "--processes" not in row.arguments:
+        return [list(command)]
+    count = int(row.arguments[row.arguments.index("--processes") + 1])
+    # Held until the commands are made only: they bind it with SO_REUSEPORT, which this socket has not.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return [[*command, "--port", str(port)]] * count
 
 
 @contextlib.contextmanager

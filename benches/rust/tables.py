@@ -9,6 +9,7 @@ ECHO_SIZES = (64, 1024, 16 * 1024, 100 * 1024)
 ECHO_CONNECTIONS = (1, 64, 1000)
 HTTP_CONNECTIONS = (1, 1000)
 WORKERS = (1, 2)
+PROCESSES = 2
 
 # What runs on every CPU: it uses threads of its own.
 UNPINNED = ("wake", "cat")
@@ -48,4 +49,8 @@ def all_rows() -> list[Row]:
         held = ("--connections", "256", "--size", "1024", "--workers", str(count))
         title = f"1 KiB, 256 connections, {count} worker{'s' if count > 1 else ''}"
         rows.append(Row(f"workers/{count}", "echo", "Workers, on every CPU", title, held))
+    # The same in processes, which share nothing but the port: what the machine itself takes of two.
+    held = ("--connections", "256", "--size", "1024", "--processes", str(PROCESSES))
+    title = f"1 KiB, 256 connections, {PROCESSES} processes of 1 worker"
+    rows.append(Row(f"workers/{PROCESSES}x1", "echo", "Workers, on every CPU", title, held))
     return rows

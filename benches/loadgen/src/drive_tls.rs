@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> io::Result<String> {
     let mut connections = (0..options.connections)
         .map(|index| Connection::open(&load, &epoll, index))
         .collect::<io::Result<Vec<_>>>()?;
-    let mut tally = Tally::start(options.warmup, options.length, options.server_pid);
+    let mut tally = Tally::start(options.warmup, options.length, options.server_pids.clone());
     let mut alive = connections.len();
     let mut ready = Vec::with_capacity(alive);
     loop {

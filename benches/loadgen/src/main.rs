@@ -75,7 +75,7 @@ fn run(options: &Options) -> io::Result<String> {
         Mode::Echo | Mode::UdpEcho => Script::echo(options.size),
         Mode::TlsEcho | Mode::TlsHandshake => return drive_tls::run(options),
         Mode::UdpFlood => {
-            let tally = Tally::start(options.warmup, options.length, options.server_pid);
+            let tally = Tally::start(options.warmup, options.length, options.server_pids.clone());
             return flood::run(options, tally);
         }
     };
@@ -85,7 +85,7 @@ fn run(options: &Options) -> io::Result<String> {
         Driver::Uring => Some(drive_uring::ring_for(script, streams.len())?),
         Driver::Auto => drive_uring::ring_for(script, streams.len()).ok(),
     };
-    let mut tally = Tally::start(options.warmup, options.length, options.server_pid);
+    let mut tally = Tally::start(options.warmup, options.length, options.server_pids.clone());
     if let Some(ring) = ring {
         drive_uring::run(ring, &streams, script, &mut tally)?;
         return Ok(tally.report("uring"));

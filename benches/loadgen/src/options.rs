@@ -26,7 +26,7 @@ loadgen: closed-loop load, one request in flight a connection, or a flood of dat
   --seconds S         measured time                                             [1]
   --warmup S          time before it that is not counted                        [0.3]
   --cpu N             run on this CPU only
-  --server-pid PID    report this process's CPU time in the same window
+  --server-pid PID    report this process's CPU time in the same window; again: theirs together
   --driver auto|uring|epoll                                                     [auto]
 
 Prints one JSON object; exits with 1 and a sentence when no load could be made.
@@ -66,7 +66,7 @@ pub struct Options {
     pub length: Duration,
     pub warmup: Duration,
     pub cpu: Option<usize>,
-    pub server_pid: Option<u32>,
+    pub server_pids: Vec<u32>,
     pub driver: Driver,
 }
 
@@ -84,7 +84,7 @@ impl Options {
             length: Duration::from_secs(1),
             warmup: Duration::from_millis(300),
             cpu: None,
-            server_pid: None,
+            server_pids: Vec::new(),
             driver: Driver::Auto,
         };
         while let Some(name) = arguments.next() {
@@ -121,7 +121,7 @@ impl Options {
             "--seconds" => self.length = seconds(name, &value)?,
             "--warmup" => self.warmup = seconds(name, &value)?,
             "--cpu" => self.cpu = Some(number(name, &value)?),
-            "--server-pid" => self.server_pid = Some(number(name, &value)?),
+            "--server-pid" => self.server_pids.push(number(name, &value)?),
             "--driver" => {
                 let drivers = [
                     ("auto", Driver::Auto),

@@ -19,7 +19,7 @@ pub struct Tally {
     errors: u64,
     first_error: Option<String>,
     latencies: Histogram,
-    server_pid: Option<u32>,
+    server_pids: Vec<u32>,
 }
 
 /// Readings at the start of the measured window.
@@ -31,7 +31,7 @@ struct Window {
 
 impl Tally {
     /// Start the clock: `warmup` is not counted, then `length` is.
-    pub fn start(warmup: Duration, length: Duration, server_pid: Option<u32>) -> Self {
+    pub fn start(warmup: Duration, length: Duration, server_pids: Vec<u32>) -> Self {
         let warm_until = Instant::now() + warmup;
         Self {
             warm_until,
@@ -41,7 +41,7 @@ impl Tally {
             errors: 0,
             first_error: None,
             latencies: Histogram::new(),
-            server_pid,
+            server_pids,
         }
     }
 
@@ -86,8 +86,10 @@ impl Tally {
         self.over_at.saturating_duration_since(now)
     }
 
+    /// `None` where there is nobody to ask, or one of them is gone.
     fn server_cpu(&self) -> Option<Duration> {
-        self.server_pid.and_then(|pid| sys::cpu_time_of(pid).ok())
+        let pids = (!self.server_pids.is_empty()).then_some(&self.server_pids)?;
+        pids.iter().map(|pid| sys::cpu_time_of(*pid).ok()).sum()
     }
 
     /// Close the window and write the counts as one JSON object.

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::io;
+use std::net::TcpListener;
 use std::str::FromStr;
 
 /// What a contestant is asked to do.
@@ -49,6 +51,8 @@ pub struct Arguments {
     pub ops: usize,
     /// Servers: threads that serve.
     pub workers: usize,
+    /// Servers: a port that other processes listen on too; 0 is any, and nobody else's.
+    pub port: u16,
     /// cat: the file.
     pub path: String,
 }
@@ -72,19 +76,16 @@ impl Arguments {
             size: 1024,
             ops: 1_000_000,
             workers: 1,
+            port: 0,
             path: String::new(),
         };
         while let Some(option) = words.next() {
             let value = words.next().ok_or(format!("{option} needs a value"))?;
-            let number = || {
-                value
-                    .parse()
-                    .map_err(|_| format!("{option}: {value} is not a number"))
-            };
             match option.as_str() {
-                "--size" => arguments.size = number()?,
-                "--ops" => arguments.ops = number()?,
-                "--workers" => arguments.workers = number()?,
+                "--size" => arguments.size = number(&option, &value)?,
+                "--ops" => arguments.ops = number(&option, &value)?,
+                "--workers" => arguments.workers = number(&option, &value)?,
+                "--port" => arguments.port = number(&option, &value)?,
                 "--path" => arguments.path = value,
                 _ => return Err(format!("{option} is not an option")),
             }
@@ -96,4 +97,24 @@ impl Arguments {
     pub fn buffer_len(&self) -> usize {
         self.size.max(4096)
     }
+
+    /// Whether several threads or processes are to serve.
+    pub fn is_shared(&self) -> bool {
+        self.workers > 1 || self.port != 0
+    }
+
+    /// The port that every listener of a server shares: several threads have to know it beforehand. 0: there is one
+    /// listener, on any port.
+    pub fn shared_port(&self) -> io::Result<u16> {
+        if self.port != 0 || self.workers == 1 {
+            return Ok(self.port);
+        }
+        let free = TcpListener::bind(("127.0.0.1", 0))?;
+        Ok(free.local_addr()?.port())
+    }
+}
+
+fn number<T: FromStr>(option: &str, value: &str) -> Result<T, String> {
+    let number = value.parse();
+    number.map_err(|_| format!("{option}: {value} is not a number"))
 }

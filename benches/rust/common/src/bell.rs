@@ -3,15 +3,27 @@
 //! The thread is woken through `std::sync::mpsc` (a futex), alike for all; what differs is how a
 //! waker reaches a loop that sleeps.
 
+use crate::report;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Instant;
+
+/// Make so many round trips.
+pub async fn wake(ops: usize) {
+    let bell = Bell::default();
+    let start = Instant::now();
+    for _ in 0..ops {
+        bell.ring().await;
+    }
+    report(ops as u64, start);
+}
 
 /// A thread that answers every call by waking the task that called.
-pub struct Bell {
+struct Bell {
     calls: Sender<Arc<Mutex<Call>>>,
 }
 
@@ -22,7 +34,7 @@ struct Call {
 }
 
 /// Ready once the thread has answered.
-pub struct Ring<'a> {
+struct Ring<'a> {
     bell: &'a Bell,
     call: Option<Arc<Mutex<Call>>>,
 }
@@ -48,7 +60,7 @@ impl Default for Bell {
 
 impl Bell {
     /// Call the thread and wait for its answer.
-    pub fn ring(&self) -> Ring<'_> {
+    fn ring(&self) -> Ring<'_> {
         Ring {
             bell: self,
             call: None,

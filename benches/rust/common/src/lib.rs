@@ -10,12 +10,14 @@
 mod arguments;
 mod bell;
 mod http;
+mod tasks;
 mod timers;
 
 pub use arguments::{Arguments, Workload};
-pub use bell::{Bell, Ring};
+pub use bell::wake;
 pub use http::{RESPONSE, is_request};
-pub use timers::{fire_half, timer_delay};
+pub use tasks::spawn_and_join;
+pub use timers::timers;
 
 use std::io::Write;
 use std::time::Instant;

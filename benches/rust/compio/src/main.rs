@@ -1,8 +1,8 @@
 //! compio on `io_uring`, with deferred task work, its queues large enough for every connection.
 
 use bench_common::{
-    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
-    timer_delay,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
+    wake,
 };
 use compio::buf::{BufResult, IntoInner, IoBuf};
 use compio::driver::ProactorBuilder;
@@ -18,22 +18,12 @@ const ENTRIES: u32 = 4096;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    let port = free_port(&arguments)?;
+    let port = arguments.shared_port()?;
     for _ in 1..arguments.workers {
         let arguments = arguments.clone();
         thread::spawn(move || start(arguments, port));
     }
     start(arguments, port)
-}
-
-/// Several threads listen on one port; it has to be known beforehand.
-fn free_port(arguments: &Arguments) -> io::Result<u16> {
-    if arguments.workers == 1 {
-        return Ok(0);
-    }
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?
-        .local_addr()?
-        .port())
 }
 
 fn start(arguments: Arguments, port: u16) -> io::Result<()> {
@@ -51,14 +41,15 @@ fn start(arguments: Arguments, port: u16) -> io::Result<()> {
 
 async fn run(arguments: Arguments, port: u16) -> io::Result<()> {
     match arguments.workload {
-        Workload::Echo => serve(port, arguments.buffer_len(), true).await,
-        Workload::Http => serve(port, 4096, false).await,
-        Workload::Cat => cat(&arguments.path).await,
+        Workload::Echo => return serve(port, arguments.buffer_len(), true).await,
+        Workload::Http => return serve(port, 4096, false).await,
+        Workload::Cat => return cat(&arguments.path).await,
         Workload::Spawn => spawn(arguments.ops).await,
         Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops, compio::time::sleep).await,
+        Workload::PingPong => return ping_pong(arguments.ops).await,
     }
+    Ok(())
 }
 
 async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
@@ -133,35 +124,6 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-async fn spawn(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..ops)
-        .map(|number| compio::runtime::spawn(async move { number }))
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        assert!(task.await.is_ok_and(|result| result == number));
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn wake(ops: usize) -> io::Result<()> {
-    let bell = Bell::default();
-    let start = Instant::now();
-    for _ in 0..ops {
-        bell.ring().await;
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn timers(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    fire_half((0..ops).map(|index| Box::pin(compio::time::sleep(timer_delay(index, ops))))).await;
-    report(ops as u64, start);
-    Ok(())
-}
-
 async fn ping_pong(ops: usize) -> io::Result<()> {
     let (ping, pinged) = flume::bounded::<u64>(1);
     let (pong, ponged) = flume::bounded::<u64>(1);
@@ -180,4 +142,12 @@ async fn ping_pong(ops: usize) -> io::Result<()> {
     }
     report(ops as u64, start);
     Ok(())
+}
+
+async fn spawn(ops: usize) {
+    let spawn = |number| compio::runtime::spawn(async move { number });
+    spawn_and_join(ops, spawn, |result, number| {
+        result.is_ok_and(|result| result == number)
+    })
+    .await;
 }

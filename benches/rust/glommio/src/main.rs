@@ -1,8 +1,8 @@
 //! glommio: one executor, unbound; the runner pins the process.
 
 use bench_common::{
-    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
-    timer_delay, unsupported,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
+    unsupported, wake,
 };
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use glommio::channels::local_channel;
@@ -10,13 +10,13 @@ use glommio::io::BufferedFile;
 use glommio::net::{TcpListener, TcpStream};
 use glommio::{LocalExecutorBuilder, Placement};
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const RING_DEPTH: usize = 1024;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    if arguments.workers > 1 {
+    if arguments.is_shared() {
         unsupported("one executor is what this program runs");
     }
     let executor = LocalExecutorBuilder::new(Placement::Unbound)
@@ -28,14 +28,19 @@ fn main() -> io::Result<()> {
 
 async fn run(arguments: Arguments) -> io::Result<()> {
     match arguments.workload {
-        Workload::Echo => serve(arguments.buffer_len(), true).await,
-        Workload::Http => serve(4096, false).await,
-        Workload::Cat => cat(&arguments.path).await,
+        Workload::Echo => return serve(arguments.buffer_len(), true).await,
+        Workload::Http => return serve(4096, false).await,
+        Workload::Cat => return cat(&arguments.path).await,
         Workload::Spawn => spawn(arguments.ops).await,
         Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops, glommio::timer::Timer::new).await,
+        Workload::PingPong => bench_common::ping_pong! {
+            ops: arguments.ops,
+            channel: local_channel::new_bounded,
+            spawn: |task| glommio::spawn_local(task).detach(),
+        },
     }
+    Ok(())
 }
 
 async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
@@ -98,55 +103,7 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-async fn spawn(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..ops)
-        .map(|number| glommio::spawn_local(async move { number }))
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        assert_eq!(task.await, number);
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn wake(ops: usize) -> io::Result<()> {
-    let bell = Bell::default();
-    let start = Instant::now();
-    for _ in 0..ops {
-        bell.ring().await;
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn timers(ops: usize) -> io::Result<()> {
-    let sleep = |index| {
-        let delay: Duration = timer_delay(index, ops);
-        Box::pin(glommio::timer::Timer::new(delay))
-    };
-    let start = Instant::now();
-    fire_half((0..ops).map(sleep)).await;
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn ping_pong(ops: usize) -> io::Result<()> {
-    let (ping, pinged) = local_channel::new_bounded::<u64>(1);
-    let (pong, ponged) = local_channel::new_bounded::<u64>(1);
-    glommio::spawn_local(async move {
-        while let Some(number) = pinged.recv().await {
-            if pong.send(number).await.is_err() {
-                break;
-            }
-        }
-    })
-    .detach();
-    let start = Instant::now();
-    for number in 0..ops as u64 {
-        assert!(ping.send(number).await.is_ok());
-        assert_eq!(ponged.recv().await, Some(number));
-    }
-    report(ops as u64, start);
-    Ok(())
+async fn spawn(ops: usize) {
+    let spawn = |number| glommio::spawn_local(async move { number });
+    spawn_and_join(ops, spawn, |result, number| result == number).await;
 }

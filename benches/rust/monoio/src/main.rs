@@ -1,8 +1,8 @@
 //! monoio on `io_uring`, its queues large enough for every connection.
 
 use bench_common::{
-    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
-    timer_delay,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
+    wake,
 };
 use local_sync::mpsc::bounded::channel;
 use monoio::buf::IoBuf;
@@ -19,22 +19,12 @@ const ENTRIES: u32 = 4096;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    let port = free_port(&arguments)?;
+    let port = arguments.shared_port()?;
     for _ in 1..arguments.workers {
         let arguments = arguments.clone();
         thread::spawn(move || start(arguments, port));
     }
     start(arguments, port)
-}
-
-/// Several threads listen on one port; it has to be known beforehand.
-fn free_port(arguments: &Arguments) -> io::Result<u16> {
-    if arguments.workers == 1 {
-        return Ok(0);
-    }
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?
-        .local_addr()?
-        .port())
 }
 
 fn start(arguments: Arguments, port: u16) -> io::Result<()> {
@@ -47,14 +37,19 @@ fn start(arguments: Arguments, port: u16) -> io::Result<()> {
 
 async fn run(arguments: Arguments, port: u16) -> io::Result<()> {
     match arguments.workload {
-        Workload::Echo => serve(port, arguments.buffer_len(), true).await,
-        Workload::Http => serve(port, 4096, false).await,
-        Workload::Cat => cat(&arguments.path).await,
+        Workload::Echo => return serve(port, arguments.buffer_len(), true).await,
+        Workload::Http => return serve(port, 4096, false).await,
+        Workload::Cat => return cat(&arguments.path).await,
         Workload::Spawn => spawn(arguments.ops).await,
         Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops, monoio::time::sleep).await,
+        Workload::PingPong => bench_common::ping_pong! {
+            ops: arguments.ops,
+            channel: channel,
+            spawn: monoio::spawn,
+        },
     }
+    Ok(())
 }
 
 async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
@@ -125,50 +120,7 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-async fn spawn(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..ops)
-        .map(|number| monoio::spawn(async move { number }))
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        assert_eq!(task.await, number);
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn wake(ops: usize) -> io::Result<()> {
-    let bell = Bell::default();
-    let start = Instant::now();
-    for _ in 0..ops {
-        bell.ring().await;
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn timers(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    fire_half((0..ops).map(|index| Box::pin(monoio::time::sleep(timer_delay(index, ops))))).await;
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn ping_pong(ops: usize) -> io::Result<()> {
-    let (ping, mut pinged) = channel::<u64>(1);
-    let (pong, mut ponged) = channel::<u64>(1);
-    monoio::spawn(async move {
-        while let Some(number) = pinged.recv().await {
-            if pong.send(number).await.is_err() {
-                break;
-            }
-        }
-    });
-    let start = Instant::now();
-    for number in 0..ops as u64 {
-        assert!(ping.send(number).await.is_ok());
-        assert_eq!(ponged.recv().await, Some(number));
-    }
-    report(ops as u64, start);
-    Ok(())
+async fn spawn(ops: usize) {
+    let spawn = |number| monoio::spawn(async move { number });
+    spawn_and_join(ops, spawn, |result, number| result == number).await;
 }

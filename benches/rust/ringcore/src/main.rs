@@ -15,7 +15,7 @@ const ENTRIES: u32 = 4096;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    if arguments.workers > 1 {
+    if arguments.is_shared() {
         unsupported("one thread is what this program runs");
     }
     ringcore::init(ENTRIES, 0)?;

@@ -1,8 +1,8 @@
 //! ringloop, on the driver that `RINGLOOP_DRIVER` names.
 
 use bench_common::{
-    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, fire_half, is_request, report,
-    timer_delay,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
+    wake,
 };
 use ringloop::Runtime;
 use ringloop::fs::File;
@@ -17,15 +17,15 @@ fn main() -> io::Result<()> {
     let builder = Runtime::builder().workers(arguments.workers);
     let runtime = builder.build().map_err(io::Error::other)?;
     match arguments.workload {
-        Workload::Echo => serve(&runtime, arguments.buffer_len(), true),
-        Workload::Http => serve(&runtime, 4096, false),
+        Workload::Echo => serve(&runtime, arguments.port, arguments.buffer_len(), true),
+        Workload::Http => serve(&runtime, arguments.port, 4096, false),
         _ => runtime.block_on(run(arguments))?,
     }
 }
 
-/// A listener on every worker, where there are several.
-fn serve(runtime: &Runtime, buffer_len: usize, is_echo: bool) -> io::Result<()> {
-    let addr = ([127, 0, 0, 1], 0).into();
+/// A listener on every worker.
+fn serve(runtime: &Runtime, port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
+    let addr = ([127, 0, 0, 1], port).into();
     let accept = move |listener| accept(listener, buffer_len, is_echo);
     let serving = TcpListener::serve_on_all(&runtime.workers(), addr, accept);
     let serving = serving.map_err(io::Error::other)?;
@@ -53,12 +53,17 @@ async fn accept(listener: TcpListener, buffer_len: usize, is_echo: bool) -> io::
 async fn run(arguments: Arguments) -> io::Result<()> {
     match arguments.workload {
         Workload::Echo | Workload::Http => unreachable!("these are served"),
-        Workload::Cat => cat(&arguments.path).await,
+        Workload::Cat => return cat(&arguments.path).await,
         Workload::Spawn => spawn(arguments.ops).await,
         Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops, ringloop::time::sleep).await,
+        Workload::PingPong => bench_common::ping_pong! {
+            ops: arguments.ops,
+            channel: channel,
+            spawn: ringloop::spawn,
+        },
     }
+    Ok(())
 }
 
 async fn echo(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
@@ -111,50 +116,10 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-async fn spawn(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..ops)
-        .map(|number| ringloop::spawn(async move { number }))
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        assert!(task.await.is_ok_and(|result| result == number));
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn wake(ops: usize) -> io::Result<()> {
-    let bell = Bell::default();
-    let start = Instant::now();
-    for _ in 0..ops {
-        bell.ring().await;
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn timers(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    fire_half((0..ops).map(|index| Box::pin(ringloop::time::sleep(timer_delay(index, ops))))).await;
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn ping_pong(ops: usize) -> io::Result<()> {
-    let (ping, mut pinged) = channel::<u64>(1);
-    let (pong, mut ponged) = channel::<u64>(1);
-    ringloop::spawn(async move {
-        while let Some(number) = pinged.recv().await {
-            if pong.send(number).await.is_err() {
-                break;
-            }
-        }
-    });
-    let start = Instant::now();
-    for number in 0..ops as u64 {
-        assert!(ping.send(number).await.is_ok());
-        assert_eq!(ponged.recv().await, Some(number));
-    }
-    report(ops as u64, start);
-    Ok(())
+async fn spawn(ops: usize) {
+    let spawn = |number| ringloop::spawn(async move { number });
+    spawn_and_join(ops, spawn, |result, number| {
+        result.is_ok_and(|result| result == number)
+    })
+    .await;
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    if arguments.workers > 1 {
+    if arguments.is_shared() {
         unsupported("threads are what it has, as many as there are connections");
     }
     match arguments.workload {

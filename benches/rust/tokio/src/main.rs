@@ -1,7 +1,8 @@
 //! tokio: one thread (`new_current_thread`), or `--workers` threads with work stealing.
 
 use bench_common::{
-    Arguments, Bell, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, timer_delay,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
+    unsupported, wake,
 };
 use std::io;
 use std::time::Instant;
@@ -13,6 +14,9 @@ use tokio::sync::mpsc;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
+    if arguments.port != 0 {
+        unsupported("several threads of one process are what it has");
+    }
     let mut builder = if arguments.workers > 1 {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(arguments.workers);
@@ -28,14 +32,19 @@ fn main() -> io::Result<()> {
 
 async fn run(arguments: Arguments) -> io::Result<()> {
     match arguments.workload {
-        Workload::Echo => serve(arguments.buffer_len(), true).await,
-        Workload::Http => serve(4096, false).await,
-        Workload::Cat => cat(&arguments.path).await,
+        Workload::Echo => return serve(arguments.buffer_len(), true).await,
+        Workload::Http => return serve(4096, false).await,
+        Workload::Cat => return cat(&arguments.path).await,
         Workload::Spawn => spawn(arguments.ops).await,
         Workload::Wake => wake(arguments.ops).await,
-        Workload::Timers => timers(arguments.ops).await,
-        Workload::PingPong => ping_pong(arguments.ops).await,
+        Workload::Timers => timers(arguments.ops, tokio::time::sleep).await,
+        Workload::PingPong => bench_common::ping_pong! {
+            ops: arguments.ops,
+            channel: mpsc::channel,
+            spawn: tokio::spawn,
+        },
     }
+    Ok(())
 }
 
 async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
@@ -100,51 +109,10 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-async fn spawn(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..ops)
-        .map(|number| tokio::spawn(async move { number }))
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        assert_eq!(task.await?, number);
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn wake(ops: usize) -> io::Result<()> {
-    let bell = Bell::default();
-    let start = Instant::now();
-    for _ in 0..ops {
-        bell.ring().await;
-    }
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn timers(ops: usize) -> io::Result<()> {
-    let start = Instant::now();
-    let armed = (0..ops).map(|index| Box::pin(tokio::time::sleep(timer_delay(index, ops))));
-    bench_common::fire_half(armed).await;
-    report(ops as u64, start);
-    Ok(())
-}
-
-async fn ping_pong(ops: usize) -> io::Result<()> {
-    let (ping, mut pinged) = mpsc::channel::<u64>(1);
-    let (pong, mut ponged) = mpsc::channel::<u64>(1);
-    tokio::spawn(async move {
-        while let Some(number) = pinged.recv().await {
-            if pong.send(number).await.is_err() {
-                break;
-            }
-        }
-    });
-    let start = Instant::now();
-    for number in 0..ops as u64 {
-        assert!(ping.send(number).await.is_ok());
-        assert_eq!(ponged.recv().await, Some(number));
-    }
-    report(ops as u64, start);
-    Ok(())
+async fn spawn(ops: usize) {
+    let spawn = |number| tokio::spawn(async move { number });
+    spawn_and_join(ops, spawn, |result, number| {
+        result.is_ok_and(|result| result == number)
+    })
+    .await;
 }
