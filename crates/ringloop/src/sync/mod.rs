@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | the state is | behind a lock that is held for a few instructions | in a cell |
 //! | handles are | `Arc`, [`Send`] where the values are | `Rc` |
+//! | a `Mutex` that nobody else wants costs | two exchanges of a byte | two of a cell |
 //! | a send with somebody waiting costs | a lock, and a knock if that loop sleeps | a push on two queues |
 //!
 //! Who waits is served in the order of asking (`waiters`); whoever stops waiting is forgotten, and what

@@ -3,11 +3,21 @@
 //! Called by: everything in `sync`, which is written once for both.
 //! Never does: wait for a task; a lock here is held for a few instructions.
 
-use std::cell::{RefCell, RefMut};
+#[cfg(loom)]
+use loom::sync::{
+    Mutex,
+    atomic::{AtomicU8, Ordering},
+};
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU8, Ordering},
+};
 
 /// [`OneThread`] or [`AnyThread`].
 pub trait Place: sealed::Place {}
@@ -24,31 +34,32 @@ impl Place for OneThread {}
 impl Place for AnyThread {}
 
 pub(super) mod sealed {
-    use super::{Deref, DerefMut, fmt};
+    use super::{Deref, fmt};
 
     /// How a place keeps a value and shares it.
     pub trait Place: fmt::Debug + 'static {
         /// A value that is changed through a shared reference.
         type Cell<T>;
-        /// Access to the value in a cell; nobody else has it meanwhile.
-        type Guard<'a, T: 'a>: DerefMut<Target = T>;
         /// A handle of many to one value.
         type Shared<T>: Clone + Deref<Target = T>;
+        /// A small number that one of those who want to change it does.
+        type Word;
 
         fn cell<T>(value: T) -> Self::Cell<T>;
         fn share<T>(value: T) -> Self::Shared<T>;
         /// Change the value. Nothing that is called back may happen in there.
         fn with<T, R>(cell: &Self::Cell<T>, change: impl FnOnce(&mut T) -> R) -> R;
-        /// Keep the value, if nobody does.
-        fn try_guard<T>(cell: &Self::Cell<T>) -> Option<Self::Guard<'_, T>>;
-        fn into_inner<T>(cell: Self::Cell<T>) -> T;
+        fn word(value: u8) -> Self::Word;
+        /// Put `to` where `from` is, if it is; whoever does so next sees what was done before.
+        fn exchange(word: &Self::Word, from: u8, to: u8) -> bool;
+        fn look(word: &Self::Word) -> u8;
     }
 }
 
 impl sealed::Place for OneThread {
     type Cell<T> = RefCell<T>;
-    type Guard<'a, T: 'a> = RefMut<'a, T>;
     type Shared<T> = Rc<T>;
+    type Word = Cell<u8>;
 
     fn cell<T>(value: T) -> RefCell<T> {
         RefCell::new(value)
@@ -63,19 +74,28 @@ impl sealed::Place for OneThread {
         change(&mut cell.borrow_mut())
     }
 
-    fn try_guard<T>(cell: &RefCell<T>) -> Option<RefMut<'_, T>> {
-        cell.try_borrow_mut().ok()
+    fn word(value: u8) -> Cell<u8> {
+        Cell::new(value)
     }
 
-    fn into_inner<T>(cell: RefCell<T>) -> T {
-        cell.into_inner()
+    #[inline]
+    fn exchange(word: &Cell<u8>, from: u8, to: u8) -> bool {
+        let is_there = word.get() == from;
+        if is_there {
+            word.set(to);
+        }
+        is_there
+    }
+
+    fn look(word: &Cell<u8>) -> u8 {
+        word.get()
     }
 }
 
 impl sealed::Place for AnyThread {
     type Cell<T> = Mutex<T>;
-    type Guard<'a, T: 'a> = MutexGuard<'a, T>;
     type Shared<T> = Arc<T>;
+    type Word = AtomicU8;
 
     fn cell<T>(value: T) -> Mutex<T> {
         Mutex::new(value)
@@ -87,20 +107,21 @@ impl sealed::Place for AnyThread {
 
     #[inline]
     fn with<T, R>(cell: &Mutex<T>, change: impl FnOnce(&mut T) -> R) -> R {
-        // A state is whole at any point, and a user's value is handed on as std's does not: a panic is one
-        // task's, not everybody's.
+        // A state is whole at any point: a panic is one task's, not everybody's.
         change(&mut cell.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn try_guard<T>(cell: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-        match cell.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+    fn word(value: u8) -> AtomicU8 {
+        AtomicU8::new(value)
     }
 
-    fn into_inner<T>(cell: Mutex<T>) -> T {
-        cell.into_inner().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn exchange(word: &AtomicU8, from: u8, to: u8) -> bool {
+        let done = word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        done.is_ok()
+    }
+
+    fn look(word: &AtomicU8) -> u8 {
+        word.load(Ordering::Relaxed)
     }
 }
