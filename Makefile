@@ -132,6 +132,10 @@ valgrind: check-tools ## the memory of tasks under valgrind's memcheck (needs va
 	export CARGO_TARGET_$$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="valgrind --quiet --error-exitcode=9 --fair-sched=yes --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite"; \
 	cargo test --quiet -p ringloop --test tasks -- --test-threads=1
 
+.PHONY: quic-bulk
+quic-bulk: check-tools ## a gigabyte each way by QUIC through a hundredth of loss, verified, on both drivers; BYTES=67108864 for less
+	@BYTES=$(BYTES) cargo test --quiet --profile tested -p ringloop-quic --test bulk -- --ignored --nocapture
+
 # What `make fuzz` runs, and for how long each; what it finds new stays in $(TARGET)/fuzz.
 FUZZ ?= datagrams mutations frames parameters
 FUZZ_SECONDS ?= 3600

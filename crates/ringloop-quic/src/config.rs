@@ -69,10 +69,14 @@ pub struct Transport {
     pub uni_streams_max: u64,
     /// Bytes that the peer may send ahead of the reader, a stream.
     pub stream_receive_window: u64,
-    /// The same for all streams together.
+    /// The same for all streams together, at the start.
     pub receive_window: u64,
+    /// What that may grow to by itself, where readers take it all within a round trip; not above it: it stays.
+    pub receive_window_max: u64,
     /// Bytes written and not acknowledged, all streams together; past it writes wait.
     pub send_window: u64,
+    /// What that is at least, while it follows the congestion window up to `send_window`; not below it: it stays.
+    pub send_window_min: u64,
     /// The congestion controller.
     pub congestion: Congestion,
     /// Bytes of received datagrams that wait; `None`: take none at all.
@@ -98,7 +102,9 @@ impl Default for Transport {
             uni_streams_max: limits::STREAMS_MAX,
             stream_receive_window: limits::STREAM_RECEIVE_WINDOW,
             receive_window: limits::RECEIVE_WINDOW,
+            receive_window_max: limits::RECEIVE_WINDOW_MAX,
             send_window: limits::SEND_WINDOW,
+            send_window_min: limits::SEND_WINDOW_MIN,
             congestion: Congestion::default(),
             datagram_receive_buffer: Some(limits::DATAGRAM_RECEIVE_BUFFER),
             datagram_send_buffer: limits::DATAGRAM_SEND_BUFFER,
@@ -107,6 +113,30 @@ impl Default for Transport {
             mtu_max: Some(1452),
             initial_rtt: Duration::from_millis(333),
             ack_frequency: false,
+        }
+    }
+}
+
+/// What of a [`Transport`] the core does itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub receive_window: u64,
+    pub receive_window_max: u64,
+    pub send_window: u64,
+    pub send_window_min: u64,
+    pub datagram_send_buffer: usize,
+    pub takes_datagrams: bool,
+}
+
+impl From<&Transport> for Kept {
+    fn from(transport: &Transport) -> Self {
+        Self {
+            receive_window: transport.receive_window,
+            receive_window_max: transport.receive_window_max,
+            send_window: transport.send_window,
+            send_window_min: transport.send_window_min,
+            datagram_send_buffer: transport.datagram_send_buffer,
+            takes_datagrams: transport.datagram_receive_buffer.is_some(),
         }
     }
 }
@@ -129,7 +159,7 @@ impl Transport {
             .max_concurrent_uni_streams(varint(self.uni_streams_max.min(1 << 60)))
             .stream_receive_window(varint(self.stream_receive_window))
             .receive_window(varint(self.receive_window))
-            .send_window(self.send_window)
+            .send_window(self.send_window_min.min(self.send_window))
             .datagram_receive_buffer_size(self.datagram_receive_buffer)
             .datagram_send_buffer_size(self.datagram_send_buffer)
             .initial_mtu(self.initial_mtu)
@@ -187,6 +217,7 @@ pub struct ClientConfig {
     transport: Arc<proto::TransportConfig>,
     tokens: Arc<dyn proto::TokenStore>,
     version: u32,
+    pub(crate) kept: Kept,
     pub(crate) first_id: Option<proto::ConnectionId>,
     pub(crate) qlog: Option<Qlog>,
 }
@@ -225,6 +256,7 @@ impl ClientConfig {
             transport,
             tokens,
             version,
+            kept: Kept::from(&Transport::default()),
             first_id: None,
             qlog: None,
         }
@@ -233,6 +265,7 @@ impl ClientConfig {
     /// What connections do and keep.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.transport = transport.build()?;
+        self.kept = Kept::from(transport);
         self.config.transport_config(Arc::clone(&self.transport));
         Ok(self)
     }
@@ -277,6 +310,7 @@ impl ClientConfig {
         let (transport, tokens) = (Arc::clone(&self.transport), Arc::clone(&self.tokens));
         let mut config = Self::of(sessions, transport, tokens, self.version);
         config.qlog.clone_from(&self.qlog);
+        config.kept = self.kept;
         config
     }
 
@@ -297,6 +331,7 @@ impl ClientConfig {
 #[derive(Clone)]
 pub struct ServerConfig {
     pub(crate) config: proto::ServerConfig,
+    pub(crate) kept: Kept,
     pub(crate) qlog: Option<Qlog>,
 }
 
@@ -319,12 +354,17 @@ impl ServerConfig {
             .max_incoming(limits::INCOMING_MAX)
             .incoming_buffer_size(limits::INCOMING_BYTES)
             .incoming_buffer_size_total(limits::INCOMING_BYTES_TOTAL);
-        Ok(Self { config, qlog: None })
+        Ok(Self {
+            config,
+            kept: Kept::from(&Transport::default()),
+            qlog: None,
+        })
     }
 
     /// What connections do and keep.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.config.transport_config(transport.build()?);
+        self.kept = Kept::from(transport);
         Ok(self)
     }
 

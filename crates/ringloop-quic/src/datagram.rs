@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ringloop::time::timeout;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to do with a datagram for which there is no room: `Transport::datagram_send_buffer` is full, because the
 /// path takes no more.
@@ -19,7 +19,8 @@ pub enum Policy {
     /// Wait until there is.
     #[default]
     Wait,
-    /// Wait for so long, then give it up ([`DatagramError::Expired`]).
+    /// Wait for so long, then give it up ([`DatagramError::Expired`]); one that was taken and does not leave in that time
+    /// is dropped too, and counted ([`crate::stats::Stats::datagrams_expired`]).
     WaitFor(Duration),
     /// Drop those that wait the longest.
     DropOldest,
@@ -35,39 +36,52 @@ impl Connection {
     pub async fn send_datagram(&self, bytes: Bytes, policy: Policy) -> Result<bool, DatagramError> {
         match policy {
             Policy::DropOldest => self
-                .try_send(bytes, true)
+                .try_send(bytes, true, None)
                 .map_or_else(refused, |()| Ok(true)),
             Policy::DropNew => self
-                .try_send(bytes, false)
+                .try_send(bytes, false, None)
                 .map_or_else(refused, |()| Ok(true)),
-            Policy::Wait => self.send_waiting(bytes).await.map(|()| true),
-            Policy::WaitFor(limit) => match timeout(limit, self.send_waiting(bytes)).await {
-                Ok(sent) => sent.map(|()| true),
-                Err(_) => Err(DatagramError::Expired),
-            },
+            Policy::Wait => self.send_waiting(bytes, None).await.map(|()| true),
+            Policy::WaitFor(limit) => {
+                // A limit beyond all time is none.
+                let deadline = Instant::now().checked_add(limit);
+                match timeout(limit, self.send_waiting(bytes, deadline)).await {
+                    Ok(sent) => sent.map(|()| true),
+                    Err(_) => Err(DatagramError::Expired),
+                }
+            }
         }
     }
 
     /// Send a datagram now; `false` where there is no room for it.
     pub fn try_send_datagram(&self, bytes: Bytes) -> Result<bool, DatagramError> {
-        self.try_send(bytes, false)
+        self.try_send(bytes, false, None)
             .map_or_else(refused, |()| Ok(true))
     }
 
-    fn try_send(&self, bytes: Bytes, drops_oldest: bool) -> Result<(), DatagramRefusal> {
+    fn try_send(
+        &self,
+        bytes: Bytes,
+        drops_oldest: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(), DatagramRefusal> {
         self.inner.act(|connection, link| match &link.lost {
             Some(error) => Err(DatagramRefusal::Error(error.clone().into())),
-            None => connection.send_datagram(bytes, drops_oldest),
+            None => connection.send_datagram_until(bytes, drops_oldest, deadline),
         })
     }
 
-    async fn send_waiting(&self, bytes: Bytes) -> Result<(), DatagramError> {
+    async fn send_waiting(
+        &self,
+        bytes: Bytes,
+        deadline: Option<Instant>,
+    ) -> Result<(), DatagramError> {
         let mut bytes = Some(bytes);
         poll_fn(|cx| {
             let Some(next) = bytes.take() else {
                 return Poll::Ready(Ok(()));
             };
-            match self.try_send(next, false) {
+            match self.try_send(next, false, deadline) {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);

@@ -15,8 +15,16 @@ pub struct Stats {
     pub congestion_window_bytes: u64,
     /// Times that it was reduced.
     pub congestion_event_count: u64,
+    /// Bytes that the peer may send ahead of the readers, all streams together, as the window stands now.
+    pub receive_window_bytes: u64,
+    /// Bytes that may be written ahead of acknowledgements, all streams together, as the window stands now.
+    pub send_window_bytes: u64,
     /// Payload of UDP that the path carries.
     pub mtu_bytes: u16,
+    /// Packets sent to find that out; they count in `packets_sent`.
+    pub mtu_probes_sent: u64,
+    /// Those of them that did not arrive; they do not count in `packets_lost`.
+    pub mtu_probes_lost: u64,
     /// Times that the path stopped carrying what it had carried.
     pub black_hole_count: u64,
     /// QUIC packets sent.
@@ -39,6 +47,12 @@ pub struct Stats {
     pub datagrams_sent: u64,
     /// DATAGRAM frames received.
     pub datagrams_received: u64,
+    /// Datagrams that were not sent in the time they had.
+    pub datagrams_expired: u64,
+    /// Datagrams that made room for newer ones, or became too long for the path, before they were sent.
+    pub datagrams_dropped: u64,
+    /// Received datagrams that made room for newer ones before they were read; counted when all others were read.
+    pub datagrams_unread: u64,
     /// STREAM frames sent.
     pub stream_frames_sent: u64,
     /// STREAM frames received.
@@ -47,6 +61,72 @@ pub struct Stats {
     pub pings_sent: u64,
     /// ACK frames received.
     pub acks_received: u64,
+    /// All frames sent, by their kinds.
+    pub frames_sent: FrameCounts,
+    /// All frames received, by their kinds.
+    pub frames_received: FrameCounts,
+}
+
+/// How many frames of each kind (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct FrameCounts {
+    pub ack: u64,
+    pub ack_frequency: u64,
+    pub connection_close: u64,
+    pub crypto: u64,
+    pub data_blocked: u64,
+    pub datagram: u64,
+    pub handshake_done: u64,
+    pub immediate_ack: u64,
+    pub max_data: u64,
+    pub max_stream_data: u64,
+    pub max_streams_bidi: u64,
+    pub max_streams_uni: u64,
+    pub new_connection_id: u64,
+    pub new_token: u64,
+    pub path_challenge: u64,
+    pub path_response: u64,
+    pub ping: u64,
+    pub reset_stream: u64,
+    pub retire_connection_id: u64,
+    pub stop_sending: u64,
+    pub stream: u64,
+    pub stream_data_blocked: u64,
+    pub streams_blocked_bidi: u64,
+    pub streams_blocked_uni: u64,
+}
+
+impl From<proto::FrameStats> for FrameCounts {
+    fn from(stats: proto::FrameStats) -> Self {
+        Self {
+            ack: stats.acks,
+            ack_frequency: stats.ack_frequency,
+            connection_close: stats.connection_close,
+            crypto: stats.crypto,
+            data_blocked: stats.data_blocked,
+            datagram: stats.datagram,
+            handshake_done: stats.handshake_done.into(),
+            immediate_ack: stats.immediate_ack,
+            max_data: stats.max_data,
+            max_stream_data: stats.max_stream_data,
+            max_streams_bidi: stats.max_streams_bidi,
+            max_streams_uni: stats.max_streams_uni,
+            new_connection_id: stats.new_connection_id,
+            new_token: stats.new_token,
+            path_challenge: stats.path_challenge,
+            path_response: stats.path_response,
+            ping: stats.ping,
+            reset_stream: stats.reset_stream,
+            retire_connection_id: stats.retire_connection_id,
+            stop_sending: stats.stop_sending,
+            stream: stats.stream,
+            stream_data_blocked: stats.stream_data_blocked,
+            streams_blocked_bidi: stats.streams_blocked_bidi,
+            streams_blocked_uni: stats.streams_blocked_uni,
+        }
+    }
 }
 
 impl From<proto::ConnectionStats> for Stats {
@@ -58,6 +138,8 @@ impl From<proto::ConnectionStats> for Stats {
             congestion_window_bytes: path.cwnd,
             congestion_event_count: path.congestion_events,
             mtu_bytes: path.current_mtu,
+            mtu_probes_sent: path.sent_plpmtud_probes,
+            mtu_probes_lost: path.lost_plpmtud_probes,
             black_hole_count: path.black_holes_detected,
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,
@@ -73,6 +155,10 @@ impl From<proto::ConnectionStats> for Stats {
             stream_frames_received: stats.frame_rx.stream,
             pings_sent: stats.frame_tx.ping,
             acks_received: stats.frame_rx.acks,
+            frames_sent: stats.frame_tx.into(),
+            frames_received: stats.frame_rx.into(),
+            // The windows and what becomes of datagrams are the core's.
+            ..Self::default()
         }
     }
 }

@@ -8,6 +8,7 @@ use ringloop_quic::config::Transport;
 use ringloop_quic::error::DatagramError;
 use ringloop_quic::{Bytes, Policy};
 use std::time::Duration;
+use support::relay::{Faults, Relay};
 use support::{Pair, client_config, on_both, pair, pair_as, pair_with, server_config};
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -173,5 +174,71 @@ fn a_peer_without_them_is_not_sent_any() {
             Err(DatagramError::Disabled)
         );
         assert!(timeout(SHORT, theirs.recv_datagram()).await.is_err());
+    });
+}
+
+#[test]
+fn one_that_was_taken_and_does_not_leave_in_time_is_dropped_and_counted() {
+    on_both(|| async {
+        let mut relay = None;
+        let route = |server| {
+            relay
+                .insert(Relay::start(server, Faults::default(), 1))
+                .address
+        };
+        let pair = pair_with(server_config(), client_config(), route).await;
+        let (ours, theirs, _ends) = pair.parts();
+        let relay = relay.unwrap();
+        // Nothing is acknowledged, so the window is full after some.
+        relay.set_hole(true);
+        let policy = Policy::WaitFor(Duration::from_millis(100));
+        let count = 150u64;
+        for _ in 0..count {
+            drop(ours.send_datagram(vec![1; 1000].into(), policy).await);
+        }
+        ringloop::time::sleep(Duration::from_millis(150)).await;
+        relay.set_hole(false);
+        ours.send_datagram(vec![2; 1000].into(), Policy::Wait)
+            .await
+            .unwrap();
+        while theirs.recv_datagram().await.unwrap()[0] != 2 {}
+        let stats = ours.stats();
+        assert!(stats.datagrams_expired > 50, "{stats:?}");
+        assert_eq!(stats.datagrams_sent + stats.datagrams_expired, count + 1);
+        assert_eq!(stats.datagrams_dropped, 0);
+    });
+}
+
+#[test]
+fn what_makes_room_for_newer_ones_is_counted_at_both_ends() {
+    on_both(|| async {
+        let transport = Transport {
+            datagram_send_buffer: 10_320,
+            datagram_receive_buffer: Some(5_160),
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+        // Nothing is awaited that waits, so nothing is sent.
+        for number in 0..30u8 {
+            let sent = ours.send_datagram(vec![number; 1000].into(), Policy::DropOldest);
+            assert_eq!(sent.await, Ok(true));
+        }
+        let dropped = ours.stats().datagrams_dropped;
+        assert!((20..=21).contains(&dropped), "{dropped}");
+        while theirs.stats().datagrams_received < 30 - dropped {
+            ringloop::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut seen = Vec::new();
+        theirs.recv_datagrams(100, &mut seen).await.unwrap();
+        assert_eq!(seen.last().unwrap()[0], 29);
+        assert_eq!(
+            theirs.stats().datagrams_unread + seen.len() as u64,
+            30 - dropped
+        );
+        let frames = (ours.stats().frames_sent, theirs.stats().frames_received);
+        assert_eq!(
+            (frames.0.datagram, frames.1.datagram),
+            (30 - dropped, 30 - dropped)
+        );
     });
 }

@@ -147,3 +147,37 @@ fn the_paths_mtu_is_found_and_its_fall_is_survived() {
         assert_eq!(pair.ours.stats().mtu_bytes, 1452);
     });
 }
+
+#[test]
+fn windows_follow_what_the_path_and_the_readers_take() {
+    on_both(|| async {
+        let far = Faults {
+            delay: Duration::from_millis(10),
+            ..Faults::default()
+        };
+        let transport = Transport {
+            receive_window: 100_000,
+            receive_window_max: 1 << 20,
+            send_window_min: 50_000,
+            send_window: 1 << 20,
+            ..Transport::default()
+        };
+        let (pair, _relay) = through(far, 1, &transport).await;
+        let stats = pair.ours.stats();
+        assert_eq!(stats.receive_window_bytes, 100_000);
+        exchange(&pair, 4 << 20).await;
+        let stats = pair.ours.stats();
+        assert_eq!(stats.receive_window_bytes, 1 << 20);
+        assert!(stats.send_window_bytes > 100_000, "{stats:?}");
+        // Nobody reads here, and the window stays.
+        let (pair, _relay) = through(far, 1, &transport).await;
+        let mut send = pair.ours.open_uni().await.unwrap();
+        let bytes = vec![1; 400_000];
+        let writing = send.write_all(&bytes);
+        let writing = ringloop::time::timeout(Duration::from_millis(300), writing);
+        assert!(writing.await.is_err());
+        assert_eq!(pair.theirs.stats().receive_window_bytes, 100_000);
+        pair.theirs.set_receive_window(300_000);
+        assert_eq!(pair.theirs.stats().receive_window_bytes, 300_000);
+    });
+}

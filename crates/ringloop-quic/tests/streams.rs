@@ -276,6 +276,7 @@ fn a_higher_priority_goes_first() {
     on_both(|| async {
         let transport = Transport {
             send_window: 4 << 20,
+            send_window_min: 4 << 20,
             ..Transport::default()
         };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();

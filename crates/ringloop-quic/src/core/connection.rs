@@ -263,7 +263,9 @@ impl<'a> Connection<'a> {
                 Err(_) => break Ok(Read::Some(count)),
             }
         };
-        if chunks.finalize().should_transmit() {
+        let has_credit = chunks.finalize().should_transmit();
+        self.live.tuning.on_read(count);
+        if has_credit {
             self.mark();
         }
         end
@@ -289,20 +291,24 @@ impl<'a> Connection<'a> {
         bytes: Bytes,
         drops_oldest: bool,
     ) -> Result<(), DatagramRefusal> {
-        use proto::SendDatagramError as Engine;
-        let result = self.live.proto.datagrams().send(bytes, drops_oldest);
+        self.send_datagram_until(bytes, drops_oldest, None)
+    }
+
+    /// Send a datagram, which is not copied, and forget it where it has not left by `deadline`.
+    pub fn send_datagram_until(
+        &mut self,
+        bytes: Bytes,
+        drops_oldest: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(), DatagramRefusal> {
+        let result = self.live.send_datagram(bytes, drops_oldest, deadline);
         self.mark();
-        result.map_err(|error| match error {
-            Engine::Blocked(bytes) => DatagramRefusal::Blocked(bytes),
-            Engine::UnsupportedByPeer => DatagramRefusal::Error(DatagramError::UnsupportedByPeer),
-            Engine::Disabled => DatagramRefusal::Error(DatagramError::Disabled),
-            Engine::TooLarge => DatagramRefusal::Error(DatagramError::TooLong),
-        })
+        result
     }
 
     /// Take a datagram that has come.
     pub fn receive_datagram(&mut self) -> Option<Bytes> {
-        self.live.proto.datagrams().recv()
+        self.live.receive_datagram()
     }
 
     /// The longest datagram that may be sent now; `None`: the peer takes none.
@@ -312,7 +318,7 @@ impl<'a> Connection<'a> {
 
     /// Bytes of datagrams that may be sent now without waiting.
     pub fn datagram_room(&mut self) -> usize {
-        self.live.proto.datagrams().send_buffer_space()
+        self.live.datagram_room()
     }
 
     /// Close the connection with the program's code and reason; streams and datagrams are dropped.
@@ -418,7 +424,16 @@ impl<'a> Connection<'a> {
 
     /// Figures.
     pub fn stats(&self) -> Stats {
-        self.live.proto.stats().into()
+        let (receive_window_bytes, send_window_bytes) = self.live.tuning.windows();
+        let datagrams = &self.live.datagrams;
+        Stats {
+            receive_window_bytes,
+            send_window_bytes,
+            datagrams_expired: datagrams.expired_count,
+            datagrams_dropped: datagrams.dropped_count,
+            datagrams_unread: datagrams.unread_count,
+            ..self.live.proto.stats().into()
+        }
     }
 
     /// How many streams of a direction the peer may have open at a time.
@@ -430,14 +445,17 @@ impl<'a> Connection<'a> {
         self.mark();
     }
 
-    /// How many bytes the peer may send ahead of the readers, all streams together.
+    /// How many bytes the peer may send ahead of the readers, all streams together; it does not grow then.
     pub fn set_receive_window(&mut self, bytes: u64) {
+        self.live.tuning.fix_receive(bytes);
         self.live.proto.set_receive_window(varint(bytes));
         self.mark();
     }
 
-    /// How many bytes may be written and not acknowledged, all streams together.
+    /// How many bytes may be written and not acknowledged, all streams together; it does not follow
+    /// the congestion window then.
     pub fn set_send_window(&mut self, bytes: u64) {
+        self.live.tuning.fix_send(bytes);
         self.live.proto.set_send_window(bytes);
     }
 }

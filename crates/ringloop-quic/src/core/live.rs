@@ -1,7 +1,9 @@
 //! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
 
+use super::datagrams::Datagrams;
 use super::ids::Ids;
 use super::staged::Staged;
+use super::tuning::Tuning;
 use crate::proto;
 use crate::qlog::Log;
 use std::collections::VecDeque;
@@ -34,6 +36,11 @@ pub(super) struct Live {
     /// Where the program wants to hear of connection ids.
     pub(super) ids: Option<Box<Ids>>,
     pub(super) log: Option<Arc<Log>>,
+    pub(super) tuning: Tuning,
+    pub(super) datagrams: Datagrams,
+    /// Bytes that all datagrams which wait to be sent may take.
+    pub(super) datagram_buffer: usize,
+    pub(super) takes_datagrams: bool,
 }
 
 impl Live {

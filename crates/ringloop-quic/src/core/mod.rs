@@ -17,25 +17,30 @@
 //! | file | the one thing it is about |
 //! |---|---|
 //! | `connection` | what a program does with one connection |
+//! | `datagrams` | datagrams that wait and may be given up |
 //! | `event` | what has happened |
 //! | `ids` | connection ids, for programs that route datagrams themselves |
 //! | `live` | what is kept about each connection, and which have to be looked at |
 //! | `staged` | small writes, gathered into one piece |
+//! | `tuning` | windows that follow what a connection does |
 //! | `timeouts` | the deadlines of many connections in one heap |
 
 mod connection;
+mod datagrams;
 mod event;
 mod ids;
 mod live;
 mod staged;
 mod timeouts;
+mod tuning;
 
-use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use bytes::BytesMut;
+use datagrams::Datagrams;
 use ids::Ids;
 use live::{End, Live, Queues, Slot, State};
 use std::collections::VecDeque;
@@ -43,6 +48,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 use timeouts::Timeouts;
+use tuning::Tuning;
 
 pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
 pub use event::{Event, Incoming};
@@ -122,7 +128,9 @@ pub struct Core {
     timeouts: Timeouts,
     incoming: VecDeque<Incoming>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
-    /// Where the connections of clients are logged.
+    /// What is kept about the connections of clients.
+    kept: Kept,
+    /// Where they are logged.
     qlog: Option<Qlog>,
     spare: Vec<u8>,
     live_count: usize,
@@ -144,6 +152,8 @@ impl Core {
     /// `finds_mtu`: whether what it sends is never fragmented on the way, so that it may look for the path's MTU.
     pub fn new(config: &EndpointConfig, server: Option<ServerConfig>, finds_mtu: bool) -> Self {
         let qlog = server.as_ref().and_then(|server| server.qlog.clone());
+        let kept = server.as_ref().map(|server| server.kept);
+        let kept = kept.unwrap_or_else(|| Kept::from(&Transport::default()));
         let server = server.map(|server| Arc::new(server.config));
         let ids = config.ids.clone();
         let config = Arc::new(config.config.clone());
@@ -156,6 +166,7 @@ impl Core {
             timeouts: Timeouts::default(),
             incoming: VecDeque::new(),
             responses: VecDeque::new(),
+            kept,
             qlog,
             spare: Vec::new(),
             live_count: 0,
@@ -165,7 +176,10 @@ impl Core {
 
     /// How new connections are taken from now on; `None`: not at all.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
-        self.qlog = server.as_ref().and_then(|server| server.qlog.clone());
+        if let Some(server) = &server {
+            self.kept = server.kept;
+            self.qlog.clone_from(&server.qlog);
+        }
         self.endpoint
             .set_server_config(server.map(|server| Arc::new(server.config)));
     }
@@ -197,7 +211,7 @@ impl Core {
         let (key, proto) = qlog::with_log(log.clone(), || {
             self.endpoint.connect(now, engine, remote, server_name)
         })?;
-        Ok(self.insert(key, proto, log))
+        Ok(self.insert(now, key, proto, &config.kept, log))
     }
 
     /// Take a datagram from the network.
@@ -247,9 +261,9 @@ impl Core {
         incoming: Incoming,
         config: Option<ServerConfig>,
     ) -> Result<Handle, ConnectionError> {
-        let (config, qlog) = match config {
-            Some(config) => (Some(Arc::new(config.config)), config.qlog),
-            None => (None, self.qlog.clone()),
+        let (config, kept, qlog) = match config {
+            Some(config) => (Some(Arc::new(config.config)), config.kept, config.qlog),
+            None => (None, self.kept, self.qlog.clone()),
         };
         let log = qlog.and_then(|qlog| {
             let trace = Trace {
@@ -267,7 +281,7 @@ impl Core {
                 .map_err(Box::new)
         });
         match accepted {
-            Ok((key, proto)) => Ok(self.insert(key, proto, log)),
+            Ok((key, proto)) => Ok(self.insert(now, key, proto, &kept, log)),
             Err(error) => {
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, buf);
@@ -310,8 +324,10 @@ impl Core {
 
     fn insert(
         &mut self,
+        now: Instant,
         key: proto::ConnectionHandle,
         proto: proto::Connection,
+        kept: &Kept,
         log: Option<Arc<Log>>,
     ) -> Handle {
         let live = Box::new(Live {
@@ -324,6 +340,10 @@ impl Core {
             staged: staged::Staged::default(),
             ids: self.ids.as_ref().map(|log| Box::new(Ids::new(log))),
             log,
+            tuning: Tuning::new(kept, now),
+            datagrams: Datagrams::default(),
+            datagram_buffer: kept.datagram_send_buffer,
+            takes_datagrams: kept.takes_datagrams,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -405,6 +425,9 @@ impl Core {
                     }
                     return Some(event);
                 }
+                if live.datagrams.take_unblocked() {
+                    return Some(Event::DatagramsUnblocked(handle));
+                }
                 live.is_eventful = false;
                 if live.end == End::Drained {
                     live.end = End::Told;
@@ -438,6 +461,10 @@ impl Core {
             live.log_now(now);
             Self::exchange(&mut self.endpoint, live);
             live.flush(None);
+            live.feed_datagrams(now);
+            if live.datagrams.is_unblocked() {
+                self.queues.mark_eventful(live, slot);
+            }
             let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
             let segments_max = segments_max.min(fitting).max(1);
             if let Some(transmit) = live.proto.poll_transmit(now, segments_max, buf) {
@@ -447,7 +474,7 @@ impl Core {
             }
             live.is_active = false;
             self.queues.active.pop_front();
-            self.settle(slot);
+            self.settle(now, slot);
         }
         None
     }
@@ -474,7 +501,7 @@ impl Core {
     }
 
     /// Nothing is left to be sent: see when to look again.
-    fn settle(&mut self, slot: u32) {
+    fn settle(&mut self, now: Instant, slot: u32) {
         let State::Live(live) = &mut self.slots[slot as usize].state else {
             return;
         };
@@ -487,6 +514,10 @@ impl Core {
             live.armed = None;
             self.queues.mark_eventful(live, slot);
             return;
+        }
+        if live.end == End::NotYet && live.tune(now) {
+            // The peer is to hear of its larger window.
+            self.queues.mark(live, slot);
         }
         if live.end == End::NotYet
             && let Some(deadline) = live.proto.poll_timeout()

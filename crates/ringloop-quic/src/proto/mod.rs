@@ -17,11 +17,11 @@ pub(crate) use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 pub(crate) use quinn_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramEvent, Dir, EcnCodepoint, Endpoint,
-    EndpointConfig, EndpointEvent, Event, FinishError, HashedConnectionIdGenerator, IdleTimeout,
-    Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore, RandomConnectionIdGenerator,
-    ReadError, ReadableError, SendDatagramError, SendStream, ServerConfig, Side, StreamEvent,
-    StreamId, TokenMemoryCache, TokenStore, Transmit, TransportConfig, ValidationTokenConfig,
-    VarInt, WriteError,
+    EndpointConfig, EndpointEvent, Event, FinishError, FrameStats, HashedConnectionIdGenerator,
+    IdleTimeout, Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore,
+    RandomConnectionIdGenerator, ReadError, ReadableError, SendDatagramError, SendStream,
+    ServerConfig, Side, StreamEvent, StreamId, TokenMemoryCache, TokenStore, Transmit,
+    TransportConfig, ValidationTokenConfig, VarInt, WriteError,
 };
 
 /// What a client names a server by at first: long, and random.

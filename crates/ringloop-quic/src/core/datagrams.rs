@@ -1,0 +1,159 @@
+//! Datagrams that wait to be sent, and counts of those that were given up.
+//!
+//! The protocol engine keeps a queue of its own, from which nothing can be taken back. So they wait here, where they
+//! can expire and make room, and move there when a message is made of them: a message's bytes at a time, and
+//! [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold `Transport::datagram_send_buffer`.
+
+use super::connection::DatagramRefusal;
+use super::live::Live;
+use crate::error::DatagramError;
+use crate::limits::{EXPIRING_AHEAD_BYTES, MESSAGE_BYTES_MAX};
+use crate::proto;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What the engine adds to each one's bytes in its accounts, about.
+const EACH_BYTES: usize = 32;
+
+#[derive(Default)]
+pub(super) struct Datagrams {
+    queue: VecDeque<Waiting>,
+    queued_bytes: usize,
+    /// Somebody was told to come back once there is room.
+    has_refused: bool,
+    /// There is room again, and nobody was told yet.
+    is_unblocked: bool,
+    pub(super) expired_count: u64,
+    pub(super) dropped_count: u64,
+    pub(super) unread_count: u64,
+    taken_count: u64,
+}
+
+struct Waiting {
+    bytes: Bytes,
+    deadline: Option<Instant>,
+}
+
+impl Datagrams {
+    fn pop(&mut self) -> Option<Waiting> {
+        let first = self.queue.pop_front()?;
+        self.queued_bytes -= first.bytes.len() + EACH_BYTES;
+        Some(first)
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.queued_bytes += waiting.bytes.len() + EACH_BYTES;
+        self.queue.push_back(waiting);
+    }
+
+    /// Whether somebody is to be told that there is room.
+    pub(super) fn take_unblocked(&mut self) -> bool {
+        std::mem::take(&mut self.is_unblocked)
+    }
+
+    pub(super) fn is_unblocked(&self) -> bool {
+        self.is_unblocked
+    }
+}
+
+impl Live {
+    /// Bytes that may be queued now.
+    pub(super) fn datagram_room(&mut self) -> usize {
+        let space = self.proto.datagrams().send_buffer_space();
+        space.saturating_sub(self.datagrams.queued_bytes)
+    }
+
+    /// Take a datagram, or say why not.
+    pub(super) fn send_datagram(
+        &mut self,
+        bytes: Bytes,
+        drops_oldest: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(), DatagramRefusal> {
+        if !self.takes_datagrams {
+            return Err(DatagramRefusal::Error(DatagramError::Disabled));
+        }
+        let Some(len_max) = self.proto.datagrams().max_size() else {
+            return Err(DatagramRefusal::Error(DatagramError::UnsupportedByPeer));
+        };
+        let buffer_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
+        if bytes.len() > len_max.min(buffer_max) {
+            return Err(DatagramRefusal::Error(DatagramError::TooLong));
+        }
+        while drops_oldest && bytes.len() > self.datagram_room() && self.datagrams.pop().is_some() {
+            self.datagrams.dropped_count += 1;
+        }
+        if bytes.len() > self.datagram_room() {
+            self.datagrams.has_refused = true;
+            return Err(DatagramRefusal::Blocked(bytes));
+        }
+        self.datagrams.push(Waiting { bytes, deadline });
+        Ok(())
+    }
+
+    fn give_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramRefusal> {
+        use proto::SendDatagramError as Engine;
+        let result = self.proto.datagrams().send(bytes, false);
+        result.map_err(|error| match error {
+            Engine::Blocked(bytes) => DatagramRefusal::Blocked(bytes),
+            Engine::UnsupportedByPeer => DatagramRefusal::Error(DatagramError::UnsupportedByPeer),
+            Engine::Disabled => DatagramRefusal::Error(DatagramError::Disabled),
+            Engine::TooLarge => DatagramRefusal::Error(DatagramError::TooLong),
+        })
+    }
+
+    /// Give the engine what the next message may carry, and forget what has come too late.
+    pub(super) fn feed_datagrams(&mut self, now: Instant) {
+        if self.datagrams.queue.is_empty() && !self.datagrams.has_refused {
+            return;
+        }
+        let space_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
+        while let Some(first) = self.datagrams.queue.front() {
+            let (len, deadline) = (first.bytes.len(), first.deadline);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                self.datagrams.pop();
+                self.datagrams.expired_count += 1;
+                continue;
+            }
+            let ahead_max = match deadline {
+                Some(_) => EXPIRING_AHEAD_BYTES,
+                None => MESSAGE_BYTES_MAX,
+            };
+            let ahead = space_max.saturating_sub(self.proto.datagrams().send_buffer_space());
+            if ahead > 0 && ahead + len > ahead_max {
+                break;
+            }
+            let Some(first) = self.datagrams.pop() else {
+                break;
+            };
+            match self.give_datagram(first.bytes) {
+                Ok(()) => {}
+                Err(DatagramRefusal::Blocked(bytes)) => {
+                    self.datagrams.queued_bytes += bytes.len() + EACH_BYTES;
+                    self.datagrams.queue.push_front(Waiting { bytes, deadline });
+                    break;
+                }
+                // The path carries less than when it was taken.
+                Err(DatagramRefusal::Error(_)) => self.datagrams.dropped_count += 1,
+            }
+        }
+        if self.datagrams.has_refused && self.datagram_room() > 0 {
+            self.datagrams.has_refused = false;
+            self.datagrams.is_unblocked = true;
+        }
+    }
+
+    /// Take one that has come.
+    pub(super) fn receive_datagram(&mut self) -> Option<Bytes> {
+        let taken = self.proto.datagrams().recv();
+        if taken.is_some() {
+            self.datagrams.taken_count += 1;
+        } else {
+            // None are left: what has come and was not taken had to make room for others.
+            let come_count = self.proto.stats().frame_rx.datagram;
+            self.datagrams.unread_count = come_count - self.datagrams.taken_count;
+        }
+        taken
+    }
+}
