@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ringloop import quic
 from ringloop._native import quic as native
+from tests.quic.relay import Faults, Relay
+from tests.support import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from tests.tls import Certificates
 
@@ -91,3 +96,52 @@ class Pair:
             assert self.now < end, f"it did not happen within {seconds} s of the pair's clock"
             self.client.handle_timer(self.now)
             self.server.handle_timer(self.now)
+
+
+@asynccontextmanager
+async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[quic.Endpoint]:
+    """Serve on the loop under test; handlers are among the keywords."""
+    certificate, key = certificates.issue()
+    keywords = {"certificate": certificate, "private_key": key, "alpn": ["test"], **keywords}
+    if "configuration" in keywords:
+        for name in ("certificate", "private_key", "alpn"):
+            del keywords[name]
+    endpoint = await quic.serve(host="127.0.0.1", **keywords)
+    try:
+        yield endpoint
+    finally:
+        endpoint.close()
+        await within(endpoint.wait_closed())
+
+
+@asynccontextmanager
+async def both(
+    certificates: Certificates,
+    server: dict[str, Any] | None = None,
+    address: Any = None,
+    **client: Any,
+) -> AsyncIterator[tuple[quic.Connection, quic.Connection]]:
+    """Give both ends of a connection, which are closed at the end."""
+    async with served(certificates, **(server or {})) as endpoint:
+        async with dialled(certificates, address or endpoint.address, **client) as connection:
+            yield connection, await within(endpoint.accept())
+
+
+def dialled(certificates: Certificates, address: Any, **keywords: Any) -> Any:
+    if "configuration" not in keywords:
+        keywords = {"ca_file": certificates.authority, "alpn": ["test"], **keywords}
+    return quic.connect(*address[:2], server_name="localhost", **keywords)
+
+
+async def echo(stream: quic.Stream) -> None:
+    async for chunk in stream.chunks():
+        await stream.send(chunk)
+
+
+@asynccontextmanager
+async def relayed(address: Any, seed: int = 1, **faults: Any) -> AsyncIterator[Relay]:
+    relay = Relay(asyncio.get_running_loop(), address, Faults(**faults), seed)
+    try:
+        yield relay
+    finally:
+        relay.close()

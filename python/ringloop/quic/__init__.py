@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from ringloop._native.quic import ClientConfig, Handshake, ServerConfig, Stats
+from ringloop.quic._connect import connect, open_connection
+from ringloop.quic._connection import Connection, Policy
+from ringloop.quic._endpoint import Endpoint
+from ringloop.quic._serve import serve
+from ringloop.quic._stream import Stream
 from ringloop.quic.errors import (
     ConfigurationError,
     ConnectError,
@@ -26,16 +31,20 @@ __all__ = [
     "ClientConfig",
     "ConfigurationError",
     "ConnectError",
+    "Connection",
     "ConnectionClosed",
     "ConnectionClosedByPeer",
     "DatagramError",
     "EarlyDataRejected",
+    "Endpoint",
     "Handshake",
     "IdleTimeout",
+    "Policy",
     "QuicError",
     "ServerConfig",
     "StatelessReset",
     "Stats",
+    "Stream",
     "StreamClosedError",
     "StreamError",
     "StreamResetError",
@@ -43,4 +52,7 @@ __all__ = [
     "TlsError",
     "TransportError",
     "VersionMismatch",
+    "connect",
+    "open_connection",
+    "serve",
 ]

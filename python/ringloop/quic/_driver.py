@@ -45,9 +45,9 @@ def bind(
 class Driver:
     """Has a loop drive an endpoint that was made for a socket's descriptor.
 
-    `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the loop: new
-    ones (of an endpoint without events: once there is something to do for them), those with events,
-    those that are forgotten. Errors that it raises are the loop's to report.
+    `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
+    loop: new ones (of an endpoint without events: once there is something to do for them),
+    those with events, those that are forgotten. Errors that it raises are the loop's to report.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ use super::events;
 use super::loop_::LoopSide;
 use super::notes::Told;
 use super::shared::Route;
-use super::state::{Link, Phase, Ping};
+use super::state::{Link, PeerStreams, Phase, Ping};
 use super::stats::Stats;
 use super::waiters::{Wait, Waiters};
 use crate::ffi;
@@ -381,6 +381,21 @@ impl Connection {
             return Err(errors::connection(py, &self.route.record));
         }
         Ok(accepted.map(|stream| stream.0))
+    }
+
+    /// From now on, streams that the peer opens are news of the endpoint's: the key is among the eventful.
+    fn announce_streams(&self, py: Python<'_>) -> PyResult<()> {
+        let handle = self.route.handle;
+        self.look(py, |_, link| {
+            link.peer_streams = PeerStreams::Announced;
+        })?;
+        self.route
+            .shared
+            .state(py)
+            .news
+            .eventful
+            .push(handle.to_bits());
+        self.route.shared.arm_flush(py)
     }
 
     /// The number of the next stream that would be opened.

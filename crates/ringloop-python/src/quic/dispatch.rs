@@ -8,7 +8,7 @@ use ringloop_quic::error::ConnectionError;
 use ringloop_quic::{Direction, StreamId};
 
 use super::notes::Note;
-use super::state::{Phase, Retry, State, Style};
+use super::state::{Link, PeerStreams, Phase, Retry, State, Style};
 use super::waiters::{Wait, Wake};
 use crate::limits::QUIC_HANDSHAKES_BEFORE_RETRY;
 
@@ -139,6 +139,11 @@ impl State {
             }
             Event::Opened(_, direction) => {
                 self.tell(handle);
+                let announced = |link: &mut Link| link.peer_streams == PeerStreams::Announced;
+                if self.link(handle).is_some_and(announced) {
+                    self.news.eventful.push(handle.to_bits());
+                    return;
+                }
                 Wait::Accept(direction)
             }
             Event::Available(_, direction) => Wait::Open(direction),

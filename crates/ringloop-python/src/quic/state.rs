@@ -55,6 +55,15 @@ pub enum Phase {
     Complete,
 }
 
+/// Who hears of streams that the peer opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerStreams {
+    /// Whoever waits to accept one.
+    Accepted,
+    /// The endpoint's program, as news.
+    Announced,
+}
+
 /// A connection's record.
 pub struct Link {
     pub handle: Handle,
@@ -68,7 +77,8 @@ pub struct Link {
     /// Streams opened here, by direction: the numbers that are taken.
     pub opened: [u64; 2],
     pub notes: Notes,
-    /// It stands in the list of those with notes.
+    pub peer_streams: PeerStreams,
+    /// It stands in the list of those with news.
     pub is_listed: bool,
     pub pings: Pings,
 }
@@ -171,6 +181,7 @@ impl State {
             queued: HashMap::new(),
             opened: [0; 2],
             notes: Notes::default(),
+            peer_streams: PeerStreams::Accepted,
             is_listed: false,
             pings: Pings::default(),
         }))

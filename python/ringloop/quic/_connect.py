@@ -1,0 +1,129 @@
+"""Clients: a connection with a socket of its own, or several on one."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ringloop._native import quic as _quic
+from ringloop.quic._driver import bind
+from ringloop.quic._endpoint import Endpoint
+from ringloop.quic.errors import ConnectError, ConnectionClosed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ringloop.quic._connection import Connection
+
+__all__ = ["client_config", "connect", "open_connection"]
+
+
+class _Configuration(Protocol):
+    def client_config(self) -> _quic.ClientConfig: ...
+
+
+_ENDPOINT_SETTINGS = (
+    "versions",
+    "socket_buffer",
+    "gso",
+    "gro",
+    "ecn",
+    "segments_max",
+    "udp_payload_max",
+)
+
+
+def client_config(
+    configuration: _quic.ClientConfig | _Configuration | None, keywords: dict[str, Any]
+) -> _quic.ClientConfig:
+    """Return the native configuration that a call means."""
+    if configuration is None:
+        return _quic.ClientConfig(**keywords)
+    if keywords:
+        raise TypeError(f"{', '.join(keywords)}: say it in the configuration")
+    if isinstance(configuration, _quic.ClientConfig):
+        return configuration
+    return configuration.client_config()
+
+
+async def open_connection(
+    host: str,
+    port: int,
+    *,
+    configuration: _quic.ClientConfig | _Configuration | None = None,
+    server_name: str | None = None,
+    endpoint: Endpoint | None = None,
+    local_address: tuple[str, int] | None = None,
+    early_data: bool = False,
+    **keywords: Any,
+) -> Connection:
+    """Connect to a server; the connection is to be closed, best as a context manager.
+
+    Configured by a `ClientConfig` (or what has a `client_config()`), or by its keywords. A
+    resumed session needs the same `ClientConfig` object. With `early_data` the connection is
+    given as soon as data can be sent, which others may send again to the server;
+    `wait_connected()` and `early_data_accepted` tell how it ended.
+
+    Errors: `ConnectError`, `ConnectionClosed` with its kinds, `OSError` of the look-up and the
+    socket.
+    """
+    settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
+    config = client_config(configuration, keywords)
+    loop = asyncio.get_running_loop()
+    found = await _look_up(loop, host, port)
+    failure: Exception = ConnectError(f"{host} has no address")
+    for family, address in found:
+        own = endpoint or _own_endpoint(family, local_address, settings)
+        try:
+            connection = own.begin(config, address, server_name or host)
+        except BaseException:
+            if endpoint is None:
+                await own.wait_closed()
+            raise
+        try:
+            if not (early_data and connection.has_early_data):
+                await connection.wait_connected()
+        except ConnectionClosed as error:
+            await own.after_close(connection)
+            failure = error
+        except BaseException:
+            connection.close()
+            await own.after_close(connection)
+            raise
+        else:
+            return connection
+    raise failure
+
+
+def _own_endpoint(
+    family: int, local_address: tuple[str, int] | None, settings: dict[str, Any]
+) -> Endpoint:
+    if local_address is None:
+        local_address = ("0.0.0.0" if family == socket.AF_INET else "::", 0)  # noqa: S104
+    sock = bind(*local_address)
+    try:
+        own = Endpoint(sock, **settings)
+    except BaseException:
+        sock.close()
+        raise
+    own._is_private = True
+    return own
+
+
+async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, Any]]:
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        return [(family, address) for family, *_, address in found]
+    return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (host, port))]  # noqa: PLR2004
+
+
+@asynccontextmanager
+async def connect(host: str, port: int, **keywords: Any) -> AsyncIterator[Connection]:
+    """Connect as `open_connection` does, and close at the end."""
+    async with await open_connection(host, port, **keywords) as connection:
+        yield connection

@@ -1,0 +1,200 @@
+"""A connection: streams that are awaited, datagrams with a policy, what is known of it.
+
+Owns: nothing; the native endpoint has the state. Called by: programs. Never does: make a future
+where what is asked for is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from ringloop._native import quic as _quic
+from ringloop.quic._stream import Stream
+from ringloop.quic.errors import ConnectionClosed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from ringloop.quic._endpoint import Endpoint
+
+    _Data = bytes | bytearray | memoryview
+
+__all__ = ["Connection", "Policy"]
+
+Policy: TypeAlias = Literal["wait", "drop_oldest", "drop_new"]
+
+
+class Connection(_quic.Connection):
+    """A connection, between two ends.
+
+    As a context manager it is closed at the end: with code 0, or 1 after an exception.
+    """
+
+    endpoint: Endpoint
+
+    async def wait_connected(self) -> None:
+        """Wait for the end of the handshake; its failure is raised."""
+        while self.is_handshaking:
+            await self.waiter("progress")
+        if (error := self.error) is not None:
+            raise error
+
+    async def wait_closed(self, *, linger: bool = False) -> None:
+        """Wait for the end of the connection, whoever closes it.
+
+        `linger`: also until nothing of it may come any more (three times the probe time-out,
+        RFC 9000 §10.2), so that a close that is lost on the way is said again.
+        """
+        while not self.is_closed:
+            await self.waiter("progress")
+        if linger:
+            await self.endpoint.wait_gone(self)
+
+    # Streams.
+
+    async def open_stream(self, *, unidirectional: bool = False) -> Stream:
+        """Open a stream once the peer allows one."""
+        while (stream_id := self.open_stream_nowait(unidirectional)) is None:
+            await self.waiter("open", unidirectional)
+        return Stream(self, stream_id)
+
+    async def accept_stream(self, *, unidirectional: bool = False) -> Stream:
+        """Take the next stream that the peer opens."""
+        while (stream_id := self.accept_stream_nowait(unidirectional)) is None:
+            await self.waiter("accept", unidirectional)
+        return Stream(self, stream_id)
+
+    async def incoming_streams(self, *, unidirectional: bool = False) -> AsyncIterator[Stream]:
+        """Give the streams that the peer opens, until the connection is over."""
+        while True:
+            try:
+                stream = await self.accept_stream(unidirectional=unidirectional)
+            except ConnectionClosed:
+                return
+            yield stream
+
+    # Datagrams.
+
+    async def send_datagram(  # type: ignore[override]
+        self, data: _Data, policy: Policy = "wait", *, expires: float | None = None
+    ) -> bool:
+        """Send a datagram; tell whether it was taken.
+
+        Where there is no room for it: `wait` for room, at most `expires` seconds;
+        `drop_oldest`: those that wait the longest make room; `drop_new`: this one is dropped.
+        """
+        if policy == "drop_oldest":
+            return self.send_datagram_nowait(data, drop_oldest=True)
+        if self.send_datagram_nowait(data):
+            return True
+        if policy == "drop_new":
+            return False
+        try:
+            async with asyncio.timeout(expires):
+                while not self.send_datagram_nowait(data):
+                    await self.waiter("datagram_out")
+        except TimeoutError:
+            return False
+        return True
+
+    def send_datagram_nowait(self, data: _Data, *, drop_oldest: bool = False) -> bool:
+        """Send a datagram now; False where there is no room for it."""
+        return super().send_datagram(data, drop_oldest)
+
+    async def send_datagrams(  # type: ignore[override]
+        self, datagrams: Iterable[_Data], policy: Policy = "wait"
+    ) -> int:
+        """Send several; tell how many were taken.
+
+        With `drop_new` the rest is dropped once there is no room.
+        """
+        rest = list(datagrams)
+        total = len(rest)
+        while rest:
+            count = super().send_datagrams(rest, policy == "drop_oldest")
+            del rest[:count]
+            if not rest or policy != "wait":
+                break
+            await self.waiter("datagram_out")
+        return total - len(rest)
+
+    async def receive_datagram(self) -> bytes:
+        """Take the next datagram."""
+        return (await self.receive_datagrams(1))[0]
+
+    async def receive_datagrams(self, count: int = 0) -> list[bytes]:  # type: ignore[override]
+        """Take the datagrams that have come, at most `count` (0: all); wait for the first.
+
+        Past `datagram_receive_buffer` bytes the oldest that nobody has taken are dropped.
+        """
+        while not (datagrams := super().receive_datagrams(count)):
+            await self.waiter("datagram_in")
+        return datagrams
+
+    # The rest.
+
+    async def ping(self) -> float:  # type: ignore[override]
+        """Have the peer acknowledge something; return how many seconds it took."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        number = super().ping()
+        while self.answered_pings < number:
+            if (error := self.error) is not None:
+                raise error
+            await self.waiter("progress")
+        return loop.time() - begun
+
+    async def rebind(self, host: str | None = None, port: int = 0) -> None:
+        """Go on from another address of this machine: the connection migrates (RFC 9000 §9).
+
+        All connections of the endpoint move; one made by `connect` has its own.
+        """
+        self.endpoint.rebind(host, port)
+        await self.ping()
+
+    @property
+    def alpn(self) -> str | None:
+        """The protocol that was agreed on."""
+        agreed = self.handshake()
+        return agreed.alpn if agreed else None
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER; None where it has shown none."""
+        chain = self.peer_certificates()
+        return chain[0] if chain else None
+
+    @property
+    def early_data_accepted(self) -> bool:
+        """Clients, once the handshake is complete: whether the server took early data."""
+        agreed = self.handshake()
+        return agreed is not None and agreed.early_data_accepted
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`peername`, `sockname`, `peercert` (DER), `cipher`, `alpn`."""
+        match name:
+            case "peername":
+                return self.remote_address
+            case "sockname":
+                return self.endpoint.address
+            case "peercert":
+                return self.peer_certificate
+            case "alpn":
+                return self.alpn
+            case "cipher":
+                agreed = self.handshake()
+                return agreed.cipher_suite if agreed else default
+        return default
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(0 if kind is None else 1)
+        await self.endpoint.after_close(self)
+
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return f"<Connection closed: {self.error}>"
+        return f"<Connection {self.key} with {self.remote_address}>"

@@ -1,0 +1,225 @@
+"""A UDP socket with its connections on a loop: what clients share, and what a server is.
+
+Owns: the driver, the connections by key, the tasks of handlers. Called by: `_connect`,
+`_serve`, programs. Never does: take part in what a stream or a datagram does; that is between
+the connection and native code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+from ringloop._native import quic as _quic
+from ringloop.quic._connection import Connection
+from ringloop.quic._driver import Driver, bind
+from ringloop.quic._stream import Stream
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    _Address = tuple[str, int] | tuple[str, int, int, int]
+
+__all__ = ["Endpoint"]
+
+
+class Endpoint:
+    """A socket that makes connections, takes them, or both.
+
+    As a context manager it is closed at the end. `handler(connection)` runs as a task for each
+    client; when it returns, the connection is closed with code 0, and with code 1 when it
+    raises. `stream_handler(stream)` runs for each stream that a peer opens. Without both,
+    clients are taken by `accept()`.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        server: _quic.ServerConfig | None = None,
+        handler: Callable[[Connection], Awaitable[object]] | None = None,
+        stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handler = handler
+        self._stream_handler = stream_handler
+        self._connections: dict[int, Connection] = {}
+        self._waiting: list[Connection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: list[asyncio.Future[None]] = []
+        self._is_private = False
+        self._native = _quic.Endpoint(server=server, fd=sock.fileno(), **settings)
+        self._driver = Driver(self._loop, sock, self._native, self._news)
+
+    # Connections.
+
+    def begin(self, config: _quic.ClientConfig, address: _Address, server_name: str) -> Connection:
+        """Begin a connection to a numeric address; `wait_connected()` waits for it."""
+        return self._add(self._native.connect(config, address, server_name))
+
+    async def accept(self) -> Connection:
+        """Take the next client of a server without handlers."""
+        while not self._waiting:
+            if self._driver.is_closed:
+                raise RuntimeError("the endpoint is closed")
+            await self._change()
+        return self._waiting.pop(0)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections, those included that are over and may still be spoken of by the peer."""
+        return list(self._connections.values())
+
+    @property
+    def address(self) -> _Address:
+        """The socket's address."""
+        return self._driver.address
+
+    def _add(self, key: int) -> Connection:
+        connection = Connection(self._native, key)
+        connection.endpoint = self
+        self._connections[key] = connection
+        if self._stream_handler is not None:
+            connection.announce_streams()
+        return connection
+
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+        for key in accepted:
+            connection = self._add(key)
+            self._take_streams(connection)
+            if self._handler is not None:
+                self._start(self._handle(connection, self._handler))
+            elif self._stream_handler is None:
+                self._waiting.append(connection)
+        for key in eventful:
+            if (connection_or_none := self._connections.get(key)) is not None:
+                self._take_streams(connection_or_none)
+        for key in gone:
+            self._connections.pop(key, None)
+        if gone and self._is_private and not self._connections:
+            self._driver.close()
+        if self._changed:
+            self._wake_changed()
+
+    def _wake_changed(self) -> None:
+        waiters, self._changed = self._changed, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _change(self) -> None:
+        waiter = self._loop.create_future()
+        self._changed.append(waiter)
+        await waiter
+
+    # Handlers.
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(
+        self, connection: Connection, handler: Callable[[Connection], Awaitable[object]]
+    ) -> None:
+        code = 1
+        try:
+            await handler(connection)
+            code = 0
+        except ConnectionError as error:
+            # The peer is gone in the middle: nothing to report, as for a server of asyncio's streams.
+            if not connection.is_closed:
+                self._report(error, connection)
+        except Exception as error:  # noqa: BLE001  # the server goes on
+            self._report(error, connection)
+        finally:
+            if not connection.is_closed:
+                connection.close(code)
+
+    def _take_streams(self, connection: Connection) -> None:
+        handler = self._stream_handler
+        if handler is None:
+            return
+        for unidirectional in (False, True):
+            while not connection.is_closed:
+                stream_id = connection.accept_stream_nowait(unidirectional)
+                if stream_id is None:
+                    break
+                self._start(self._handle_stream(Stream(connection, stream_id), handler))
+
+    async def _handle_stream(
+        self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]
+    ) -> None:
+        try:
+            await handler(stream)
+        except ConnectionError:
+            stream.abort()
+        except Exception as error:  # noqa: BLE001  # the server goes on
+            stream.abort()
+            self._report(error, stream.connection)
+        else:
+            stream.close()
+
+    def _report(self, error: Exception, connection: Connection) -> None:
+        self._loop.call_exception_handler(
+            {
+                "message": "a handler of a QUIC connection raised",
+                "exception": error,
+                "connection": connection,
+            }
+        )
+
+    # The end.
+
+    def rebind(self, host: str | None = None, port: int = 0) -> None:
+        """Go on with a socket at another address; connections that were made here move with it."""
+        old = self.address
+        if host is None:
+            host = "0.0.0.0" if len(old) == 2 else "::"  # noqa: S104, PLR2004  # any of this machine's
+        self._driver.rebind(bind(host, port))
+
+    def close(self, code: int = 0, reason: str = "") -> None:
+        """Close all connections, and take no more; then `wait_closed()`."""
+        if not self._driver.is_closed:
+            self._native.close(code, reason)
+
+    async def wait_closed(self, *, linger: bool = False) -> None:
+        """Wait for handlers to end, say the last words, close the socket.
+
+        `linger`: stay until no peer may speak any more (three times the probe time-out), so
+        that a close that is lost on the way is said again.
+        """
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if linger:
+            await self._driver.wait_idle()
+        if not self._driver.is_closed:
+            self._native.flush()
+            self._driver.close()
+        self._wake_changed()
+
+    async def wait_gone(self, connection: Connection) -> None:
+        """Wait until nothing of a connection may come any more."""
+        while connection.key in self._connections and not self._driver.is_closed:
+            await self._change()
+
+    async def after_close(self, connection: Connection) -> None:
+        """Say the last words of a closed connection; an endpoint of its own ends with it."""
+        if self._driver.is_closed:
+            return
+        self._native.flush()
+        if self._is_private:
+            self._connections.pop(connection.key, None)
+            self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        await self.wait_closed()
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self._driver!r} with {len(self._connections)} connections>"

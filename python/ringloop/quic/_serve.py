@@ -1,0 +1,64 @@
+"""Servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ringloop._native import quic as _quic
+from ringloop.quic._driver import bind
+from ringloop.quic._endpoint import Endpoint
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable
+
+    from ringloop.quic._connection import Connection
+    from ringloop.quic._stream import Stream
+
+__all__ = ["serve"]
+
+_ENDPOINT_SETTINGS = (
+    *("versions", "retry", "max_connections", "socket_buffer", "gso", "gro", "ecn"),
+    *("segments_max", "udp_payload_max", "reset_secret"),
+)
+
+
+class _Configuration(Protocol):
+    def server_config(self) -> _quic.ServerConfig: ...
+
+
+async def serve(
+    handler: Callable[[Connection], Awaitable[object]] | None = None,
+    host: str | None = None,
+    port: int = 0,
+    *,
+    configuration: _quic.ServerConfig | _Configuration | None = None,
+    stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
+    sock: socket.socket | None = None,
+    reuse_port: bool = False,
+    **keywords: Any,
+) -> Endpoint:
+    """Take connections at an address.
+
+    `host` is numeric, None means every address of both families. Configured by a `ServerConfig`
+    (or what has a `server_config()`), or by its keywords; beside those: `retry` ("never",
+    "always", "auto"), `max_connections`, `gso`, `gro`, `ecn`, `segments_max`, `socket_buffer`,
+    `versions`. See `Endpoint` for what becomes of the handlers' connections and streams.
+    """
+    settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
+    if configuration is None:
+        config = _quic.ServerConfig(**keywords)
+    elif keywords:
+        raise TypeError(f"{', '.join(keywords)}: say it in the configuration")
+    elif isinstance(configuration, _quic.ServerConfig):
+        config = configuration
+    else:
+        config = configuration.server_config()
+    sock = sock or bind(host, port, reuse_port=reuse_port)
+    try:
+        return Endpoint(
+            sock, server=config, handler=handler, stream_handler=stream_handler, **settings
+        )
+    except BaseException:
+        sock.close()
+        raise

@@ -1,0 +1,273 @@
+"""A stream: a reader and a writer in one object, with the methods of asyncio's two.
+
+Owns: what was received and not yet asked for by `readuntil` and `readexactly`. Called by:
+programs. Never does: make a future where bytes or room are there; a read or a write is one call
+into native code then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+from ringloop._native import quic as _quic
+from ringloop.quic._pair import StreamReader, StreamWriter
+from ringloop.quic.errors import ConnectionClosed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from ringloop.quic._connection import Connection
+
+__all__ = ["Stream"]
+
+_READ_BYTES = 1 << 20
+# asyncio's default: how long a line may be.
+_LIMIT = 1 << 16
+
+
+class Stream(_quic.Stream):
+    """A stream of a connection.
+
+    It has the methods of `asyncio.StreamReader` and `asyncio.StreamWriter`, so it is both of a
+    pair; `pair()` gives two objects that are instances of those classes. Beyond them: `reset`,
+    `stop`, `stopped`, `acked`, `priority`. Every wait can be cancelled, and loses no bytes.
+
+    Bounds: what has come and was not read counts against `max_stream_data`; what was written
+    and not acknowledged against `send_window`, past which `drain()` waits. A program that does
+    not drain queues.
+    """
+
+    connection: Connection
+    _left: bytearray | None = None
+
+    def __init__(self, connection: Connection, stream_id: int) -> None:  # noqa: ARG002
+        self.connection = connection
+
+    # Reading.
+
+    async def read(self, n: int = -1) -> bytes:
+        """Take what has come, at most `n` bytes; b"" is the end.
+
+        Without `n`: all of it up to the end.
+        """
+        if n < 0:
+            return await self.read_to_end()
+        left = self._left
+        if left or n == 0:
+            return self._take_left(n)
+        while (data := self.take(n)) is None:
+            await self.read_waiter()
+        return data
+
+    async def read_to_end(self, limit: int | None = None) -> bytes:
+        """Take everything up to the end.
+
+        `LimitOverrunError`: there is more than `limit` bytes; it can still be read.
+        """
+        pieces = [self._take_left(len(self._left))] if self._left else []
+        count = sum(map(len, pieces))
+        while True:
+            data = self.take(_READ_BYTES)
+            if data is None:
+                await self._wait_with(pieces)
+                continue
+            if not data:
+                return b"".join(pieces)
+            pieces.append(data)
+            count += len(data)
+            if limit is not None and count > limit:
+                self._left = bytearray().join(pieces)
+                raise asyncio.LimitOverrunError(f"the stream is longer than {limit} bytes", count)
+
+    async def _wait_with(self, pieces: list[bytes]) -> None:
+        """Wait for more; where that is cancelled, what was taken can be read again."""
+        try:
+            await self.read_waiter()
+        except BaseException:
+            self._left = bytearray().join(pieces)
+            raise
+
+    async def readexactly(self, n: int) -> bytes:
+        """Take exactly `n` bytes; `IncompleteReadError` where the stream ends before."""
+        if n < 0:
+            raise ValueError("readexactly size can not be less than zero")
+        left = self._left
+        if not left:
+            data = await self.read(n)
+            if len(data) == n:
+                return data
+            left = self._left = bytearray(data)
+            if not data:
+                raise asyncio.IncompleteReadError(b"", n)
+        while len(left) < n:
+            data_or_none = self.take(n - len(left))
+            if data_or_none is None:
+                await self.read_waiter()
+            elif data_or_none:
+                left += data_or_none
+            else:
+                raise asyncio.IncompleteReadError(self._take_left(len(left)), n)
+        return self._take_left(n)
+
+    async def readuntil(self, separator: bytes = b"\n") -> bytes:
+        """Take everything up to a separator, with it; its errors are those of asyncio's reader."""
+        if not separator:
+            raise ValueError("Separator should be at least one-byte string")
+        left = self._left
+        if left is None:
+            left = self._left = bytearray()
+        searched = 0
+        while (at := left.find(separator, searched)) < 0:
+            searched = max(0, len(left) + 1 - len(separator))
+            if searched > _LIMIT:
+                raise asyncio.LimitOverrunError(
+                    "Separator is not found, and chunk exceed the limit", searched
+                )
+            data = self.take(_LIMIT)
+            if data is None:
+                await self.read_waiter()
+            elif data:
+                left += data
+            else:
+                raise asyncio.IncompleteReadError(self._take_left(len(left)), None)
+        return self._take_left(at + len(separator))
+
+    async def readline(self) -> bytes:
+        """Take a line, or what is left at the end."""
+        try:
+            return await self.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+        except asyncio.LimitOverrunError as error:
+            self._take_left(error.consumed)
+            raise ValueError(error.args[0]) from error
+
+    def _take_left(self, n: int) -> bytes:
+        left = self._left
+        if not left:
+            return b""
+        data = bytes(left[:n])
+        del left[:n]
+        return data
+
+    def at_eof(self) -> bool:
+        """Whether the end was read."""
+        return not self.is_readable and not self._left
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        line = await self.readline()
+        if not line:
+            raise StopAsyncIteration
+        return line
+
+    async def chunks(self, n: int = 1 << 16) -> AsyncIterator[bytes]:
+        """Give what comes, in pieces of at most `n` bytes, up to the end."""
+        while data := await self.read(n):
+            yield data
+
+    # Writing.
+
+    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write several pieces."""
+        self.write(b"".join(data))
+
+    async def drain(self) -> None:
+        """Wait until all that was written has room in the send window."""
+        while (waiter := self.drain_waiter()) is not None:
+            await waiter
+
+    async def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Write, and wait for room: `write` and `drain`."""
+        self.write(data)
+        while (waiter := self.drain_waiter()) is not None:
+            await waiter
+
+    def can_write_eof(self) -> bool:
+        """Say that streams have an end."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing more will be written: `finish`."""
+        self.finish()
+
+    def close(self) -> None:
+        """Finish writing.
+
+        What comes can still be read; a stream that nobody has any more stops the peer.
+        """
+        if self.is_writable and not self.connection.is_closed:
+            self.finish()
+
+    def is_closing(self) -> bool:
+        """Whether nothing more can be written."""
+        return not self.is_writable or self.connection.is_closed
+
+    async def wait_closed(self) -> None:
+        """Wait until the peer has all that was written, or the connection is over."""
+        try:
+            await self.stopped()
+        except ConnectionClosed:
+            return
+
+    async def stopped(self) -> int | None:
+        """Wait for the peer's answer to what was sent.
+
+        The code with which it stopped the stream; None: it has all of a finished one.
+        """
+        while True:
+            is_over, code = self.sent()
+            if is_over:
+                return code
+            await self.sent_waiter()
+
+    async def acked(self) -> bool:
+        """Wait until the peer has acknowledged all of a finished stream; False where it stopped it.
+
+        `ConnectionClosed`: it did not in time.
+        """
+        return await self.stopped() is None
+
+    def abort(self) -> None:
+        """Give up both ways, with code 0."""
+        self.reset(0)
+        self.stop(0)
+
+    # What asyncio's writers have besides.
+
+    @property
+    def transport(self) -> Stream:
+        """The stream itself, which has what is asked of a transport."""
+        return self
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait for room in the send window."""
+        return self.queued_bytes
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`stream_id`, `connection`, and what the connection knows."""
+        if name == "stream_id":
+            return self.id
+        if name == "connection":
+            return self.connection
+        return self.connection.get_extra_info(name, default)
+
+    def pair(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Give the stream as instances of asyncio's own classes, for who asks which they are."""
+        return StreamReader(self), StreamWriter(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __repr__(self) -> str:
+        kind = "bidirectional" if self.is_bidirectional else "unidirectional"
+        return f"<Stream {self.id} {kind} of {self.connection!r}>"

@@ -1,0 +1,440 @@
+"""Connections of the native API, on every loop: handshakes, TLS, datagrams, migration, ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop import quic
+from ringloop.quic import _driver
+from tests.quic.support import both, client_config, dialled, echo, relayed, served, server_config
+from tests.support import wait_until, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_versions(run: Run, certificates: Certificates, version: int) -> None:
+    async def main() -> None:
+        async with both(certificates, version=version) as (client, server):
+            assert client.alpn == server.alpn == "test"
+            assert client.get_extra_info("peername") == server.endpoint.address
+            assert client.peer_certificate is not None
+            secrets = [end.export_keying_material("l", b"c", 20) for end in (client, server)]
+            assert secrets[0] == secrets[1]
+
+    run(main())
+
+
+def test_version_that_the_server_lacks(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, versions=[1]) as server:
+            with pytest.raises(quic.VersionMismatch):
+                async with dialled(certificates, server.address, version=2):
+                    pass
+
+    run(main())
+
+
+@pytest.mark.parametrize("retry", ["always", "auto"])
+def test_retry(run: Run, certificates: Certificates, retry: str) -> None:
+    async def main() -> None:
+        async with both(certificates, {"retry": retry}) as (client, _):
+            assert not client.is_handshaking
+
+    run(main())
+
+
+def test_early_data_of_a_resumed_session(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        config = client_config(certificates)
+        async with served(certificates, stream_handler=echo, early_data=True) as server:
+            async with dialled(certificates, server.address, configuration=config) as first:
+                # The ticket comes with or after the answer.
+                stream = await first.open_stream()
+                stream.write(b"x")
+                stream.finish()
+                await within(stream.read_to_end())
+            async with dialled(
+                certificates, server.address, configuration=config, early_data=True
+            ) as second:
+                assert second.is_handshaking
+                stream = await second.open_stream()
+                stream.write(b"early")
+                stream.finish()
+                assert await within(stream.read_to_end()) == b"early"
+                await within(second.wait_connected())
+                assert second.early_data_accepted
+                assert second.handshake().is_resumed  # type: ignore[union-attr]
+
+    run(main())
+
+
+def test_early_data_that_the_server_refuses(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        config = client_config(certificates)
+        certificate, key = certificates.issue()
+        keys = {"certificate": certificate, "private_key": key, "alpn": ["test"]}
+        async with served(certificates, stream_handler=echo, early_data=True) as server:
+            async with dialled(certificates, server.address, configuration=config) as first:
+                await within(first.ping())
+            # Sessions of the old configuration are unknown to the new one.
+            server._native.set_server(quic.ServerConfig(**keys))  # type: ignore[arg-type]
+            async with dialled(
+                certificates, server.address, configuration=config, early_data=True
+            ) as second:
+                if not second.is_handshaking:
+                    pytest.skip("the ticket had not come")
+                stream = await second.open_stream()
+                stream.write(b"early")
+                await within(second.wait_connected())
+                assert not second.early_data_accepted
+                with pytest.raises(quic.EarlyDataRejected):
+                    stream.write(b"more")
+                again = await second.open_stream()
+                again.write(b"again")
+                again.finish()
+                assert await within(again.read_to_end()) == b"again"
+
+    run(main())
+
+
+def test_client_certificates_are_verified(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        wanted = {"client_auth": "required", "ca_file": certificates.authority}
+        certificate, key = certificates.issue("client")
+        async with both(certificates, wanted, certificate=certificate, private_key=key) as (
+            client,
+            server,
+        ):
+            await within(client.ping())
+            assert server.peer_certificate is not None
+        async with served(certificates, **wanted) as endpoint:
+            with pytest.raises(quic.TlsError) as refused:
+                async with dialled(certificates, endpoint.address) as connection:
+                    await within(connection.wait_closed())
+                    raise connection.error
+            assert refused.value.alert == 116  # certificate_required
+
+    run(main())
+
+
+def test_certificate_by_name_and_its_change(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        other = certificates.issue("other", "DNS:other.test")
+        config = server_config(certificates, sni={"other.test": other})
+        async with served(certificates, configuration=config) as server:
+
+            async def shown(name: str) -> bytes:
+                async with quic.connect(
+                    *server.address[:2],
+                    server_name=name,
+                    ca_file=certificates.authority,
+                    alpn=["test"],
+                ) as connection:
+                    shown: bytes | None = connection.peer_certificate
+                    assert shown is not None
+                    return shown
+
+            first = await within(shown("other.test"))
+            assert first != await within(shown("localhost"))
+            config.set_certificate(*certificates.issue("newer", "DNS:other.test"), "other.test")
+            assert await within(shown("other.test")) != first
+
+    run(main())
+
+
+def test_wrong_name_and_wrong_protocol_are_refused(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            for name, protocol in (("elsewhere.test", "test"), ("localhost", "other")):
+                with pytest.raises(quic.TlsError):
+                    await within(
+                        quic.open_connection(
+                            *server.address[:2],
+                            server_name=name,
+                            ca_file=certificates.authority,
+                            alpn=[protocol],
+                        )
+                    )
+            async with dialled(certificates, server.address, verify=False):
+                pass
+
+    run(main())
+
+
+def test_secrets_are_logged(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    async def main() -> None:
+        lines: list[str] = []
+        path = tmp_path / "keys"
+        async with both(certificates, {"keylog": path}, keylog=lines.append) as (client, _):
+            await within(client.ping())
+        labels = {line.split()[0] for line in lines}
+        assert {"CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0"} <= labels
+        assert sorted(path.read_text().splitlines(keepends=True)) == sorted(lines)
+
+    run(main())
+
+
+def test_datagrams(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            size = client.max_datagram_size
+            assert size is not None
+            assert await client.send_datagram(bytes(size))
+            assert len(await within(server.receive_datagram())) == size
+            with pytest.raises(quic.DatagramError, match="longer than the path"):
+                await client.send_datagram(bytes(size + 2000))
+            assert await client.send_datagrams([b"1", b"2", b"3"]) == 3
+            taken: list[bytes] = []
+            while len(taken) < 3:
+                taken += await within(server.receive_datagrams())
+            assert taken == [b"1", b"2", b"3"]
+
+    run(main())
+
+
+def test_datagram_policies(run: Run, certificates: Certificates) -> None:
+    new, kept, waited = (bytes([number]) * 1000 for number in (1, 2, 3))
+
+    async def main() -> None:
+        async with both(certificates, datagram_send_buffer=3000) as (client, server):
+            await within(client.ping())
+            while client.send_datagram_nowait(bytes(1000)):
+                pass
+            assert not await client.send_datagram(new, "drop_new")
+            assert await client.send_datagram(kept, "drop_oldest")
+            taken = await within(_until(server, kept))
+            assert new not in taken
+            while client.send_datagram_nowait(bytes(1000)):
+                pass
+            assert await within(client.send_datagram(waited))
+            await within(_until(server, waited))
+
+    run(main())
+
+
+async def _until(connection: quic.Connection, last: bytes) -> list[bytes]:
+    taken: list[bytes] = []
+    while last not in taken:
+        taken += await connection.receive_datagrams()
+    return taken
+
+
+def test_datagram_expires_where_nothing_passes(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates) as server, relayed(server.address) as relay:
+            async with dialled(
+                certificates, relay.address, datagram_send_buffer=3000
+            ) as connection:
+                relay.faults.blackhole = True
+                sent = True
+                for _ in range(200):
+                    sent = await connection.send_datagram(bytes(1000), expires=0.05)
+                    if not sent:
+                        break
+                assert not sent
+
+    run(main())
+
+
+def test_peer_that_takes_no_datagrams(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates, {"datagram_receive_buffer": None}) as (client, _):
+            assert client.max_datagram_size is None
+            with pytest.raises(quic.DatagramError, match="takes no datagrams"):
+                await client.send_datagram(b"x")
+
+    run(main())
+
+
+def test_nat_that_is_started_again(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with (
+                relayed(server.address) as relay,
+                dialled(certificates, relay.address) as connection,
+            ):
+                stream = await connection.open_stream()
+                stream.write(b"before")
+                assert await within(stream.readexactly(6)) == b"before"
+                relay.rebind()
+                stream.write(b"after")
+                assert await within(stream.readexactly(5)) == b"after"
+
+    run(main())
+
+
+def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            before = client.endpoint.address
+            await within(client.rebind("127.0.0.1"))
+            assert client.endpoint.address != before
+            await wait_until(lambda: server.remote_address == client.endpoint.address)
+            for _ in range(3):
+                client.update_keys()
+                assert await within(client.ping()) >= 0
+            stats = client.stats()
+            assert stats.packets_sent > 0
+            assert 0 < stats.rtt_min <= stats.rtt < 10
+            assert "rtt=" in repr(stats)
+
+    run(main())
+
+
+def test_close_tells_code_and_reason_to_whoever_waits(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            stream.write(b"x")
+            waits = [
+                stream.read(1),
+                client.accept_stream(),
+                client.receive_datagram(),
+                stream.stopped(),
+            ]
+            tasks = [asyncio.ensure_future(wait) for wait in waits]
+            await within(server.accept_stream())
+            server.close(7, "enough")
+            for result in await within(asyncio.gather(*tasks, return_exceptions=True)):
+                assert isinstance(result, quic.ConnectionClosedByPeer), result
+                assert (result.code, result.reason) == (7, "enough")
+            await within(client.wait_closed())
+            with pytest.raises(quic.ConnectionClosedByPeer):
+                await client.open_stream()
+            with pytest.raises(quic.ConnectionClosed, match="closed here"):
+                await server.open_stream()
+            assert "closed" in repr(client)
+
+    run(main())
+
+
+def test_silence_ends_a_connection_and_keep_alive_does_not_let_it(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server, relayed(server.address) as relay:
+            async with (
+                dialled(certificates, relay.address, idle_timeout=0.3) as quiet,
+                dialled(certificates, relay.address, idle_timeout=0.3, keep_alive=0.05) as kept,
+            ):
+                await within(quiet.wait_closed())
+                assert isinstance(quiet.error, quic.IdleTimeout)
+                assert not kept.is_closed
+                relay.faults.blackhole = True
+                await within(kept.wait_closed())
+                assert isinstance(kept.error, TimeoutError)
+
+    run(main())
+
+
+def test_server_refuses_more_than_it_was_told_to_have(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, max_connections=2) as server:
+            async with (
+                dialled(certificates, server.address),
+                dialled(certificates, server.address),
+            ):
+                with pytest.raises(quic.TransportError) as refused:
+                    await within(dialled(certificates, server.address).__aenter__())
+                assert refused.value.code == 2  # CONNECTION_REFUSED
+
+    run(main())
+
+
+def test_connections_come_and_go(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async def handler(connection: quic.Connection) -> None:
+            stream = await connection.accept_stream()
+            await echo(stream)
+            stream.finish()
+            await connection.wait_closed()
+
+        async with served(certificates, handler=handler) as server:
+            config = client_config(certificates)
+
+            async def one() -> None:
+                async with dialled(
+                    certificates, server.address, configuration=config
+                ) as connection:
+                    stream = await connection.open_stream()
+                    stream.write(b"hello")
+                    stream.finish()
+                    assert await stream.read_to_end() == b"hello"
+
+            for _ in range(5):
+                await within(asyncio.gather(*[one() for _ in range(10)]), 30)
+            await wait_until(lambda: not server.connections)
+            assert server._native.connection_count == 0
+
+    run(main())
+
+
+def test_several_connections_on_one_socket(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with quic.Endpoint(_driver.bind("127.0.0.1")) as shared:
+                connections = [
+                    await quic.open_connection(
+                        *server.address[:2],
+                        server_name="localhost",
+                        endpoint=shared,
+                        configuration=client_config(certificates),
+                    )
+                    for _ in range(3)
+                ]
+                for connection in connections:
+                    async with await connection.open_stream() as stream:
+                        stream.write(b"x")
+                        stream.finish()
+                        assert await within(stream.read_to_end()) == b"x"
+                assert len(shared.connections) == 3
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"gso": False, "gro": False, "ecn": False}, {"segments_max": 2}]
+)
+def test_network_that_takes_no_trains(
+    run: Run, certificates: Certificates, settings: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=echo, **settings) as server,
+            dialled(certificates, server.address, **settings) as connection,
+        ):
+            stream = await connection.open_stream()
+            stream.write(bytes(100_000))
+            stream.finish()
+            assert len(await within(stream.read_to_end())) == 100_000
+
+    run(main())
+
+
+def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates) as server, relayed(server.address) as relay:
+            async with dialled(certificates, relay.address, idle_timeout=5) as connection:
+                peer = await within(server.accept())
+                relay.faults.blackhole = True
+                connection.close(3, "bye")
+                await wait_until(lambda: relay.dropped)
+                relay.faults.blackhole = False
+                waiting = asyncio.ensure_future(connection.wait_closed(linger=True))
+                (await peer.open_stream()).write(b"are you there?")
+                await within(peer.wait_closed())
+                assert isinstance(peer.error, quic.ConnectionClosedByPeer)
+                assert peer.error.code == 3
+                await within(waiting)
+
+    run(main())

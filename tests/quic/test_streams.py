@@ -1,0 +1,269 @@
+"""Streams of the native API, on every loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop import quic
+from tests.quic.support import both, dialled, echo, relayed, served
+from tests.support import wait_until, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+def test_bytes_go_there_and_back(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        data = bytes(range(256)) * 4096
+        async with (
+            served(certificates, stream_handler=echo) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            stream = await connection.open_stream()
+
+            async def send() -> None:
+                for at in range(0, len(data), 10_000):
+                    await stream.send(data[at : at + 10_000])
+                stream.finish()
+
+            _, answer = await within(asyncio.gather(send(), stream.read_to_end()))
+            assert answer == data
+            assert stream.at_eof()
+            assert await within(stream.acked())
+            assert await stream.read() == b""
+
+    run(main())
+
+
+def test_reader_methods_are_those_of_asyncio(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            sent = await client.open_stream()
+            sent.writelines([b"one\n", b"two\nthree", b"|four|12345", b"tail"])
+            sent.close()
+            stream = await within(server.accept_stream())
+            reader, writer = stream.pair()
+            assert isinstance(reader, asyncio.StreamReader)
+            assert isinstance(writer, asyncio.StreamWriter)
+            assert await within(reader.readline()) == b"one\n"
+            assert await within(reader.readuntil(b"|")) == b"two\nthree|"
+            assert await within(reader.readuntil(b"|")) == b"four|"
+            assert await within(reader.readexactly(5)) == b"12345"
+            assert not reader.at_eof()
+            with pytest.raises(asyncio.IncompleteReadError) as short:
+                await within(reader.readexactly(100))
+            assert short.value.partial == b"tail"
+            assert await within(reader.read(1)) == b""
+            assert reader.at_eof()
+            assert writer.get_extra_info("stream_id") == 0
+            writer.close()
+            await within(writer.wait_closed())
+
+    run(main())
+
+
+def test_lines_are_iterated_and_bounded(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            sent = await client.open_stream(unidirectional=True)
+            sent.write(b"a\nb\nc")
+            sent.finish()
+            stream = await within(server.accept_stream(unidirectional=True))
+            assert [line async for line in stream] == [b"a\n", b"b\n", b"c"]
+            sent = await client.open_stream(unidirectional=True)
+            sent.write(bytes(200_000))
+            sent.finish()
+            stream = await within(server.accept_stream(unidirectional=True))
+            with pytest.raises(ValueError, match="Separator is not found"):
+                await within(stream.readline())
+
+    run(main())
+
+
+def test_drain_waits_for_a_reader_that_does_not_read(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        windows = {"max_stream_data": 64_000, "max_data": 64_000}
+        async with both(certificates, windows, send_window=64_000) as (client, server):
+            sent = await client.open_stream()
+            taken = sent.write_nowait(bytes(1_000_000))
+            assert 0 < taken <= 200_000
+            assert sent.write_nowait(b"more") == 0
+            sent.write(bytes(1_000_000 - taken))
+            drained = asyncio.ensure_future(sent.drain())
+            stream = await within(server.accept_stream())
+            await asyncio.sleep(0.05)
+            assert not drained.done()
+            assert sent.queued_bytes > 0
+            await within(stream.readexactly(1_000_000))
+            await within(drained)
+            assert sent.queued_bytes == 0
+
+    run(main())
+
+
+def test_cancelled_waits_lose_nothing(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates, {"max_streams_bidi": 1}) as (client, server):
+            sent = await client.open_stream()
+            sent.write(b"abc")
+            opening = asyncio.ensure_future(client.open_stream())
+            stream = await within(server.accept_stream())
+            reading = asyncio.ensure_future(stream.readexactly(6))
+            accepting = asyncio.ensure_future(server.accept_stream())
+            await wait_until(lambda: stream._left is not None and len(stream._left) == 3)
+            for task in (opening, reading, accepting):
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            sent.write(b"def")
+            assert await within(stream.readexactly(6)) == b"abcdef"
+            sent.finish()
+            assert await within(stream.read()) == b""
+            stream.finish()
+            assert await within(sent.read()) == b""
+            # Credit for the next stream comes once this one has ended both ways.
+            second = await within(client.open_stream())
+            second.write(b"x")
+            assert (await within(server.accept_stream())).id == second.id
+
+    run(main())
+
+
+def test_reset_and_stop_carry_codes_both_ways(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            sent = await client.open_stream()
+            sent.write(b"x")
+            stream = await within(server.accept_stream())
+            sent.reset(41)
+            stream.reset(42)
+            with pytest.raises(quic.StreamResetError) as reset:
+                while True:
+                    await within(stream.read(10))
+            assert reset.value.code == 41
+            with pytest.raises(quic.StreamResetError) as reset:
+                await within(sent.read(10))
+            assert reset.value.code == 42
+            sent = await client.open_stream(unidirectional=True)
+            sent.write(b"x")
+            stream = await within(server.accept_stream(unidirectional=True))
+            stream.stop(43)
+            assert await within(sent.stopped()) == 43
+            with pytest.raises(quic.StreamStoppedError) as stopped:
+                sent.write(b"more")
+            assert stopped.value.code == 43
+            with pytest.raises(quic.StreamClosedError):
+                await stream.read(1)
+            with pytest.raises(quic.StreamClosedError):
+                stream.write(b"the other way")
+
+    run(main())
+
+
+def test_stream_nobody_has_any_more_ends_both_ways(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            sent = await client.open_stream()
+            sent.write(b"x" * 100)
+            stream = await within(server.accept_stream())
+            del stream
+            assert await within(sent.stopped()) == 0
+            assert await within(sent.read()) == b""
+
+    run(main())
+
+
+def test_many_streams_share_a_connection(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=echo, max_streams_bidi=10) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+
+            async def one(number: int) -> None:
+                async with await connection.open_stream() as stream:
+                    stream.priority = number % 3
+                    data = number.to_bytes(4, "big") * 100
+                    stream.write(data)
+                    stream.finish()
+                    assert await stream.read_to_end() == data
+
+            await within(asyncio.gather(*map(one, range(300))), 30)
+
+    run(main())
+
+
+def test_handler_that_raises_aborts_its_stream_and_is_reported(
+    run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop
+) -> None:
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def broken(stream: quic.Stream) -> None:
+        await stream.read(1)
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=broken) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            stream = await connection.open_stream()
+            stream.write(b"x")
+            with pytest.raises(quic.StreamResetError):
+                await within(stream.read(1))
+
+    run(main())
+    assert isinstance(reported[0]["exception"], ZeroDivisionError)
+
+
+def test_streams_are_freed_as_they_end(run: Run, certificates: Certificates) -> None:
+    """What is left of a stream on either end is nothing: see also the churn test of the Rust crate."""
+
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=echo) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            for _ in range(50):
+                stream = await connection.open_stream()
+                stream.write(b"x")
+                stream.finish()
+                assert await within(stream.read_to_end()) == b"x"
+            await wait_until(lambda: not server._tasks)
+            assert connection.streams_queued == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"loss": 0.02},
+        {"reordering": 0.1, "duplication": 0.1},
+        {"corruption": 0.03},
+        {"longest": 1300},
+    ],
+    ids=["loss", "reordering", "corruption", "mtu"],
+)
+def test_transfer_through_a_bad_network(
+    run: Run, certificates: Certificates, faults: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        data = bytes(range(251)) * 3000
+        async with served(certificates, stream_handler=echo) as server:
+            async with relayed(server.address, seed=11, **faults) as relay:
+                async with dialled(certificates, relay.address, initial_rtt=0.05) as connection:
+                    stream = await connection.open_stream()
+                    stream.write(data)
+                    stream.finish()
+                    assert await within(stream.read_to_end(), 30) == data, relay.seed
+
+    run(main())
