@@ -104,6 +104,12 @@ smoke: check-tools ## asyncpg, psycopg, redis, grpc, tornado, dask and others at
 		CARGO_TARGET_DIR=$(TARGET)/python-$$1 tools/develop .venv-$$1 $(TESTED); \
 		tools/smoke $$2 $(PYTEST)
 
+# PEERS="quic-go ngtcp2" instead of all, WRITE=1 to update docs/interop.md. What does not install here is skipped.
+.PHONY: interop
+interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both ways
+	@tools/develop $(VENV) $(TESTED)
+	@$(BIN)/python -m tests.interop $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
 	@echo "== loom"
@@ -164,6 +170,12 @@ bench-rust: check-tools ## compare the engine with other Rust runtimes; ARGS="--
 .PHONY: bench-coro
 bench-coro: check-tools ## compare the coroutines with may, tokio and threads; ARGS="--help" shows the choices
 	@"$$(tools/pythons --default)" benches/coro/compare.py $(ARGS)
+
+# On CPython 3.14 where it is there: aiopquic does not install on 3.11.
+.PHONY: bench-quic
+bench-quic: check-tools ## compare our QUIC with aioquic, qh3 and aiopquic; ARGS="--help" shows the choices
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		"$$2" benches/quic/compare.py $(ARGS)
 
 # --- lint -------------------------------------------------------------------------------------------------
 

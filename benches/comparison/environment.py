@@ -101,13 +101,13 @@ def environment_for(python: str) -> Environment:
     return Environment(found, paths.ENVIRONMENTS / version.stdout.strip())
 
 
-def set_up(environment: Environment, say: Say) -> None:
-    """Make the environment and install the peers and, where this checkout has it, ringloop."""
+def set_up(environment: Environment, say: Say, wanted: Path = paths.REQUIREMENTS) -> None:
+    """Make the environment and install the peers of a file and, where it is here, ringloop."""
     if not environment.python.exists():
         say(f"making {environment.directory.relative_to(paths.ROOT)}")
         subprocess.run([environment.base, "-m", "venv", environment.directory], check=True)
     refused: dict[str, str] = {}
-    for requirement in requirements():
+    for requirement in requirements(wanted):
         say(f"installing {requirement}")
         package, _, marker = requirement.partition(";")
         name = package.partition("=")[0]
@@ -128,9 +128,9 @@ def set_up(environment: Environment, say: Say) -> None:
     environment.stamp.write_text(json.dumps(stamp, indent=2) + "\n")
 
 
-def requirements() -> list[str]:
-    """The lines of requirements.txt that name a package."""
-    lines = (line.partition("#")[0].strip() for line in paths.REQUIREMENTS.read_text().splitlines())
+def requirements(file: Path) -> list[str]:
+    """The lines of a requirements.txt that name a package."""
+    lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     return [line for line in lines if line]
 
 

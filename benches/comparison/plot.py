@@ -28,6 +28,12 @@ COLOURS = {
     "compio": "#17becf",
     "glommio": "#8c564b",
     "ringcore": "#bcbd22",
+    "aioquic": "#9e9e9e",
+    "qh3": "#1f77b4",
+    "aiopquic": "#9467bd",
+    "ringloop": "#d62728",
+    "ringloop-aio": "#ff7f0e",
+    "ringloop-asyncio": "#8c564b",
     "ringloop-uring": "#d62728",
     "ringloop-epoll": "#ff9896",
 }

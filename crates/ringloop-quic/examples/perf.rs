@@ -1,246 +1,370 @@
-//! Measure the crate: a server, and a client in another process.
+//! Measure the crate: a server, and a client in another process. `benches/quic` starts them; by hand:
 //!
 //! ```text
-//! perf server 127.0.0.1:4433              certificate made on the spot; clients do not verify it
-//! perf client 127.0.0.1:4433 stream 16384 10       one stream, writes of so many bytes, so many seconds
-//! perf client 127.0.0.1:4433 request 64 10         one request after the other, each on a stream of its own
-//! perf client 127.0.0.1:4433 handshake 1 10        connect and close, so many at a time
-//! perf client 127.0.0.1:4433 datagram 1000 10      as many datagrams as go out
+//! perf server 127.0.0.1:4433 cert.pem key.pem
+//! perf client 127.0.0.1:4433 ca.pem WORKLOAD SIZE WARM-UP SECONDS
 //! ```
-//! The first byte of a stream says what is asked: `s` count and tell, `r` send back. What is printed was
-//! counted by the server, over the time after the first second.
+//! | workload | SIZE | what is done |
+//! |---|---|---|
+//! | `stream` | bytes a write | one stream, as many writes as it takes |
+//! | `request` | bytes | one request after the other, each on a stream of its own, sent back |
+//! | `pingpong` | bytes | one message after the other on a stream that stays |
+//! | `churn` | bytes | 100 tasks that do what `request` does |
+//! | `handshake` | at a time | connect and close, certificate verified, nothing resumed |
+//! | `datagram` | bytes | as many datagrams as go out |
+//! | `idle` | connections | that many, and what they take at the server |
+//!
+//! The first byte of a stream says what is asked: `s` count, `e` send back, `i` tell what was counted so far. What
+//! the client prints, as one line of JSON, is the difference of two such answers.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use ringloop_quic::config::{ClientConfig, ServerConfig, Transport};
-use ringloop_quic::tls::{Certificate, ClientTls, ServerTls};
-use ringloop_quic::{Connection, Endpoint, Policy, RecvStream, SendStream};
-use std::cell::Cell;
+use ringloop_quic::tls::{Certificate, ClientTls, Roots, ServerTls};
+use ringloop_quic::{Bytes, Connection, Endpoint, Policy, RecvStream, SendStream};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const ALPN: &str = "bench";
+const CHURN_TASKS: usize = 100;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let runtime = ringloop::Runtime::new()?;
     match *words.as_slice() {
-        ["server", address] => runtime.block_on(serve(address.parse()?))?,
-        ["client", address, what, size, seconds] => {
-            let address = address.parse()?;
-            let limit = Duration::from_secs(seconds.parse()?);
-            runtime.block_on(measure(address, what, size.parse()?, limit))?
+        ["server", address, chain, key] => {
+            runtime.block_on(serve(address.parse()?, chain, key))??;
         }
-        _ => Err("perf server ADDRESS | perf client ADDRESS stream|request|handshake|datagram SIZE SECONDS".into()),
+        ["client", address, ca, workload, size, warmup, seconds] => {
+            let client = Client {
+                endpoint: endpoint(ca)?,
+                address: address.parse()?,
+                size: size.parse()?,
+                warmup: Duration::from_secs_f64(warmup.parse()?),
+                limit: Duration::from_secs_f64(seconds.parse()?),
+            };
+            runtime.block_on(client.run(workload))??;
+        }
+        _ => return Err("see the first lines of the source".into()),
+    }
+    Ok(())
+}
+
+fn transport() -> Transport {
+    Transport {
+        bi_streams_max: 512,
+        ..Transport::default()
     }
 }
 
-async fn serve(address: SocketAddr) -> Result<()> {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
-    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())?;
-    let transport = Transport::default();
-    let tls = ServerTls::new(certificate).alpn(["perf"]);
-    let server = Endpoint::server(address, ServerConfig::new(tls)?.transport(&transport)?)?;
+// --- the server ----------------------------------------------------------------------------------------------------
+
+/// What the server has seen of all connections.
+#[derive(Default)]
+struct Counts {
+    bytes: Cell<u64>,
+    datagrams: Cell<u64>,
+    handshakes: Cell<u64>,
+}
+
+async fn serve(address: SocketAddr, chain: &str, key: &str) -> Result<()> {
+    let tls = ServerTls::new(Certificate::from_files(chain, key)?).alpn([ALPN]);
+    let config = ServerConfig::new(tls)?.transport(&transport())?;
+    let server = Endpoint::server(address, config)?;
     println!("ready");
+    let counts = Rc::new(Counts::default());
     while let Some(incoming) = server.accept().await {
+        let counts = Rc::clone(&counts);
         ringloop::spawn(async move {
             if let Ok(connecting) = incoming.accept()
                 && let Ok(connection) = connecting.await
             {
-                answer(connection).await;
+                counts.handshakes.set(counts.handshakes.get() + 1);
+                answer(connection, counts).await;
             }
         });
     }
     Ok(())
 }
 
-async fn answer(connection: Connection) {
-    let datagrams = Rc::new(Cell::new(0u64));
+async fn answer(connection: Connection, counts: Rc<Counts>) {
     ringloop::spawn({
-        let (connection, datagrams) = (connection.clone(), Rc::clone(&datagrams));
+        let (connection, counts) = (connection.clone(), Rc::clone(&counts));
         async move {
             let mut batch = Vec::new();
             while let Ok(count) = connection.recv_datagrams(1024, &mut batch).await {
-                datagrams.set(datagrams.get() + count as u64);
+                counts.datagrams.set(counts.datagrams.get() + count as u64);
                 batch.clear();
             }
         }
     });
     while let Ok((send, recv)) = connection.accept_bi().await {
-        let datagrams = Rc::clone(&datagrams);
-        ringloop::spawn(async move { drop(answer_stream(send, recv, &datagrams).await) });
+        let counts = Rc::clone(&counts);
+        ringloop::spawn(async move { drop(answer_stream(send, recv, &counts).await) });
     }
 }
 
-async fn answer_stream(
-    mut send: SendStream,
-    mut recv: RecvStream,
-    datagrams: &Cell<u64>,
-) -> Result<()> {
+async fn answer_stream(mut send: SendStream, mut recv: RecvStream, counts: &Counts) -> Result<()> {
     let mut kind = [0; 1];
     recv.read_exact(&mut kind).await?;
     match kind[0] {
-        b'd' => send.write_all(&datagrams.get().to_le_bytes()).await?,
         b's' => {
-            // The first second is warm-up: each client tells when it is over by its own clock.
-            let mut began = Instant::now();
-            let (mut count, mut is_warm) = (0, false);
             while let Some(chunk) = recv.read_chunk(usize::MAX).await? {
-                count += chunk.len() as u64;
-                if !is_warm && began.elapsed() > Duration::from_secs(1) {
-                    (count, is_warm, began) = (0, true, Instant::now());
-                }
+                counts.bytes.set(counts.bytes.get() + chunk.len() as u64);
             }
-            let took_ns = began.elapsed().as_nanos() as u64;
-            send.write_all(&[count.to_le_bytes(), took_ns.to_le_bytes()].concat())
-                .await?;
         }
-        _ => {
-            let request = recv.read_to_end(1 << 20).await?;
-            send.write_all(&request).await?;
+        b'e' => {
+            while let Some(chunk) = recv.read_chunk(usize::MAX).await? {
+                send.write_chunk(chunk).await?;
+            }
         }
+        _ => send.write_all(snapshot(counts).as_bytes()).await?,
     }
     send.finish()?;
     Ok(())
 }
 
-async fn measure(address: SocketAddr, what: &str, size: usize, limit: Duration) -> Result<()> {
-    let tls = ClientTls::without_verification()
-        .alpn(["perf"])
-        .sessions(None);
-    let config = ClientConfig::new(tls)?.transport(&Transport::default())?;
-    let client = Endpoint::client(([127, 0, 0, 1], 0).into(), config)?;
-    match what {
-        "stream" => stream(&client, address, size, limit).await?,
-        "request" => request(&client, address, size, limit).await?,
-        "handshake" => handshake(&client, address, size, limit).await?,
-        "datagram" => datagram(&client, address, size, limit).await?,
-        other => return Err(format!("{other}?").into()),
-    }
-    client.close(0, b"");
-    client.wait_idle().await;
-    Ok(())
+fn snapshot(counts: &Counts) -> String {
+    static START: OnceLock<Instant> = OnceLock::new();
+    format!(
+        "{{\"time_ns\": {}, \"bytes\": {}, \"datagrams\": {}, \"handshakes\": {}, \"cpu_ns\": {}, \"rss\": {}}}",
+        START.get_or_init(Instant::now).elapsed().as_nanos(),
+        counts.bytes.get(),
+        counts.datagrams.get(),
+        counts.handshakes.get(),
+        cpu_ns(),
+        rss()
+    )
 }
 
-async fn stream(
-    client: &Endpoint,
+/// CPU time of this process; proc(5) counts it in ticks of 10 ms.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |at| {
+        fields
+            .split_whitespace()
+            .nth(at)
+            .and_then(|one| one.parse::<u64>().ok())
+    };
+    (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10_000_000
+}
+
+/// Resident memory of this process.
+fn rss() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+// --- the client ----------------------------------------------------------------------------------------------------
+
+fn endpoint(ca: &str) -> Result<ClientConfig> {
+    let tls = ClientTls::with_roots(Roots::empty().add_file(ca)?)
+        .alpn([ALPN])
+        .sessions(None);
+    Ok(ClientConfig::new(tls)?
+        .tokens(None)
+        .transport(&transport())?)
+}
+
+struct Client {
+    endpoint: ClientConfig,
     address: SocketAddr,
     size: usize,
+    warmup: Duration,
     limit: Duration,
-) -> Result<()> {
-    let connection = client.connect(address, "localhost")?.await?;
+}
+
+/// What a client's tasks share.
+#[derive(Default)]
+struct Tally {
+    is_over: Cell<bool>,
+    sent: Cell<u64>,
+    latencies: RefCell<Vec<Duration>>,
+}
+
+impl Client {
+    async fn run(self, workload: &str) -> Result<()> {
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into(), self.endpoint.clone())?;
+        // What is asked must not wait behind what is sent: it has a connection of its own.
+        let control = endpoint.connect(self.address, "localhost")?.await?;
+        let connection = endpoint.connect(self.address, "localhost")?.await?;
+        let tally = Rc::new(Tally::default());
+        if workload == "idle" {
+            return self.idle(&endpoint, &control).await;
+        }
+        let tasks = match workload {
+            "stream" => vec![spawn(stream(
+                connection.clone(),
+                self.size,
+                Rc::clone(&tally),
+            ))],
+            "pingpong" => vec![spawn(pingpong(
+                connection.clone(),
+                self.size,
+                Rc::clone(&tally),
+            ))],
+            "datagram" => vec![spawn(datagrams(
+                connection.clone(),
+                self.size,
+                Rc::clone(&tally),
+            ))],
+            "request" | "churn" => {
+                let count = if workload == "churn" { CHURN_TASKS } else { 1 };
+                let one = || spawn(requests(connection.clone(), self.size, Rc::clone(&tally)));
+                (0..count).map(|_| one()).collect()
+            }
+            "handshake" => {
+                let one = || {
+                    spawn(handshakes(
+                        endpoint.clone(),
+                        self.address,
+                        Rc::clone(&tally),
+                    ))
+                };
+                (0..self.size).map(|_| one()).collect()
+            }
+            other => return Err(format!("{other}?").into()),
+        };
+        ringloop::time::sleep(self.warmup).await;
+        let first = ask(&control).await?;
+        let (sent, cpu) = (tally.sent.get(), cpu_ns());
+        tally.latencies.borrow_mut().clear();
+        let began = Instant::now();
+        ringloop::time::sleep(self.limit).await;
+        let took = began.elapsed();
+        let cpu = cpu_ns() - cpu;
+        let (sent, done) = (tally.sent.get() - sent, tally.latencies.borrow().len());
+        let last = ask(&control).await?;
+        tally.is_over.set(true);
+        for task in tasks {
+            task.await?;
+        }
+        // What is on its way arrives; then what was sent in all compares with what came.
+        ringloop::time::sleep(Duration::from_millis(300)).await;
+        let end = ask(&control).await?;
+        let percentile = |part: usize| {
+            let mut times = tally.latencies.borrow().clone();
+            times.sort_unstable();
+            let at = times.len().saturating_sub(1).min(times.len() * part / 1000);
+            times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+        };
+        println!(
+            "{{\"first\": {first}, \"last\": {last}, \"end\": {end}, \"seconds\": {}, \"cpu_ns\": {cpu}, \"sent\": {sent}, \
+             \"sent_total\": {}, \"done\": {done}, \"p50_us\": {}, \"p99_us\": {}, \"rss\": {}}}",
+            took.as_secs_f64(),
+            tally.sent.get(),
+            percentile(500),
+            percentile(990),
+            rss()
+        );
+        Ok(())
+    }
+
+    async fn idle(&self, endpoint: &Endpoint, control: &Connection) -> Result<()> {
+        let (first, own) = (ask(control).await?, rss());
+        let mut held = Vec::new();
+        for _ in 0..self.size {
+            held.push(endpoint.connect(self.address, "localhost")?.await?);
+        }
+        let last = ask(control).await?;
+        println!(
+            "{{\"first\": {first}, \"last\": {last}, \"client_rss\": {}}}",
+            rss() - own
+        );
+        Ok(())
+    }
+}
+
+fn spawn(task: impl Future<Output = Result<()>> + 'static) -> ringloop::JoinHandle<()> {
+    ringloop::spawn(async move {
+        if let Err(error) = task.await {
+            eprintln!("{error}");
+        }
+    })
+}
+
+/// What the server has counted so far.
+async fn ask(connection: &Connection) -> Result<String> {
     let (mut send, mut recv) = connection.open_bi().await?;
+    send.write_all(b"i").await?;
+    send.finish()?;
+    Ok(String::from_utf8(recv.read_to_end(1024).await?)?)
+}
+
+async fn stream(connection: Connection, size: usize, tally: Rc<Tally>) -> Result<()> {
+    let (mut send, _recv) = connection.open_bi().await?;
     send.write_all(b"s").await?;
     let bytes = vec![7; size];
-    let began = Instant::now();
-    while began.elapsed() < limit {
+    while !tally.is_over.get() {
         for _ in 0..16 {
             send.write_all(&bytes).await?;
         }
     }
     send.finish()?;
-    let told = recv.read_to_end(16).await?;
-    let number = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().unwrap());
-    let bits = number(0) as f64 * 8.0;
-    let stats = connection.stats();
-    println!(
-        "stream {size} B: {:.2} Gbit/s ({} datagrams, {} messages, {} lost)",
-        bits / number(8) as f64,
-        stats.udp_sent,
-        stats.messages_sent,
-        stats.packets_lost
-    );
     Ok(())
 }
 
-async fn request(
-    client: &Endpoint,
-    address: SocketAddr,
-    size: usize,
-    limit: Duration,
-) -> Result<()> {
-    let connection = client.connect(address, "localhost")?.await?;
-    let request = [&b"r"[..], &vec![1; size]].concat();
-    let mut times = Vec::new();
-    let began = Instant::now();
-    while began.elapsed() < limit {
+async fn requests(connection: Connection, size: usize, tally: Rc<Tally>) -> Result<()> {
+    let request = [&b"e"[..], &vec![1; size]].concat();
+    while !tally.is_over.get() {
         let start = Instant::now();
         let (mut send, mut recv) = connection.open_bi().await?;
         send.write_all(&request).await?;
         send.finish()?;
-        assert_eq!(recv.read_to_end(size).await?.len(), size);
-        times.push(start.elapsed());
+        if recv.read_to_end(size).await? != request[1..] {
+            return Err("another answer".into());
+        }
+        tally.latencies.borrow_mut().push(start.elapsed());
     }
-    let rate = times.len() as f64 / began.elapsed().as_secs_f64();
-    times.sort_unstable();
-    let at = |part: usize| times[times.len() * part / 1000].as_secs_f64() * 1e6;
-    println!(
-        "request {size} B: {rate:.0}/s, p50 {:.0} us, p99 {:.0} us",
-        at(500),
-        at(990)
-    );
     Ok(())
 }
 
-async fn handshake(
-    client: &Endpoint,
-    address: SocketAddr,
-    at_once: usize,
-    limit: Duration,
-) -> Result<()> {
-    let began = Instant::now();
-    let count = Rc::new(Cell::new(0u64));
-    let tasks: Vec<_> = (0..at_once)
-        .map(|_| {
-            let (client, count) = (client.clone(), Rc::clone(&count));
-            ringloop::spawn(async move {
-                while began.elapsed() < limit {
-                    let connection = client.connect(address, "localhost").unwrap().await.unwrap();
-                    connection.close(0, b"");
-                    count.set(count.get() + 1);
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await?;
+async fn pingpong(connection: Connection, size: usize, tally: Rc<Tally>) -> Result<()> {
+    let (mut send, mut recv) = connection.open_bi().await?;
+    let (message, mut answer) = (vec![1; size], vec![0; size]);
+    send.write_all(b"e").await?;
+    while !tally.is_over.get() {
+        let start = Instant::now();
+        send.write_all(&message).await?;
+        recv.read_exact(&mut answer).await?;
+        if answer != message {
+            return Err("another answer".into());
+        }
+        tally.latencies.borrow_mut().push(start.elapsed());
     }
-    let rate = count.get() as f64 / began.elapsed().as_secs_f64();
-    println!("handshake {at_once} at once: {rate:.0}/s");
+    send.finish()?;
     Ok(())
 }
 
-async fn datagram(
-    client: &Endpoint,
-    address: SocketAddr,
-    size: usize,
-    limit: Duration,
-) -> Result<()> {
-    let connection = client.connect(address, "localhost")?.await?;
-    let bytes = ringloop_quic::Bytes::from(vec![3; size]);
-    let began = Instant::now();
-    let mut count = 0u64;
-    while began.elapsed() < limit {
+async fn handshakes(endpoint: Endpoint, address: SocketAddr, tally: Rc<Tally>) -> Result<()> {
+    while !tally.is_over.get() {
+        let start = Instant::now();
+        let connection = endpoint.connect(address, "localhost")?.await?;
+        tally.latencies.borrow_mut().push(start.elapsed());
+        connection.close(0, b"");
+    }
+    Ok(())
+}
+
+async fn datagrams(connection: Connection, size: usize, tally: Rc<Tally>) -> Result<()> {
+    let bytes = Bytes::from(vec![3; size]);
+    while !tally.is_over.get() {
         for _ in 0..64 {
             connection
                 .send_datagram(bytes.clone(), Policy::Wait)
                 .await?;
-            count += 1;
         }
+        tally.sent.set(tally.sent.get() + 64);
     }
-    let took = began.elapsed().as_secs_f64();
-    ringloop::time::sleep(Duration::from_millis(200)).await;
-    let (mut send, mut recv) = connection.open_bi().await?;
-    send.write_all(b"d").await?;
-    send.finish()?;
-    let told = recv.read_to_end(8).await?;
-    let received = u64::from_le_bytes(told[..].try_into()?);
-    let arrived = received as f64 * 100.0 / count as f64;
-    println!(
-        "datagram {size} B: {:.0}/s received, {arrived:.1} % of those sent",
-        received as f64 / took
-    );
     Ok(())
 }

@@ -1,0 +1,195 @@
+"""Compare QUIC stacks: the same work on each, in turns, a server and a client in processes of their own.
+
+    python3 benches/quic/compare.py --quick            a first look, some minutes
+    python3 benches/quic/compare.py                    everything, about an hour and a half
+    python3 benches/quic/compare.py --only 'stream/*' --peers aiopquic,ringloop --seconds 3
+
+The first use sets up (as --setup does): an environment .venv-bench/quic-VERSION with the peers of
+requirements.txt and ringloop built for release from this checkout. The ceilings are built each
+time. Needs a Rust toolchain, a C compiler and CPython 3.12 or later (aiopquic does not install on
+3.11). Tables go to standard output, progress to standard error.
+"""
+
+import argparse
+import dataclasses
+import datetime as dt
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import report as writing
+from contestants import CEILINGS, CONTESTANTS, REQUIREMENTS, Contestant, available, build
+from running import Settings, make_certificates, measure
+from tables import all_rows
+
+from comparison import machine, paths
+from comparison.environment import Environment, SetupError, commit, environment_for, set_up
+from comparison.rows import Row, selected
+
+QUICK = {"rounds": 3, "seconds": 2.0, "warmup": 1.0}
+FULL = {"rounds": 5, "seconds": 10.0, "warmup": 2.0}
+RESULTS = paths.BENCHES / "RESULTS-quic.md"
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    options = parse_arguments()
+    rows = selected(all_rows(), options.only)
+    if options.list:
+        print("\n".join(row.name for row in rows))
+        return
+    try:
+        found = compare(options, rows)
+    except SetupError as error:
+        sys.exit(f"compare.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\ncompare.py: interrupted, nothing written")
+    write(found, options)
+
+
+def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
+    """Set up, run everything and return the report."""
+    if not rows:
+        raise SetupError("--only matches no row; --list shows their names")
+    environment = prepare(options)
+    if not options.no_build:
+        build(say)
+    entered, absent = [], {}
+    for one in options.peers:
+        reason = available(environment, one) if one.is_python else None
+        if reason is None:
+            entered.append(one)
+        else:
+            absent[one.name] = reason
+            say(f"not compared: {one.name}: {reason}")
+    before = machine.describe()
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Path(folder)
+        make_certificates(environment.python, certificates)
+        settings = Settings(
+            environment.python, certificates, options.rounds, options.warmup, options.seconds
+        )
+        measured = measure(rows, entered, settings, say)
+    described = environment.describe()
+    return {
+        "command": shlex.join(["python3", *sys.argv]),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "machine": before,
+        "python": described,
+        "title": f"QUIC, CPython {described['version']}",
+        "versions": {name: str(one) for name, one in environment.versions().items()},
+        "settings": {name: getattr(options, name) for name in FULL},
+        "absent": absent,
+        "floors": [one.name for one in entered if not one.is_python],
+        "loops": [one.name for one in entered if one.is_python],
+        "contestants": {one.name: dataclasses.asdict(one) for one in entered},
+        "rows": writing.row_results(rows, measured, entered),
+    }
+
+
+def prepare(options: argparse.Namespace) -> Environment:
+    """Find or make the environment."""
+    if options.as_is:
+        return Environment(options.python, Path(options.python).parents[1])
+    found = environment_for(options.python)
+    place = found.directory.with_name(f"quic-{found.directory.name}")
+    environment = dataclasses.replace(found, directory=place)
+    if options.setup or not environment.is_set_up():
+        set_up(environment, say, REQUIREMENTS)
+    return environment
+
+
+def write(report: writing.Report, options: argparse.Namespace) -> None:
+    """Write the report to wherever it was wanted."""
+    text = writing.render(report)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if options.write_results:
+        picture = RESULTS.with_suffix(".svg")
+        image = ""
+        if plot(report, picture):
+            image = f"![each stack as a share of the best of the others]({picture.name})\n\n"
+        RESULTS.write_text(
+            "# Results: QUIC\n\nHow to read and reproduce: [README.md](README.md#quic).\n\n"
+            f"{image}{text}"
+        )
+        RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def plot(report: writing.Report, target: Path) -> bool:
+    """Draw the picture where matplotlib is installed; say so where not."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(report, file)
+        file.flush()
+        script = paths.BENCHES / "comparison" / "plot.py"
+        command = [sys.executable, str(script), file.name, str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
+    return done.returncode == 0
+
+
+def say(text: str) -> None:
+    """Show progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def contestants(text: str) -> list[Contestant]:
+    """Read a list of contestants."""
+    names = text.split(",")
+    unknown = set(names) - {one.name for one in (*CONTESTANTS, *CEILINGS)}
+    if unknown:
+        raise argparse.ArgumentTypeError(f"not a contestant: {', '.join(sorted(unknown))}")
+    return [one for one in (*CONTESTANTS, *CEILINGS) if one.name in names]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    every = [*CONTESTANTS, *CEILINGS]
+    names = ", ".join(one.name for one in every)
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows or workloads by name, shell wildcards",
+    )
+    add(
+        "--peers",
+        type=contestants,
+        default=every,
+        metavar="A,B",
+        help=f"contestants [all: {names}]",
+    )
+    add("--list", action="store_true", help="print the names of the rows and stop")
+    add("--quick", action="store_true", help="fewer and shorter rounds")
+    add("--rounds", type=int, help="runs of each contestant in each row")
+    add("--seconds", type=float, help="measured time of a run")
+    add("--warmup", type=float, help="time before it, under load")
+    add("--python", default=sys.executable, help="the interpreter [this one]")
+    add("--setup", action="store_true", help="make the environment anew")
+    add("--as-is", action="store_true", help="use --python with the packages that it has")
+    add("--no-build", action="store_true", help="take the ceilings as they were built last")
+    add("--json", type=Path, metavar="FILE", help="all figures")
+    add("--write-results", action="store_true", help=f"rewrite {RESULTS.name}")
+    options = parser.parse_args()
+    for name, value in (QUICK if options.quick else FULL).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+if __name__ == "__main__":
+    main()

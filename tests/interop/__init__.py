@@ -1,0 +1,1 @@
+"""Our QUIC against other implementations, both ways: python -m tests.interop (`make interop`)."""

@@ -1,0 +1,96 @@
+"""docs/interop.md, written from what a run has found.
+
+Owns: how the matrix looks. Called by: `__main__`. Never: leaves a cell out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.interop.cases import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.interop.programs import Program
+    from tests.interop.running import Cell
+
+    Cells = Mapping[tuple[str, str, bool], Mapping[str, Cell]]
+
+MARKS = {"pass": "yes", "fail": "**no**", "cannot": "–"}
+
+HEAD = """# Interoperability
+
+`make interop` runs our QUIC against other implementations, both ways, and writes this page with
+`WRITE=1` (`python -m tests.interop --help` for the rest). Each pair is a server and a client in
+processes of their own with a relay between them, which sees what is in the clear: versions,
+Retry, 0-RTT packets; it also changes the client's port in the midst of a transfer. A cell says
+*yes* when client, server and relay agree that it happened; tests/interop/cases.py has the proofs.
+
+*server* and *client* say what the **other** implementation is. Ours are the crate (`rust`) and
+the Python package (`python`).
+"""
+
+FOUND = """## What was found on the way
+
+- quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic ku`; RFC 9369 §3.3.2
+  names `quicv2 ku`), and changes keys by itself after a hundred packets: longer transfers in version 2 end there, with
+  aioquic as with ours. The case moves 20 kB.
+- Key updates of quic-go and aiopquic, as clients, are those that they make by themselves after so many packets.
+- aiopquic neither sends nor tells the reason of a close, and its client does not tell whether early data was taken:
+  codes, 0-RTT packets and the resumption have to do.
+- GnuTLS (ngtcp2's server) refuses early data by tickets that are older by the client's word than by its own; rustls
+  tells their age in whole seconds. The case is tried several times there.
+- With ngtcp2's server, close codes are looked at one way: the client's.
+"""
+
+
+def render(
+    ours: Sequence[Program],
+    peers: Sequence[Program],
+    absent: Mapping[str, str],
+    cells: Cells,
+) -> str:
+    """Write the page."""
+    lines = [HEAD]
+    for own in ours:
+        heads = [f"{peer.name} {role}" for peer in peers for role in ("server", "client")]
+        lines += [f"## {own.name}", ""]
+        lines += [row(["", *heads]), row(["---"] * (len(heads) + 1))]
+        for case in CASES:
+            marks = [
+                MARKS[cells[own.name, peer.name, is_server][case.name].outcome]
+                for peer in peers
+                for is_server in (True, False)
+            ]
+            lines.append(row([case.title, *marks]))
+        lines.append("")
+    lines += ["## Why not", ""]
+    lines += list(dict.fromkeys(reasons(ours, peers, cells))) or ["Nothing is missing."]
+    lines += [f"- {name}: not run: {reason}" for name, reason in absent.items()]
+    lines += ["", FOUND, "## Versions", ""]
+    lines += [f"- {one.name} {one.version}".rstrip() for one in peers]
+    return "\n".join(lines) + "\n"
+
+
+def reasons(ours: Sequence[Program], peers: Sequence[Program], cells: Cells) -> list[str]:
+    """One line a cell that is not a yes."""
+    found = []
+    for own in ours:
+        for peer in peers:
+            for is_server in (True, False):
+                role = "server" if is_server else "client"
+                for case in CASES:
+                    cell = cells[own.name, peer.name, is_server][case.name]
+                    if cell.outcome == "cannot":
+                        found.append(f"- {peer.name} {role}, {case.title}: {cell.detail}")
+                    elif cell.outcome == "fail":
+                        found.append(
+                            f"- **{own.name} with {peer.name} {role}, {case.title}**: {cell.detail}"
+                        )
+    return found
+
+
+def row(cells: Sequence[str]) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cells) + " |"

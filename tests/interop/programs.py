@@ -1,0 +1,240 @@
+"""Who takes part, where it comes from, and how it is started.
+
+Owns: installing the peers into the cache folder, command lines, what a program cannot do. Called
+by: `running`, `__main__`. Never: judges a run. What is not to be had is left out with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[1]
+CACHE = Path(
+    os.environ.get("RINGLOOP_INTEROP_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ringloop" / "interop"
+)
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
+# Versions that the matrix was made with; a newer one of a package is a change of this file.
+PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1")
+NGTCP2_PACKAGES = (
+    *("ngtcp2-client", "ngtcp2-server", "libngtcp2-9", "libngtcp2-crypto-gnutls2"),
+    *("libnghttp3-3", "libev4"),
+)
+INSTALL_SECONDS = 150
+
+
+class UnavailableError(Exception):
+    """A peer cannot be had here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One implementation, ready to run."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # Speaks HTTP/3 only, and is told what to do by options: see `ngtcp2`.
+    is_ngtcp2: bool = False
+    # Whether what it closes with, and what it tells of a close, has the reason.
+    has_reasons: bool = True
+    # Whether its client tells how early data ended; else the packets that were seen have to do.
+    tells_early: bool = True
+    # (role, case): why not.
+    cannot: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def run(command: list[str], **more: object) -> str:
+    """Run a step of an installation; what fails names its reason."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=INSTALL_SECONDS,
+            **more,  # type: ignore[call-overload]
+        )
+    except FileNotFoundError:
+        raise UnavailableError(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{command[0]} took too long") from None
+    if done.returncode != 0:
+        lines = [text for text in (done.stderr or done.stdout).splitlines() if text.strip()]
+        raise UnavailableError(
+            f"{Path(command[0]).name}: {lines[-1] if lines else done.returncode}"
+        )
+    return str(done.stdout)
+
+
+# --- ours -----------------------------------------------------------------------------------------
+
+
+INTEROP = TARGET / "debug" / "examples" / "interop"
+
+
+def rust() -> Program:
+    """The crate's example."""
+    if "RINGLOOP_INTEROP_RUST" in os.environ:
+        return Program("rust", (os.environ["RINGLOOP_INTEROP_RUST"],))
+    command = ["cargo", "build", "--quiet", "--package", "ringloop-quic", "--example", "interop"]
+    run(command, cwd=CHECKOUT)
+    return Program("rust", (str(INTEROP),))
+
+
+def make_certificates(folder: Path) -> None:
+    """An authority and a server's certificate."""
+    run([*rust().command, "certificates", str(folder)])
+
+
+def ours_python() -> Program:
+    """The face with aioquic's interface, on our own loop or on the interpreter's."""
+    script = "import ringloop.quic.asyncio, ringloop; print(ringloop.__version__)"
+    version = run([sys.executable, "-c", script], cwd=CHECKOUT)
+    command = (sys.executable, str(HERE / "programs" / "events_peer.py"), "ringloop.quic")
+    return Program("python", command, version.strip())
+
+
+OURS = {"rust": rust, "python": ours_python}
+
+# --- from PyPI ------------------------------------------------------------------------------------
+
+
+def python_environment() -> Path:
+    """An environment with the packages that install here; one that does not leaves the others."""
+    python = newest_python()
+    tag = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).strip()
+    folder = CACHE / f"python-{tag}"
+    inner = folder / "bin" / "python"
+    stamp = folder / "installed.json"
+    wanted = json.dumps(PACKAGES)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        run([python, "-m", "venv", str(folder)])
+        for package in PACKAGES:
+            try:
+                run([str(inner), "-m", "pip", "install", "--quiet", package])
+            except UnavailableError as reason:
+                (folder / f"{package.partition('=')[0]}.reason").write_text(str(reason))
+        stamp.write_text(wanted)
+    return folder
+
+
+def newest_python() -> str:
+    """The interpreter for the peers: aiopquic wants 3.12 or newer."""
+    lines = run([str(CHECKOUT / "tools" / "pythons")]).split("\n")
+    known = dict(line.split(" ", 1) for line in lines if line)
+    for version in ("3.14", "3.13", "3.12", "3.15"):
+        if version in known:
+            return known[version]
+    return sys.executable
+
+
+def package(name: str) -> Program:
+    """A package of PyPI."""
+    folder = python_environment()
+    reason = folder / f"{name}.reason"
+    if reason.exists():
+        raise UnavailableError(reason.read_text())
+    python = str(folder / "bin" / "python")
+    script = f"import importlib.metadata, {name}; print(importlib.metadata.version({name!r}))"
+    version = run([python, "-c", script]).strip()
+    command = (python, str(HERE / "programs" / "events_peer.py"), name)
+    return Program(
+        name,
+        command,
+        version,
+        has_reasons=name != "aiopquic",
+        tells_early=name != "aiopquic",
+        cannot=CANNOT.get(name, {}),
+    )
+
+
+# --- from elsewhere -------------------------------------------------------------------------------
+
+
+def quic_go() -> Program:
+    """A Go module."""
+    binary = CACHE / "quic-go-peer"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    run(["go", "build", "-o", str(binary), "."], cwd=HERE / "quic-go")
+    lines = (HERE / "quic-go" / "go.mod").read_text().splitlines()
+    version = next(line.split()[-1] for line in lines if "quic-go/quic-go " in line)
+    return Program("quic-go", (str(binary),), version, cannot=CANNOT.get("quic-go", {}))
+
+
+def ngtcp2() -> Program:
+    """Debian's packages, unpacked where no root is needed."""
+    root = CACHE / "ngtcp2"
+    if not (root / "usr" / "bin" / "gtlsclient").exists():
+        downloads = CACHE / "ngtcp2-packages"
+        shutil.rmtree(downloads, ignore_errors=True)
+        downloads.mkdir(parents=True)
+        download(downloads)
+        for archive in downloads.glob("*.deb"):
+            run(["dpkg", "-x", str(archive), str(root)])
+    libraries = ":".join(str(one) for one in (root / "usr" / "lib").glob("*-linux-gnu"))
+    environment = {"LD_LIBRARY_PATH": libraries}
+    client = root / "usr" / "bin" / "gtlsclient"
+    run([str(client), "--help"], env=os.environ | environment)
+    return Program(
+        "ngtcp2",
+        (str(root / "usr"),),
+        "0.12.1",
+        environment,
+        is_ngtcp2=True,
+        cannot=CANNOT["ngtcp2"],
+    )
+
+
+def download(folder: Path) -> None:
+    """Fetch the packages; with lists of packages of one's own where the machine has none."""
+    try:
+        run(["apt-get", "download", *NGTCP2_PACKAGES], cwd=folder)
+    except UnavailableError:
+        lists = folder / "lists"
+        (lists / "partial").mkdir(parents=True)
+        options = [
+            *("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}"),
+            *("-o", "APT::Sandbox::User="),
+        ]
+        run(["apt-get", *options, "update"])
+        run(["apt-get", *options, "download", *NGTCP2_PACKAGES], cwd=folder)
+
+
+PEERS = {
+    "aioquic": lambda: package("aioquic"),
+    "qh3": lambda: package("qh3"),
+    "aiopquic": lambda: package("aiopquic"),
+    "quic-go": quic_go,
+    "ngtcp2": ngtcp2,
+}
+
+# What a peer does not have or does otherwise, by its role and the case.
+CANNOT: dict[str, dict[tuple[str, str], str]] = {
+    "aiopquic": {
+        (
+            "client",
+            "v2",
+        ): "begins with version 1 and moves by compatible negotiation (RFC 9368), which ours has not",
+    },
+    "ngtcp2": {
+        ("client", "v2"): "0.12 speaks a draft of version 2 only",
+        ("server", "v2"): "0.12 speaks a draft of version 2 only",
+        ("client", "datagrams"): "its programs have none",
+        ("server", "datagrams"): "its programs have none",
+        ("client", "close-codes"): "its program closes with HTTP/3's code only",
+    },
+}
