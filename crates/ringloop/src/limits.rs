@@ -92,9 +92,13 @@ pub const BLOCKING_QUEUE: usize = 1024;
 /// How long a pool thread stays without work.
 pub const BLOCKING_IDLE: Duration = Duration::from_secs(10);
 
-/// Bytes that one read of a file may copy on the loop's own thread where they are in memory already
-/// (readiness): about 100 µs. A larger one goes to a pool thread.
+/// Bytes that one read of a file may copy at once where they are in memory already: about 100 µs. A larger one goes
+/// to a pool thread (readiness) or by the ring.
 pub const CACHED_READ_BYTES: usize = 1 << 20;
+
+/// Bytes from which on a read of a file is tried at once on the ring too: a system call costs less than an entry and a
+/// turn, and many small reads that leave together cost less yet.
+pub const BULK_READ_BYTES: usize = 1 << 16;
 
 /// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
 pub const FILE_VECTOR_MAX: usize = 1024;

@@ -4,7 +4,9 @@
 mod support;
 
 use ringloop::fs::{self, File, OpenOptions, Pipe};
+use ringloop::limits::BULK_READ_BYTES;
 use ringloop::{Options, Runtime, spawn, spawn_blocking};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -431,5 +433,31 @@ fn names_and_addresses_are_looked_up() {
             kind(ringloop::net::lookup_host("localhost").await),
             ErrorKind::InvalidInput
         );
+    });
+}
+
+/// The kernel may take pages away at any time, so that one of many tries is asked for.
+#[test]
+fn bulk_read_of_what_is_in_memory_is_done_at_its_first_poll() {
+    on_both("bulk", |dir| async move {
+        let path = dir.join("file");
+        let content: Vec<u8> = (0..=255).cycle().take(BULK_READ_BYTES + 1).collect();
+        std::fs::write(&path, &content).unwrap();
+        let file = File::open(&path).await.unwrap();
+        let mut at_once = 0;
+        for _ in 0..100 {
+            let mut read = Box::pin(file.read_at(Vec::with_capacity(BULK_READ_BYTES), 1));
+            let mut polls = 0;
+            let read = poll_fn(|cx| {
+                polls += 1;
+                read.as_mut().poll(cx)
+            });
+            let (count, bytes) = read.await;
+            assert_eq!(count.unwrap(), BULK_READ_BYTES);
+            assert!(bytes == content[1..]);
+            at_once += u32::from(polls == 1);
+            ringloop::time::yield_now().await;
+        }
+        assert!(at_once > 0, "every read has waited");
     });
 }

@@ -7,6 +7,7 @@ use super::beside::beside;
 use super::{Metadata, OpenOptions};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Local, Op};
+use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
 use crate::sys::file::{FileKind, kind};
 use crate::sys::storage::CURRENT_POSITION;
@@ -138,8 +139,9 @@ impl File {
     /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
     /// end. The position stays.
     ///
-    /// Cost: a copy out of the page cache, and less than a microsecond. On epoll a pool thread's, where the
-    /// bytes are not in memory or more than [`crate::limits::CACHED_READ_BYTES`].
+    /// Cost: a copy out of the page cache, and less than a microsecond. From [`crate::limits::BULK_READ_BYTES`] on,
+    /// what is in memory is read at once. On epoll a pool thread's, where the bytes are not in memory or more than
+    /// [`crate::limits::CACHED_READ_BYTES`].
     /// Errors: those of pread(2).
     /// Cancel safety: the buffer is lost.
     /// Source: preadv2(2); the ring's `READ`, Linux 5.6.
@@ -149,11 +151,19 @@ impl File {
 
     pub(super) async fn read_buf(
         &self,
-        buf: RecvBuf,
+        mut buf: RecvBuf,
         offset: Option<u64>,
     ) -> (io::Result<usize>, Vec<u8>) {
         let fd = self.on_loop();
-        let (result, buf) = Op::new(Read { fd, buf, offset }).await;
+        let is_bulk = offset.is_some() && buf.as_uninit().len() >= BULK_READ_BYTES;
+        let read = Read { fd, buf, offset };
+        // What is in memory the ring would copy on this thread too, after a turn of the loop.
+        let op = if is_bulk {
+            Op::eager(read)
+        } else {
+            Op::new(read)
+        };
+        let (result, buf) = op.await;
         (result, buf.into_vec())
     }
 
