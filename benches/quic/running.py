@@ -148,5 +148,7 @@ def make_certificates(python: Path, folder: Path) -> None:
 def field(names: Sequence[str], contestants: Sequence[Contestant]) -> list[Contestant]:
     """The contestants of these names."""
     return [
-        one for one in contestants if one.name in names or (one.name == CEILING and CEILING in names)
+        one
+        for one in contestants
+        if one.name in names or (one.name == CEILING and CEILING in names)
     ]
