@@ -24,12 +24,15 @@ __all__ = [
     "Stream",
     "StreamDataReceived",
     "StreamReset",
+    "engine_versions",
 ]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 _Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 _Material: TypeAlias = str | PathLike[str] | bytes | bytearray | Sequence[bytes]
 _KeyLog: TypeAlias = str | PathLike[str] | Callable[[str], object] | Literal[False] | None
+
+def engine_versions() -> str: ...
 
 # Configurations.
 
@@ -64,6 +67,9 @@ class ClientConfig:
         mtu_max: int | None = 1452,
         initial_rtt: float = 0.333,
         ack_frequency: bool = False,
+        max_data_grown: int = 67108864,
+        send_window_min: int = 1048576,
+        qlog: str | PathLike[str] | None = None,
     ) -> Self: ...
 
 @final
@@ -102,6 +108,9 @@ class ServerConfig:
         mtu_max: int | None = 1452,
         initial_rtt: float = 0.333,
         ack_frequency: bool = False,
+        max_data_grown: int = 67108864,
+        send_window_min: int = 1048576,
+        qlog: str | PathLike[str] | None = None,
     ) -> Self: ...
     def set_certificate(
         self,
@@ -219,6 +228,16 @@ class Stats:
     def pings_sent(self) -> int: ...
     @property
     def acks_received(self) -> int: ...
+    @property
+    def receive_window_bytes(self) -> int: ...
+    @property
+    def send_window_bytes(self) -> int: ...
+    @property
+    def datagrams_expired(self) -> int: ...
+    @property
+    def datagrams_dropped(self) -> int: ...
+    @property
+    def datagrams_unread(self) -> int: ...
 
 @disjoint_base
 class Connection:
@@ -262,7 +281,9 @@ class Connection:
     def set_max_streams(self, count: int, unidirectional: bool = False) -> None: ...
     def set_max_data(self, count: int) -> None: ...
     def set_send_window(self, count: int) -> None: ...
-    def send_datagram(self, data: _Data, drop_oldest: bool = False) -> bool: ...
+    def send_datagram(
+        self, data: _Data, drop_oldest: bool = False, expires: float | None = None
+    ) -> bool: ...
     def send_datagrams(self, datagrams: Iterable[_Data], drop_oldest: bool = False) -> int: ...
     def receive_datagrams(self, count: int = 0) -> list[bytes]: ...
     def open_stream_nowait(self, unidirectional: bool = False) -> int | None: ...

@@ -81,22 +81,26 @@ class Connection(_quic.Connection):
     ) -> bool:
         """Send a datagram; tell whether it was taken.
 
-        Where there is no room for it: `wait` for room, at most `expires` seconds;
-        `drop_oldest`: those that wait the longest make room; `drop_new`: this one is dropped.
+        Where there is no room for it: `wait` for room, `drop_oldest`: those that wait the longest make
+        room, `drop_new`: this one is dropped. One that has not left after `expires` seconds, the wait
+        included, is dropped; `stats()` counts those.
         """
-        if policy == "drop_oldest":
-            return self.send_datagram_nowait(data, drop_oldest=True)
-        if self.send_datagram_nowait(data):
+        drop_oldest = policy == "drop_oldest"
+        if super().send_datagram(data, drop_oldest, expires):
             return True
-        if policy == "drop_new":
+        if policy != "wait":
             return False
+        loop = asyncio.get_running_loop()
+        end = None if expires is None else loop.time() + expires
         try:
-            async with asyncio.timeout(expires):
-                while not self.send_datagram_nowait(data):
+            async with asyncio.timeout_at(end):
+                while True:
                     await self.waiter("datagram_out")
+                    left = None if end is None else max(0.0, end - loop.time())
+                    if super().send_datagram(data, drop_oldest=False, expires=left):
+                        return True
         except TimeoutError:
             return False
-        return True
 
     def send_datagram_nowait(self, data: _Data, *, drop_oldest: bool = False) -> bool:
         """Send a datagram now; False where there is no room for it."""

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
 use ringloop_quic::config::{self, Congestion, Transport, Version};
 use ringloop_quic::error::ConfigError;
+use ringloop_quic::qlog::Qlog;
 use ringloop_quic::rustls::pki_types::pem::PemObject;
 use ringloop_quic::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use ringloop_quic::tls::{Certificate, Certificates, ClientTls, Clients, Roots, ServerTls};
@@ -28,7 +29,7 @@ pub struct ClientConfig {
 #[pymethods]
 impl ClientConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, keylog=None, sessions=True, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, keylog=None, sessions=True, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ClientConfig", keywords)?;
         let refused = |error| errors::config(py, error);
@@ -51,10 +52,10 @@ impl ClientConfig {
         }
         tls = tls.early_data(keywords.take_or("early_data", true)?);
         let version = version(keywords.take_or("version", 1)?)?;
-        let transport = transport(&keywords)?;
+        let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
         keywords.end()?;
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
-        let inner = inner.map_err(refused)?.version(version);
+        let inner = inner.map_err(refused)?.version(version).qlog(qlog);
         Ok(Self { inner, listener })
     }
 }
@@ -70,7 +71,7 @@ pub struct ServerConfig {
 #[pymethods]
 impl ServerConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ServerConfig", keywords)?;
         let refused = |error| errors::config(py, error);
@@ -95,9 +96,9 @@ impl ServerConfig {
         let tokens = keywords.take_or("tokens", 2)?;
         inner = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
         inner = inner.incoming_max(keywords.take_or("incoming_max", 1024)?);
-        let transport = transport(&keywords)?;
+        let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
         keywords.end()?;
-        let inner = inner.transport(&transport).map_err(refused)?;
+        let inner = inner.transport(&transport).map_err(refused)?.qlog(qlog);
         Ok(Self {
             inner,
             listener,
@@ -269,7 +270,24 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
         to.initial_rtt = rtt;
     }
     to.ack_frequency = keywords.take_or("ack_frequency", to.ack_frequency)?;
+    to.receive_window_max = keywords.take_or("max_data_grown", to.receive_window_max)?;
+    to.send_window_min = keywords.take_or("send_window_min", to.send_window_min)?;
     Ok(to)
+}
+
+/// The directory for logs of connections, a file each; it has to be there.
+fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
+    let Some(path) = keywords.take_some("qlog")? else {
+        return Ok(None);
+    };
+    let path: PathBuf = path.extract()?;
+    if !path.is_dir() {
+        return Err(PyValueError::new_err(format!(
+            "qlog: {} is no directory",
+            path.display()
+        )));
+    }
+    Ok(Some(Qlog::to_directory(path)))
 }
 
 fn is_pem(data: &[u8]) -> bool {

@@ -1,6 +1,7 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -284,16 +285,17 @@ impl Connection {
     }
 
     /// Send a datagram; False where there is no room for it. With `drop_oldest`, those that wait the longest
-    /// make room.
-    #[pyo3(signature = (data, drop_oldest=false))]
+    /// make room. One that has not left after `expires` seconds is dropped.
+    #[pyo3(signature = (data, drop_oldest=false, expires=None))]
     fn send_datagram(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         drop_oldest: bool,
+        expires: Option<f64>,
     ) -> PyResult<bool> {
         let bytes = ffi::with_bytes(data.as_borrowed(), Bytes::copy_from_slice)?;
-        let sent = self.send_datagrams_(py, std::iter::once(bytes), drop_oldest)?;
+        let sent = self.send_all(py, std::iter::once(bytes), drop_oldest, expires)?;
         Ok(sent == 1)
     }
 
@@ -312,7 +314,7 @@ impl Connection {
                 Bytes::copy_from_slice,
             )?);
         }
-        self.send_datagrams_(py, copies.into_iter(), drop_oldest)
+        self.send_all(py, copies.into_iter(), drop_oldest, None)
     }
 
     /// Take the datagrams that have come, at most `count` (0: all).
@@ -576,18 +578,21 @@ impl Connection {
         errors::stream(py, &self.route.record, error)
     }
 
-    fn send_datagrams_(
+    fn send_all(
         &self,
         py: Python<'_>,
         datagrams: impl Iterator<Item = Bytes>,
         drop_oldest: bool,
+        expires: Option<f64>,
     ) -> PyResult<usize> {
         let mut count = 0;
+        let lifetime = expires.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let refusal = {
             let mut state = self.route.shared.state(py);
+            let deadline = lifetime.map(|lifetime| state.clock.moment(None) + lifetime);
             match state.open_both(self.route.handle) {
                 Ok((mut connection, _)) => datagrams
-                    .map(|bytes| connection.send_datagram(bytes, drop_oldest))
+                    .map(|bytes| connection.send_datagram_until(bytes, drop_oldest, deadline))
                     .inspect(|sent| count += usize::from(sent.is_ok()))
                     .find_map(Result::err),
                 Err(_) => Some(DatagramRefusal::Error(ConnectionError::Closed.into())),

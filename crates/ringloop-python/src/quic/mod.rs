@@ -46,6 +46,12 @@ mod waiters;
 
 use pyo3::prelude::*;
 
+/// The names and versions of what the protocol and its cryptography are built on.
+#[pyfunction]
+fn engine_versions() -> &'static str {
+    env!("RINGLOOP_QUIC_ENGINE")
+}
+
 /// Add the submodule.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -57,6 +63,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<stats::Stats>()?;
     quic.add_class::<config::ClientConfig>()?;
     quic.add_class::<config::ServerConfig>()?;
+    quic.add_function(wrap_pyfunction!(engine_versions, &quic)?)?;
     events::add(&quic)?;
     quic.gil_used(false)?;
     module.add("quic", &quic)?;

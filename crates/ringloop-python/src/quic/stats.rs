@@ -26,6 +26,11 @@ pub struct Stats {
     stream_frames_received: u64,
     pings_sent: u64,
     acks_received: u64,
+    receive_window_bytes: u64,
+    send_window_bytes: u64,
+    datagrams_expired: u64,
+    datagrams_dropped: u64,
+    datagrams_unread: u64,
 }
 
 impl From<stats::Stats> for Stats {
@@ -51,6 +56,11 @@ impl From<stats::Stats> for Stats {
             stream_frames_received: stats.stream_frames_received,
             pings_sent: stats.pings_sent,
             acks_received: stats.acks_received,
+            datagrams_unread: stats.datagrams_unread,
+            datagrams_dropped: stats.datagrams_dropped,
+            datagrams_expired: stats.datagrams_expired,
+            send_window_bytes: stats.send_window_bytes,
+            receive_window_bytes: stats.receive_window_bytes,
         }
     }
 }

@@ -1,0 +1,81 @@
+"""The programs of examples/quic do what they say; the version report has every line."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ringloop.quic import __main__, versions
+
+if TYPE_CHECKING:
+    from tests.tls import Certificates
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "quic"
+
+
+def test_version_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.main(["versions"]) == 0
+    printed = capsys.readouterr().out
+    for name, value in versions.report():
+        assert name in printed
+        assert value in printed
+    assert "quinn-proto 0." in printed
+    assert __main__.main([]) == 2
+
+
+@pytest.mark.one_thread("it has a fixed port")
+@pytest.mark.parametrize(
+    ("name", "serve", "ask", "answer"),
+    [
+        ("echo", "serve", ["send", "CA", "some words"], "some words"),
+        ("requests", "serve", ["ask", "CA"], "fastest"),
+        ("transfer", "receive", ["send", "CA", __file__], "stored"),
+        ("early", "serve", ["ask", "CA"], "asked early"),
+    ],
+)
+def test_examples(
+    certificates: Certificates, tmp_path: Path, name: str, serve: str, ask: list[str], answer: str
+) -> None:
+    program = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    certificate, key = map(str, certificates.issue())
+    folder = [str(tmp_path)] if name == "transfer" else []
+    with subprocess.Popen([*program, serve, certificate, key, *folder]) as server:
+        try:
+            words = [str(certificates.authority) if word == "CA" else word for word in ask]
+            # The client sends again until the server is there.
+            done = subprocess.run(
+                [*program, *words], capture_output=True, text=True, timeout=30, check=False
+            )
+        finally:
+            server.kill()
+    assert done.returncode == 0, done.stderr
+    assert answer in done.stdout
+    if folder:
+        assert (tmp_path / Path(__file__).name).read_bytes() == Path(__file__).read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_uvloop_drives_an_endpoint(certificates: Certificates) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    from tests.quic.support import dialled, echo, served
+
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=echo) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            async with await connection.open_stream() as stream:
+                stream.write(bytes(1_000_000))
+                stream.finish()
+                assert len(await asyncio.wait_for(stream.read_to_end(), 20)) == 1_000_000
+
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
