@@ -6,6 +6,7 @@ use crate::proto::session::{ClientSessions, ServerSessions};
 use crate::proto::{self, varint, version};
 use crate::qlog::Qlog;
 use crate::tls::{self, ClientTls, ServerTls};
+use crate::workers::Place;
 use bytes::Bytes;
 use rustls::client::{ClientSessionStore, Resumption};
 use std::fmt;
@@ -424,6 +425,8 @@ pub struct EndpointConfig {
     pub(crate) config: proto::EndpointConfig,
     /// Bytes that the socket asks the kernel to keep, each way.
     pub socket_buffer: usize,
+    /// What connection ids are known by.
+    id_key: Option<u64>,
     /// Where the program wants to hear of connection ids.
     pub(crate) ids: Option<proto::ids::Log>,
 }
@@ -443,6 +446,7 @@ impl Default for EndpointConfig {
         Self {
             config,
             socket_buffer: limits::SOCKET_BUFFER,
+            id_key: None,
             ids: None,
         }
     }
@@ -471,6 +475,7 @@ impl EndpointConfig {
         self.config.reset_key(tls::token_key::reset_key(secret));
         // Only what may be one of its connection ids is answered by a reset.
         let key = tls::token_key::connection_id_key(secret);
+        self.id_key = Some(key);
         self.config
             .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
         self
@@ -488,6 +493,13 @@ impl EndpointConfig {
         self.ids = Some(log.clone());
         self.config.cid_generator(move || log.generator(len));
         Ok(self)
+    }
+
+    /// Have connection ids carry the place of a worker.
+    pub(crate) fn for_worker(mut self, place: &Place) -> Self {
+        let (place, key) = (place.clone(), self.id_key);
+        self.config.cid_generator(move || Box::new(place.ids(key)));
+        self
     }
 
     /// Seed the random numbers that are no secrets, for tests.

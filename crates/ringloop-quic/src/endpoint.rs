@@ -18,6 +18,7 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::link::Link;
 use crate::receive::Receiver;
 use crate::transmit::{Progress, Transmitter};
+use crate::workers::{Place, Worker};
 use bytes::Bytes;
 use ringloop::net::UdpSocket;
 use ringloop::time::{Sleep, sleep_until};
@@ -65,6 +66,8 @@ pub(crate) struct State {
     socket: Rc<UdpSocket>,
     is_rebound: bool,
     client: Option<ClientConfig>,
+    /// Where it is one of several workers.
+    place: Option<Place>,
     handle_count: usize,
     is_closed: bool,
 }
@@ -233,6 +236,33 @@ impl Endpoint {
         server: Option<ServerConfig>,
         client: Option<ClientConfig>,
     ) -> io::Result<Self> {
+        Self::open(socket, config, server, client, None)
+    }
+
+    /// An endpoint that is one of several at an address, on the thread of its own; see [`Worker::bind`]. Give all of them
+    /// clones of the same configurations: they share sessions, tickets and the secrets of tokens and resets, so that a
+    /// client which comes again may come to any of them.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn worker(
+        worker: Worker,
+        config: &EndpointConfig,
+        server: Option<ServerConfig>,
+        client: Option<ClientConfig>,
+    ) -> io::Result<Self> {
+        let config = config.clone().for_worker(&worker.place);
+        let socket = UdpSocket::from(worker.socket);
+        Self::open(socket, &config, server, client, Some(worker.place))
+    }
+
+    fn open(
+        socket: UdpSocket,
+        config: &EndpointConfig,
+        server: Option<ServerConfig>,
+        client: Option<ClientConfig>,
+        place: Option<Place>,
+    ) -> io::Result<Self> {
         prepare(&socket, config.socket_buffer)?;
         let shared = Rc::new(Shared {
             state: RefCell::new(State {
@@ -244,6 +274,7 @@ impl Endpoint {
                 socket: Rc::new(socket),
                 is_rebound: false,
                 client,
+                place,
                 handle_count: 1,
                 is_closed: false,
             }),
@@ -373,6 +404,12 @@ impl Endpoint {
         self.shared.wake();
     }
 
+    /// How many datagrams the workers of this address have handed over to the right one of them, all together.
+    pub fn handed_over_count(&self) -> u64 {
+        let state = self.shared.state();
+        state.place.as_ref().map_or(0, Place::handed_count)
+    }
+
     /// How many connections there are; those that are closed count until nothing of them may come any more.
     pub fn connection_count(&self) -> usize {
         self.shared.state().core.connection_count()
@@ -440,7 +477,13 @@ impl Driver<'_> {
         if state.is_rebound || !state.is_needed() {
             return Poll::Ready(());
         }
-        let more_in = self.receiver.receive(cx, now, &mut state.core);
+        let (core, place) = (&mut state.core, state.place.as_ref());
+        if let Some(place) = place {
+            for datagram in place.handed(cx.waker()) {
+                core.receive(now, datagram);
+            }
+        }
+        let more_in = self.receiver.receive(cx, now, core, place);
         state.core.handle_timeouts(now);
         state.dispatch(&mut self.woken);
         drop(guard);

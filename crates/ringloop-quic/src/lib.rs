@@ -5,6 +5,7 @@
 //! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out, events, a deadline.
 //! 2. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
 //!    congestion bits, source addresses), one timer.
+//!    Several at one address: [`Worker`].
 //! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
 //! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`].
 //!
@@ -57,6 +58,7 @@ pub mod stats;
 mod stream;
 pub mod tls;
 mod transmit;
+mod workers;
 
 pub use bytes::{Bytes, BytesMut};
 pub use connecting::{Connecting, Incoming, ZeroRtt};
@@ -65,6 +67,7 @@ pub use datagram::Policy;
 pub use endpoint::Endpoint;
 pub use rustls;
 pub use stream::{RecvStream, SendStream};
+pub use workers::{Steering, Worker};
 
 /// Which way the bytes of a stream go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

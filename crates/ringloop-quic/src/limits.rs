@@ -56,6 +56,10 @@ pub const CRYPTO_BUFFER: usize = 32 << 10;
 /// wait to be sent; past it they are dropped, as a network would.
 pub const RESPONSES_MAX: usize = 256;
 
+/// Datagrams that workers may have handed to one of them and that it has not taken; past it they are dropped, as the
+/// kernel drops what a socket's buffer has no room for.
+pub const HANDED_MAX: usize = 1024;
+
 /// Datagrams in one message to the kernel, which takes no more in every version that has `UDP_SEGMENT`.
 pub const SEGMENTS_MAX: usize = 64;
 

@@ -1,7 +1,7 @@
 //! What a connection did, packet by packet, for people and tools: qlog 0.3 as a sequence of JSON records
 //! (RFC 7464), a file a connection, which qvis opens.
 //!
-//! Owns: where records go ([`Qlog`], [`Target`]), and what is known of a connection's packets ([`Log`]). Called by:
+//! Owns: where records go ([`Qlog`], [`Target`]), and what is known of a connection's packets (`Log`). Called by:
 //! the core, which says what time it is and how the connection stands; the packet keys, which see each packet in the
 //! clear. Never does: log what programs send; of streams and datagrams it has numbers and lengths.
 //!

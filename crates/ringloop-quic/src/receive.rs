@@ -5,6 +5,7 @@
 
 use crate::core::{Core, Datagram};
 use crate::limits::RECEIVES_PER_TURN;
+use crate::workers::Place;
 use bytes::BytesMut;
 use ringloop::net::{Datagrams, Message, UdpSocket};
 use std::task::{Context, Poll};
@@ -22,11 +23,18 @@ impl<'a> Receiver<'a> {
     }
 
     /// Take what has come, up to a bound; tells whether there may be more. The task is woken for what comes later.
-    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, now: Instant, core: &mut Core) -> bool {
+    /// With `place`, what is another worker's goes there.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        core: &mut Core,
+        place: Option<&Place>,
+    ) -> bool {
         for _ in 0..RECEIVES_PER_TURN {
             match self.datagrams.poll_next(cx) {
                 Poll::Pending => return false,
-                Poll::Ready(Ok(train)) => feed(core, now, &train.message()),
+                Poll::Ready(Ok(train)) => feed(core, now, &train.message(), place),
                 // An error of an earlier send (ICMP), or no memory for a moment: like a lost datagram.
                 Poll::Ready(Err(_)) => {}
             }
@@ -35,7 +43,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
+fn feed(core: &mut Core, now: Instant, message: &Message<'_>, place: Option<&Place>) {
     let Some(source) = message.source.to_std() else {
         return;
     };
@@ -50,14 +58,18 @@ fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
     let mut rest = BytesMut::from(message.payload);
     while !rest.is_empty() {
         let bytes = rest.split_to(segment_len.min(rest.len()));
-        core.receive(
-            now,
-            Datagram {
-                source,
-                local_ip,
-                ecn,
-                bytes,
-            },
-        );
+        let datagram = Datagram {
+            source,
+            local_ip,
+            ecn,
+            bytes,
+        };
+        let ours = match place {
+            Some(place) => place.sort(datagram),
+            None => Some(datagram),
+        };
+        if let Some(datagram) = ours {
+            core.receive(now, datagram);
+        }
     }
 }

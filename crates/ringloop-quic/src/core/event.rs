@@ -14,19 +14,20 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A client wants a connection; [`Core::accept`], [`Core::refuse`], [`Core::retry`] or [`Core::ignore`] it.
+    /// A client wants a connection; [accept](super::Core::accept), [refuse](super::Core::refuse),
+    /// [retry](super::Core::retry) or [ignore](super::Core::ignore) it.
     Incoming(Incoming),
-    /// What the handshake agrees on is known ([`Connection::handshake`]).
+    /// What the handshake agrees on is known ([`Connection::handshake`](super::Connection::handshake)).
     HandshakeData(Handle),
     /// The handshake is complete.
     Connected(Handle),
     /// The connection is over; it needs to be driven until [`Event::Drained`].
     Lost(Handle, ConnectionError),
-    /// Nothing of the connection will be sent any more; [`Core::release`] it.
+    /// Nothing of the connection will be sent any more; [`Core::release`](super::Core::release) it.
     Drained(Handle),
-    /// The peer has opened streams ([`Connection::accept`]).
+    /// The peer has opened streams ([`Connection::accept`](super::Connection::accept)).
     Opened(Handle, Direction),
-    /// Streams may be opened again ([`Connection::open`]).
+    /// Streams may be opened again ([`Connection::open`](super::Connection::open)).
     Available(Handle, Direction),
     /// A stream has bytes, its end or a reset to read.
     Readable(Handle, StreamId),

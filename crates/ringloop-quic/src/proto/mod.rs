@@ -10,6 +10,7 @@ pub(crate) mod session;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tamper;
 pub(crate) mod version;
+pub(crate) mod worker;
 
 use crate::error::{ConnectError, ConnectionError};
 
@@ -18,7 +19,7 @@ pub(crate) use quinn_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramEvent, Dir, EcnCodepoint, Endpoint,
     EndpointConfig, EndpointEvent, Event, FinishError, FrameStats, HashedConnectionIdGenerator,
-    IdleTimeout, Incoming, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore,
+    IdleTimeout, Incoming, InvalidCid, MtuDiscoveryConfig, NoneTokenLog, NoneTokenStore,
     RandomConnectionIdGenerator, ReadError, ReadableError, SendDatagramError, SendStream,
     ServerConfig, Side, StreamEvent, StreamId, TokenMemoryCache, TokenStore, Transmit,
     TransportConfig, ValidationTokenConfig, VarInt, WriteError,

@@ -44,5 +44,5 @@ pub use shared::Shared;
 pub(crate) use socket::Socket;
 pub use split::{ReadHalf, Whole, WriteHalf};
 pub use tcp::{ListenOptions, TcpListener, TcpStream};
-pub use udp::UdpSocket;
+pub use udp::{Instruction, UdpSocket};
 pub use unix::{UnixDatagram, UnixListener, UnixStream};

@@ -26,6 +26,19 @@ pub struct UdpSocket {
     batch: Batch,
 }
 
+/// A step of a classic BPF program, by the numbers of linux/filter.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What is done.
+    pub code: u16,
+    /// Steps to pass over where a comparison holds.
+    pub jump_true: u8,
+    /// The same where it does not.
+    pub jump_false: u8,
+    /// An offset, a number, or how far an unconditional jump goes.
+    pub value: u32,
+}
+
 /// What batches of datagrams on their way out need, used again and again.
 #[derive(Default)]
 struct Batch {
@@ -55,6 +68,23 @@ impl UdpSocket {
         socket::set_reuse_port(socket.as_raw_fd(), true)?;
         socket::bind(socket.as_raw_fd(), &SockAddr::from(addr))?;
         Ok(socket.into())
+    }
+
+    /// Have a program choose which of the sockets that share this one's address gets a datagram; it sees the payload, and
+    /// returns the socket's place in the order of binding (`SO_ATTACH_REUSEPORT_CBPF`). For all of them at once.
+    ///
+    /// Errors: `EINVAL` for a program that the kernel refuses.
+    pub fn set_reuse_port_program(&self, program: &[Instruction]) -> io::Result<()> {
+        let steps: Vec<libc::sock_filter> = program
+            .iter()
+            .map(|step| libc::sock_filter {
+                code: step.code,
+                jt: step.jump_true,
+                jf: step.jump_false,
+                k: step.value,
+            })
+            .collect();
+        socket::set_reuse_port_program(self.socket.as_raw_fd(), &steps)
     }
 
     /// Set the peer: `send` goes there, and only its datagrams come in.

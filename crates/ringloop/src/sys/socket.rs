@@ -262,6 +262,24 @@ pub fn set_reuse_port(fd: RawFd, on: bool) -> io::Result<()> {
     set_option_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, on.into())
 }
 
+/// Have a program choose which socket of a `SO_REUSEPORT` group gets a datagram or a connection: it returns the socket's
+/// place in the order of binding; another number leaves the choice to the kernel.
+///
+/// Errors: `EINVAL` for a program that the kernel refuses.
+/// Source: socket(7), `SO_ATTACH_REUSEPORT_CBPF` (Linux 4.5).
+pub fn set_reuse_port_program(fd: RawFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        // The kernel copies it, and does not write to it.
+        filter: program.as_ptr().cast_mut(),
+    };
+    let (at, len) = ((&raw const program).cast(), size_of::<libc::sock_fprog>());
+    let (len, name) = (len as libc::socklen_t, libc::SO_ATTACH_REUSEPORT_CBPF);
+    // SAFETY: S1: so is the program that it points at.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, at, len) })?;
+    Ok(())
+}
+
 /// Make calls on a descriptor that came from elsewhere return `EAGAIN` in place of waiting.
 pub fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(on);

@@ -265,3 +265,33 @@ fn shutdown_ends_one_direction() {
         Some(libc::ENOTCONN)
     );
 }
+
+#[test]
+fn s1_a_program_chooses_among_sockets_of_one_address() {
+    let open = || socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+    let (first, second) = (open(), open());
+    let mut port = 0;
+    for one in [&first, &second] {
+        set_reuse_port(one.as_raw_fd(), true).unwrap();
+        bind(one.as_raw_fd(), &loopback(port)).unwrap();
+        port = port_of(&local_addr(one.as_raw_fd()).unwrap());
+    }
+    // The payload's first byte is the socket's place.
+    let step = |code, k| libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let program = [step(0x30, 0), step(0x16, 0)];
+    set_reuse_port_program(first.as_raw_fd(), &program).unwrap();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (place, one) in [(1, &second), (0, &first), (1, &second)] {
+        sender.send_to(&[place], ("127.0.0.1", port)).unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 4];
+        assert_eq!(recv(one.as_raw_fd(), &mut buffer, 0).unwrap(), 1);
+    }
+    let endless = [step(0x30, 0)];
+    let refused = set_reuse_port_program(first.as_raw_fd(), &endless);
+    assert_eq!(errno(refused), Some(libc::EINVAL));
+}
