@@ -3,11 +3,13 @@
 
 mod support;
 
+use ringloop_quic::Endpoint;
 use ringloop_quic::config::{Congestion, Transport};
 use ringloop_quic::error::ConnectionError;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use support::relay::{Faults, Relay};
-use support::{Pair, client_config, on_both, pair_with, pattern, server_config};
+use support::{Pair, any, client_config, on_both, pair_with, pattern, server_config};
 
 async fn through(faults: Faults, seed: u64, transport: &Transport) -> (Pair, Relay) {
     let mut relay = None;
@@ -179,5 +181,35 @@ fn windows_follow_what_the_path_and_the_readers_take() {
         assert_eq!(pair.theirs.stats().receive_window_bytes, 100_000);
         pair.theirs.set_receive_window(300_000);
         assert_eq!(pair.theirs.stats().receive_window_bytes, 300_000);
+    });
+}
+
+#[test]
+fn both_families_reach_a_server_of_both() {
+    on_both(|| async {
+        let Ok(server) = Endpoint::server(([0u16; 8], 0).into(), server_config()) else {
+            eprintln!("skipped: this machine has no IPv6");
+            return;
+        };
+        let port = server.local_addr().unwrap().port();
+        let v4: SocketAddr = ([127, 0, 0, 1], port).into();
+        let v6: SocketAddr = (Ipv6Addr::LOCALHOST, port).into();
+        let of_both: SocketAddr = ([0u16; 8], 0).into();
+        for (local, to) in [(any(), v4), (of_both, v4), (of_both, v6)] {
+            let client = Endpoint::client(local, client_config()).unwrap();
+            let connecting = client.connect(to, "localhost").unwrap();
+            let theirs = server.accept().await.unwrap().accept().unwrap();
+            let (ours, theirs) = (connecting.await.unwrap(), theirs.await.unwrap());
+            assert_eq!(ours.remote_address(), to, "as it was given, not mapped");
+            assert_eq!(theirs.remote_address().is_ipv4(), to.is_ipv4());
+            assert_eq!(theirs.local_ip(), Some(to.ip()));
+            let pair = Pair {
+                server: server.clone(),
+                client,
+                theirs,
+                ours,
+            };
+            exchange(&pair, 200_000).await;
+        }
     });
 }
