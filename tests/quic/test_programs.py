@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "quic"
 
 
+@pytest.mark.one_thread("it looks at what the process prints")
 def test_version_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert __main__.main(["versions"]) == 0
     printed = capsys.readouterr().out
