@@ -110,6 +110,15 @@ interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both 
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m tests.interop $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 
+.PHONY: quic-shims
+quic-shims: check-tools ## dnspython, hypercorn and urllib3-future over QUIC on ringloop.quic, by an import shim
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		CARGO_TARGET_DIR=$(TARGET)/python-$$1 tools/develop .venv-$$1 $(TESTED); \
+		tools/make-venv .venv-quic-shims $$2 tests/ecosystem/quic/requirements.txt; \
+		PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q --noconftest -p no:cacheprovider \
+			-o addopts= tests/ecosystem/quic $(PYTEST)
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
 	@echo "== loom"

@@ -491,6 +491,8 @@ impl EndpointConfig {
         }
         let log = proto::ids::Log::begin_with(first);
         self.ids = Some(log.clone());
+        // Programs that route look at the bit to tell QUIC from other protocols (RFC 9287 §3).
+        self.config.grease_quic_bit(false);
         self.config.cid_generator(move || log.generator(len));
         Ok(self)
     }

@@ -18,6 +18,7 @@ use ringloop_quic::tls::{Certificate, Certificates, ClientTls, Clients, Roots, S
 use super::errors;
 use super::keylog::{self, Listener};
 use super::keywords::Keywords;
+use super::memory::Memory;
 
 /// How connections are made.
 #[pyclass(frozen, module = "ringloop._native.quic")]
@@ -57,6 +58,28 @@ impl ClientConfig {
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
         let inner = inner.map_err(refused)?.version(version).qlog(qlog);
         Ok(Self { inner, listener })
+    }
+
+    /// The same for one connection: sessions and address tokens are kept in `memory`, and the first packets are
+    /// addressed to `destination_id`.
+    #[pyo3(signature = (memory, destination_id=None))]
+    fn with_memory(
+        &self,
+        py: Python<'_>,
+        memory: &Memory,
+        destination_id: Option<&[u8]>,
+    ) -> PyResult<Self> {
+        let inner = self.inner.with_sessions(memory.sessions());
+        let mut inner = inner.tokens(Some(memory.tokens()));
+        if let Some(id) = destination_id {
+            let made = inner.initial_destination(id);
+            inner = made.map_err(|error| errors::config(py, error))?;
+        }
+        let listener = self.listener.as_ref();
+        Ok(Self {
+            inner,
+            listener: listener.map(|listener| listener.clone_ref(py)),
+        })
     }
 }
 

@@ -1,9 +1,8 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use ringloop_quic::core::{self, DatagramRefusal, Handle};
@@ -13,9 +12,8 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 use super::address;
 use super::endpoint::{Endpoint, Reason};
 use super::errors;
-use super::events;
 use super::loop_::LoopSide;
-use super::notes::Told;
+use super::notes::Note;
 use super::shared::Route;
 use super::state::{Link, PeerStreams, Phase, Ping};
 use super::stats::Stats;
@@ -25,12 +23,12 @@ use crate::ffi;
 /// What a handshake has agreed on.
 #[pyclass(frozen, get_all, module = "ringloop._native.quic")]
 pub struct Handshake {
-    alpn: Option<String>,
+    pub(super) alpn: Option<String>,
     server_name: Option<String>,
     cipher_suite: Option<String>,
     key_exchange: Option<String>,
-    is_resumed: bool,
-    early_data_accepted: bool,
+    pub(super) is_resumed: bool,
+    pub(super) early_data_accepted: bool,
 }
 
 #[pymethods]
@@ -143,7 +141,7 @@ impl Connection {
     }
 
     /// What the handshake has agreed on; None before it has.
-    fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
+    pub(super) fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
         let (agreed, early) = self.look(py, |connection, _| {
             let agreed = connection.handshake();
             (agreed, connection.early_data_accepted())
@@ -163,6 +161,84 @@ impl Connection {
         let chain = self.look(py, |connection, _| connection.peer_certificates())?;
         let chain = chain.unwrap_or_default();
         Ok(chain.iter().map(|der| PyBytes::new(py, der)).collect())
+    }
+
+    /// The peer's transport parameters, encoded (RFC 9000 §18); None before they are known.
+    fn peer_transport_parameters<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let encoded = self.look(py, |connection, _| connection.peer_transport_parameters())?;
+        Ok(encoded.map(|encoded| PyBytes::new(py, &encoded)))
+    }
+
+    /// Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed.
+    #[getter]
+    fn is_confirmed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |connection, link| {
+            let told = connection.stats().frames_received.handshake_done > 0;
+            link.phase == Phase::Complete && (told || !connection.is_client())
+        })
+    }
+
+    /// Whether early data was sent that the server refused: its streams are not there.
+    #[getter]
+    fn early_data_rejected(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |_, link| link.early_rejected)
+    }
+
+    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events.
+    fn pause_stream(&self, py: Python<'_>, stream_id: u64) -> PyResult<()> {
+        self.look(py, |_, link| link.notes.pause(StreamId(stream_id)))
+    }
+
+    /// Go on with a stream's events.
+    fn resume_stream(&self, py: Python<'_>, stream_id: u64) {
+        let stream = StreamId(stream_id);
+        let mut state = self.route.shared.state(py);
+        let link = state.link(self.route.handle);
+        if link.is_some_and(|link| link.notes.resume(stream)) {
+            state.note(self.route.handle, Note::Readable(stream));
+        }
+    }
+
+    /// Have `take_writable` name a stream once nothing of it is queued; False where nothing is.
+    fn want_writable(&self, py: Python<'_>, stream_id: u64) -> PyResult<bool> {
+        let stream = StreamId(stream_id);
+        self.look(py, |_, link| {
+            let is_queued = link.queued.contains_key(&stream);
+            if is_queued {
+                link.wanted.insert(stream);
+            }
+            is_queued
+        })
+    }
+
+    /// The streams of `want_writable` that have nothing queued by now.
+    fn take_writable(&self, py: Python<'_>) -> Vec<u64> {
+        let mut state = self.route.shared.state(py);
+        let link = state.link(self.route.handle);
+        let taken = link.map(|link| std::mem::take(&mut link.writable));
+        let taken = taken.unwrap_or_default();
+        taken.into_iter().map(|stream| stream.0).collect()
+    }
+
+    /// Whether a stream that was written to waits until the peer allows more streams.
+    #[pyo3(signature = (unidirectional=false))]
+    fn waits_for_credit(&self, py: Python<'_>, unidirectional: bool) -> PyResult<bool> {
+        self.look(py, |connection, link| {
+            let opened = link.opened[usize::from(unidirectional)];
+            link.queued.keys().any(|stream| {
+                stream.is_by_client() == connection.is_client()
+                    && stream.direction() == direction(unidirectional)
+                    && stream.0 >> 2 >= opened
+            })
+        })
+    }
+
+    /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
+    fn set_queued_max(&self, py: Python<'_>, count: Option<usize>) -> PyResult<()> {
+        self.look(py, |_, link| link.queued_max = count)
     }
 
     /// Bytes that only both ends of this connection can know (RFC 8446 §7.5).
@@ -376,8 +452,7 @@ impl Connection {
     fn accept_stream_nowait(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Option<u64>> {
         let accepted = {
             let mut state = self.route.shared.state(py);
-            let both = state.both(self.route.handle);
-            both.and_then(|(mut connection, _)| connection.accept(direction(unidirectional)))
+            state.accept(self.route.handle, direction(unidirectional))
         };
         if accepted.is_none() && self.route.lost().is_some() {
             return Err(errors::connection(py, &self.route.record));
@@ -429,6 +504,9 @@ impl Connection {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
         let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
             let mut state = self.route.shared.state(py);
+            if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
+                return Ok(false);
+            }
             state.open_up_to(handle, stream)?;
             if !bytes.is_empty() {
                 state.write(handle, stream, bytes)?;
@@ -436,9 +514,13 @@ impl Connection {
             if end_stream {
                 state.finish(handle, stream)?;
             }
-            Ok(())
+            Ok(true)
         })?;
-        sent.map_err(|error| self.refused(py, &error))?;
+        if !sent.map_err(|error| self.refused(py, &error))? {
+            return Err(PyBufferError::new_err(
+                "too much is queued already: wait until the peer takes it, or raise tx_max_queued_bytes",
+            ));
+        }
         self.route.shared.arm_flush(py)
     }
 
@@ -456,8 +538,7 @@ impl Connection {
         let code = errors::check_code(error_code)?;
         let done = {
             let mut state = self.route.shared.state(py);
-            let both = state.open_both(self.route.handle);
-            both.and_then(|(mut connection, _)| connection.stop(StreamId(stream_id), code))
+            state.stop(self.route.handle, StreamId(stream_id), code)
         };
         done.map_err(|error| self.refused(py, &error))?;
         self.route.shared.arm_flush(py)
@@ -603,70 +684,5 @@ impl Connection {
         }
         self.route.shared.arm_flush(py)?;
         Ok(count)
-    }
-
-    fn take_told(&self, py: Python<'_>, count_max: usize) -> Vec<Told> {
-        let mut told = Vec::new();
-        {
-            let mut state = self.route.shared.state(py);
-            if let Some((mut connection, link)) = state.both(self.route.handle) {
-                link.notes.take(&mut connection, count_max, &mut told);
-                link.is_listed = !link.notes.is_empty();
-            }
-        }
-        if told.is_empty()
-            && let Some(left) = self.route.record.left.get()
-        {
-            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = left.len().min(count_max);
-            told.extend(left.drain(..count));
-        }
-        told
-    }
-
-    fn event<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyAny>> {
-        match told {
-            Told::Negotiated => {
-                let alpn = self
-                    .handshake(py)
-                    .ok()
-                    .flatten()
-                    .and_then(|agreed| agreed.alpn);
-                events::ProtocolNegotiated::object(py, alpn)
-            }
-            Told::Completed => {
-                let agreed = self.handshake(py).ok().flatten();
-                let early = agreed
-                    .as_ref()
-                    .is_some_and(|agreed| agreed.early_data_accepted);
-                let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
-                let alpn = agreed.and_then(|agreed| agreed.alpn);
-                events::HandshakeCompleted::object(py, alpn, early, resumed)
-            }
-            Told::Data {
-                stream,
-                pieces,
-                is_end,
-            } => {
-                let data = ffi::join_bytes(py, &pieces)?.into_bound(py).unbind();
-                events::StreamDataReceived::object(py, data, is_end, stream.0)
-            }
-            Told::Reset(stream, code) => events::StreamReset::object(py, code, stream.0),
-            Told::Stopped(stream, code) => events::StopSendingReceived::object(py, code, stream.0),
-            Told::Datagram(bytes) => {
-                let data = PyBytes::new(py, &bytes).into_any().unbind();
-                events::DatagramFrameReceived::object(py, data)
-            }
-            Told::PingAcknowledged(uid) => events::PingAcknowledged::object(py, uid),
-            Told::Terminated => self.terminated(py),
-        }
-    }
-
-    fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Some(end) = errors::end_of(&self.route.record) else {
-            return events::ConnectionTerminated::object(py, 0, None, String::new());
-        };
-        let frame_type = (!end.is_application).then_some(0);
-        events::ConnectionTerminated::object(py, end.code, frame_type, end.reason)
     }
 }

@@ -7,7 +7,7 @@ use ringloop_quic::core::{Event, Handle, Incoming};
 use ringloop_quic::error::ConnectionError;
 use ringloop_quic::{Direction, StreamId};
 
-use super::notes::Note;
+use super::notes::{Id, Note};
 use super::state::{Link, PeerStreams, Phase, Retry, State, Style};
 use super::waiters::{Wait, Wake};
 use crate::limits::QUIC_HANDSHAKES_BEFORE_RETRY;
@@ -178,18 +178,33 @@ impl State {
     fn note_down(&mut self, handle: Handle, event: Event) {
         self.remember(handle, &event);
         let note = match event {
-            Event::HandshakeData(_) => Note::Negotiated,
-            Event::Connected(_) => Note::Completed,
+            Event::HandshakeData(_) | Event::Connected(_) => {
+                // The peer's limits are known: what was written before may go out.
+                for direction in [Direction::Bi, Direction::Uni] {
+                    self.open_queued(handle, direction);
+                }
+                self.note_writable(handle);
+                match event {
+                    Event::Connected(_) => Note::Completed,
+                    _ => Note::Negotiated,
+                }
+            }
             Event::Lost(..) => Note::Terminated,
             Event::Opened(_, direction) => return self.note_opened(handle, direction),
-            Event::Available(_, direction) => return self.open_queued(handle, direction),
+            Event::Available(_, direction) => {
+                self.open_queued(handle, direction);
+                return self.note_writable(handle);
+            }
             Event::Readable(_, stream) => Note::Readable(stream),
             Event::Writable(_, stream) => {
                 self.writable(handle, stream);
-                return;
+                return self.note_writable(handle);
             }
+            Event::IdIssued(_, id) => return self.note_id(handle, Id::Issued(id)),
+            Event::IdRetired(_, id) => return self.note_id(handle, Id::Retired(id)),
             Event::Stopped(_, stream, code) => {
-                self.unqueue(handle, stream);
+                // RFC 9000 §3.5: the answer to it is a reset, with its code.
+                drop(self.reset(handle, stream, code));
                 Note::Stopped(stream, code)
             }
             Event::DatagramReceived(_) => Note::Datagrams,
@@ -198,11 +213,16 @@ impl State {
         self.note(handle, note);
     }
 
+    fn note_id(&mut self, handle: Handle, id: Id) {
+        if let Some(link) = self.link(handle) {
+            link.notes.keep(id);
+        }
+        self.note(handle, Note::Id);
+    }
+
     /// The core does not say what can be read of a stream that is new.
     fn note_opened(&mut self, handle: Handle, direction: Direction) {
-        while let Some(mut connection) = self.core.connection(handle)
-            && let Some(stream) = connection.accept(direction)
-        {
+        while let Some(stream) = self.accept(handle, direction) {
             self.note(handle, Note::Readable(stream));
         }
     }

@@ -44,7 +44,7 @@ fn told(news: News) -> Option<Told> {
 #[pymethods]
 impl Endpoint {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "Endpoint", keywords)?;
         let server = keywords.take_some("server")?;
@@ -407,6 +407,10 @@ fn endpoint_config(
     }
     if let Some(bytes) = keywords.take_some("udp_payload_max")? {
         let made = config.udp_payload_max(bytes.extract()?);
+        config = made.map_err(|error| errors::config(py, error))?;
+    }
+    if let Some(first) = keywords.take_some("connection_id")? {
+        let made = config.connection_ids(&first.extract::<Vec<u8>>()?);
         config = made.map_err(|error| errors::config(py, error))?;
     }
     if let Some(secret) = keywords.take_some("reset_secret")? {

@@ -14,10 +14,11 @@
 //! | `state`      | the core, a record for each connection, who is let in                            |
 //! | `dispatch`   | from what has happened to who has to hear of it                                  |
 //! | `queued`     | bytes that were written and have no room in the send window                      |
-//! | `notes`      | aioquic's events, kept as small notes until they are asked for                   |
+//! | `notes`, `told` | aioquic's events, kept as small notes until they are asked for                |
 //! | `waiters`    | asyncio futures that wait for something                                          |
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
+//! | `memory`     | what a client keeps of a server between connections                              |
 //! | `endpoint`, `connection`, `stream`, `events`, `config`, `stats` | the classes                   |
 //! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
 //!
@@ -35,6 +36,7 @@ mod events;
 mod keylog;
 mod keywords;
 mod loop_;
+mod memory;
 mod notes;
 mod queued;
 mod shared;
@@ -42,6 +44,7 @@ mod socket;
 mod state;
 mod stats;
 mod stream;
+mod told;
 mod waiters;
 
 use pyo3::prelude::*;
@@ -64,6 +67,8 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<config::ClientConfig>()?;
     quic.add_class::<config::ServerConfig>()?;
     quic.add_function(wrap_pyfunction!(engine_versions, &quic)?)?;
+    quic.add_class::<memory::Memory>()?;
+    quic.add_class::<memory::SessionTicket>()?;
     events::add(&quic)?;
     quic.gil_used(false)?;
     module.add("quic", &quic)?;

@@ -3,7 +3,7 @@
 //! A note of a stream says only that there is something to read. It is read when the event is taken, so that
 //! who takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ringloop_quic::core::{Connection, Read};
 use ringloop_quic::error::StreamError;
@@ -20,6 +20,10 @@ pub enum Note {
     Stopped(StreamId, u64),
     Datagrams,
     PingAcknowledged(u64),
+    /// A connection id, which stands in a queue of its own.
+    Id,
+    /// Streams of `Link::writable`; no event of its own.
+    Writable,
     Terminated,
 }
 
@@ -37,7 +41,15 @@ pub enum Told {
     Stopped(StreamId, u64),
     Datagram(Bytes),
     PingAcknowledged(u64),
+    Id(Id),
     Terminated,
+}
+
+/// A connection id that the peer may use from now on, or no longer.
+#[derive(Debug)]
+pub enum Id {
+    Issued(Bytes),
+    Retired(Bytes),
 }
 
 /// The notes of a connection, oldest first.
@@ -47,11 +59,15 @@ pub struct Notes {
     /// The streams that have a note.
     readable: HashSet<StreamId>,
     has_datagrams: bool,
+    ids: VecDeque<Id>,
+    /// Streams that are not read for now, so that their windows close; `true`: there is something to read.
+    paused: HashMap<StreamId, bool>,
 }
 
 impl Notes {
     pub fn push(&mut self, note: Note) {
         let is_new = match note {
+            Note::Readable(stream) if self.is_held(stream) => false,
             Note::Readable(stream) => self.readable.insert(stream),
             Note::Datagrams => !std::mem::replace(&mut self.has_datagrams, true),
             _ => true,
@@ -59,6 +75,35 @@ impl Notes {
         if is_new {
             self.queue.push_back(note);
         }
+    }
+
+    /// A stream that is paused keeps what it has to tell.
+    fn is_held(&mut self, stream: StreamId) -> bool {
+        if self.paused.is_empty() {
+            return false;
+        }
+        match self.paused.get_mut(&stream) {
+            Some(has_more) => {
+                *has_more = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Do not read a stream until `resume`.
+    pub fn pause(&mut self, stream: StreamId) {
+        self.paused.entry(stream).or_insert(false);
+    }
+
+    /// Read a stream again; tells whether there is something to read.
+    pub fn resume(&mut self, stream: StreamId) -> bool {
+        self.paused.remove(&stream).unwrap_or(false)
+    }
+
+    /// Keep an id; a note tells where it stands.
+    pub fn keep(&mut self, id: Id) {
+        self.ids.push_back(id);
     }
 
     /// Put the next events at the end of `told`, at most `count_max`, and about as many bytes as one batch may
@@ -77,6 +122,10 @@ impl Notes {
             let next = match note {
                 Note::Readable(stream) => self.read(connection, stream),
                 Note::Datagrams => self.datagram(connection),
+                Note::Id => {
+                    self.queue.pop_front();
+                    self.ids.pop_front().map(Told::Id)
+                }
                 note => {
                     self.queue.pop_front();
                     plain(note)
@@ -89,6 +138,11 @@ impl Notes {
 
     /// The note stays in front until there is nothing more to read.
     fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Option<Told> {
+        if self.is_held(stream) {
+            self.queue.pop_front();
+            self.readable.remove(&stream);
+            return None;
+        }
         let mut pieces = Vec::new();
         let read = connection.read(stream, QUIC_EVENT_BYTES, |piece| {
             pieces.push(piece);
@@ -134,8 +188,8 @@ fn plain(note: Note) -> Option<Told> {
         Note::Stopped(stream, code) => Some(Told::Stopped(stream, code)),
         Note::PingAcknowledged(uid) => Some(Told::PingAcknowledged(uid)),
         Note::Terminated => Some(Told::Terminated),
-        // They are read.
-        Note::Readable(_) | Note::Datagrams => None,
+        // They are read, or stand elsewhere.
+        Note::Readable(_) | Note::Datagrams | Note::Id | Note::Writable => None,
     }
 }
 

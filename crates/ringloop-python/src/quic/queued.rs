@@ -15,6 +15,8 @@ pub struct Queued {
     len: usize,
     /// The stream is to be finished behind them.
     finishes: bool,
+    /// It is to be reset instead, once it is there.
+    gives_up: Option<u64>,
 }
 
 /// How far pouring came.
@@ -37,8 +39,17 @@ impl Queued {
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.gives_up.is_some() {
+            return;
+        }
         self.len += bytes.len();
         self.pieces.push_back(Bytes::copy_from_slice(bytes));
+    }
+
+    pub fn give_up(&mut self, code: u64) {
+        self.pieces.clear();
+        self.len = 0;
+        self.gives_up = Some(code);
     }
 
     pub fn finish(&mut self) {
@@ -47,6 +58,10 @@ impl Queued {
 
     /// Give the protocol what it has room for.
     pub fn pour(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Poured {
+        if let Some(code) = self.gives_up {
+            drop(connection.reset(stream, code));
+            return Poured::Never;
+        }
         while !self.pieces.is_empty() {
             let pieces = self.pieces.make_contiguous();
             match connection.write_chunks(stream, pieces) {

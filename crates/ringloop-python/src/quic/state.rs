@@ -2,7 +2,7 @@
 //!
 //! Holds no object of Python's: it is used by threads that do without the interpreter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,11 +76,33 @@ pub struct Link {
     pub queued: HashMap<StreamId, Queued>,
     /// Streams opened here, by direction: the numbers that are taken.
     pub opened: [u64; 2],
+    /// The peer's streams that were accepted, by direction. The protocol has records of more, which must not be
+    /// touched.
+    pub accepted: [u64; 2],
     pub notes: Notes,
     pub peer_streams: PeerStreams,
     /// It stands in the list of those with news.
     pub is_listed: bool,
     pub pings: Pings,
+    /// Bytes that may be queued; `None`: any number.
+    pub queued_max: Option<usize>,
+    /// Streams whose queue somebody waits for, and those of them that have none any more.
+    pub wanted: HashSet<StreamId>,
+    pub writable: Vec<StreamId>,
+}
+
+impl Link {
+    fn has_accepted(&self, stream: StreamId) -> bool {
+        index_of(stream) < self.accepted[at(stream.direction())]
+    }
+
+    /// Whether no more may be queued.
+    pub fn is_full(&self) -> bool {
+        let Some(max) = self.queued_max else {
+            return false;
+        };
+        !self.queued.is_empty() && self.queued.values().map(Queued::len).sum::<usize>() >= max
+    }
 }
 
 /// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
@@ -180,10 +202,14 @@ impl State {
             early_rejected: false,
             queued: HashMap::new(),
             opened: [0; 2],
+            accepted: [0; 2],
             notes: Notes::default(),
             peer_streams: PeerStreams::Accepted,
             is_listed: false,
             pings: Pings::default(),
+            queued_max: None,
+            wanted: HashSet::new(),
+            writable: Vec::new(),
         }))
     }
 
@@ -310,8 +336,35 @@ impl State {
         code: u64,
     ) -> Result<(), StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
+        if stream.is_by_client() != connection.is_client() {
+            if !link.has_accepted(stream) {
+                return Err(StreamError::Closed);
+            }
+        } else if index_of(stream) >= link.opened[at(stream.direction())] {
+            // It has its number already, and its turn comes.
+            link.queued.entry(stream).or_default().give_up(code);
+            return Ok(());
+        }
         link.queued.remove(&stream);
         connection.reset(stream, code)
+    }
+
+    /// Have the peer stop sending, and drop what has come.
+    pub fn stop(&mut self, handle: Handle, stream: StreamId, code: u64) -> Result<(), StreamError> {
+        let (mut connection, link) = self.open_both(handle)?;
+        let is_own = stream.is_by_client() == connection.is_client();
+        if is_own || link.has_accepted(stream) {
+            return connection.stop(stream, code);
+        }
+        Err(StreamError::Closed)
+    }
+
+    /// Take a stream that the peer has opened.
+    pub fn accept(&mut self, handle: Handle, direction: Direction) -> Option<StreamId> {
+        let (mut connection, link) = self.both(handle)?;
+        let stream = connection.accept(direction)?;
+        link.accepted[at(direction)] = index_of(stream) + 1;
+        Some(stream)
     }
 
     /// Open a stream; `None` while the peer allows no more.
@@ -328,12 +381,35 @@ impl State {
         Ok(stream)
     }
 
+    /// Note the streams that somebody waits for and that have nothing queued any more.
+    pub fn note_writable(&mut self, handle: Handle) {
+        let Some(link) = self.link(handle) else {
+            return;
+        };
+        if link.wanted.is_empty() {
+            return;
+        }
+        let (queued, writable) = (&link.queued, &mut link.writable);
+        let count = writable.len();
+        link.wanted.retain(|stream| {
+            let waits = queued.contains_key(stream);
+            if !waits {
+                writable.push(*stream);
+            }
+            waits
+        });
+        if writable.len() > count {
+            self.note(handle, Note::Writable);
+        }
+    }
+
     /// Open streams up to a number that the program has chosen, as aioquic does with the first write; tells
     /// whether it is open. Where the peer does not allow it yet, an empty queue stands for it.
     pub fn open_up_to(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
         if stream.is_by_client() != connection.is_client() {
-            return Ok(true);
+            let accepted = link.has_accepted(stream);
+            return accepted.then_some(true).ok_or(StreamError::Closed);
         }
         let direction = stream.direction();
         let opened = &mut link.opened[at(direction)];

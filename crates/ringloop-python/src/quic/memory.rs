@@ -1,0 +1,246 @@
+//! What a client keeps of a server between connections, in the program's hands: sessions and address tokens.
+//!
+//! Owns: [`Memory`], into which a connection's TLS and transport put what the server gives and from which the
+//! next connection takes; [`SessionTicket`], one session as an object. Called by: `config`, Python's
+//! `QuicConnection`. Never does: write a session to disk; rustls gives no bytes of it away.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ringloop_quic::Bytes;
+use ringloop_quic::config::TokenStore;
+use ringloop_quic::rustls::NamedGroup;
+use ringloop_quic::rustls::client::{
+    ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue,
+};
+use ringloop_quic::rustls::pki_types::ServerName;
+
+/// Sessions, and tokens, that are kept of one server; a further one drops the oldest.
+const KEPT_MAX: usize = 8;
+
+/// RFC 8446 §4.6.1: no ticket is good for longer.
+const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A session that a server may resume: what a `session_ticket_handler` is given, and `session_ticket` takes.
+///
+/// Lives in this process, and is good for one connection (RFC 8446 §C.4 advises against using one twice):
+/// further ones do a full handshake, and are given fresh tickets.
+#[pyclass(frozen, module = "ringloop._native.quic")]
+pub struct SessionTicket {
+    server_name: String,
+    received: SystemTime,
+    cipher_suite: u16,
+    max_early_data_size: u32,
+    value: Mutex<Option<Box<Tls13ClientSessionValue>>>,
+}
+
+impl fmt::Debug for SessionTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionTicket")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+impl SessionTicket {
+    fn new(server_name: &ServerName<'_>, value: Tls13ClientSessionValue) -> Self {
+        Self {
+            server_name: server_name.to_str().into_owned(),
+            received: SystemTime::now(),
+            cipher_suite: u16::from(value.suite().common.suite),
+            max_early_data_size: value.max_early_data_size(),
+            value: Mutex::new(Some(Box::new(value))),
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        let age = SystemTime::now().duration_since(self.received);
+        age.is_ok_and(|age| age < LIFETIME) && locked(&self.value).is_some()
+    }
+}
+
+#[pymethods]
+impl SessionTicket {
+    /// The name of the server that gave it.
+    #[getter]
+    fn server_name(&self) -> &str {
+        &self.server_name
+    }
+
+    /// The number of its cipher suite.
+    #[getter]
+    fn cipher_suite(&self) -> u16 {
+        self.cipher_suite
+    }
+
+    /// Bytes of early data that the server takes: 0, or RFC 9001's 2^32 - 1.
+    #[getter]
+    fn max_early_data_size(&self) -> u32 {
+        self.max_early_data_size
+    }
+
+    /// When it was received, in seconds of `time.time()`.
+    #[getter]
+    fn received_at(&self) -> f64 {
+        seconds(self.received)
+    }
+
+    /// Whether it has not been used, and is not a week old.
+    #[getter]
+    fn is_valid(&self) -> bool {
+        self.is_fresh()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<SessionTicket of {} valid={}>",
+            self.server_name,
+            self.is_fresh()
+        )
+    }
+}
+
+/// Where one or more connections of a client put sessions and tokens, and find them.
+///
+/// `ticket`, `token`: what the next connection is to use. `keeps`: whether what servers give is used by the next
+/// connections too; what is new is handed out by `take_tickets` and `take_tokens` otherwise.
+#[pyclass(frozen, module = "ringloop._native.quic")]
+pub struct Memory {
+    state: Arc<Store>,
+}
+
+#[derive(Default)]
+struct Store(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    keeps: bool,
+    group: Option<NamedGroup>,
+    sessions: VecDeque<Tls13ClientSessionValue>,
+    tokens: VecDeque<Bytes>,
+    new_sessions: VecDeque<SessionTicket>,
+    new_tokens: VecDeque<Bytes>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() == KEPT_MAX {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
+
+impl ClientSessionStore for Store {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        locked(&self.0).group = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        locked(&self.0).group
+    }
+
+    // QUIC has no TLS 1.2.
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(
+        &self,
+        server_name: ServerName<'static>,
+        value: Tls13ClientSessionValue,
+    ) {
+        let mut state = locked(&self.0);
+        if state.keeps {
+            push(&mut state.sessions, value);
+        } else {
+            push(
+                &mut state.new_sessions,
+                SessionTicket::new(&server_name, value),
+            );
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        locked(&self.0).sessions.pop_back()
+    }
+}
+
+impl TokenStore for Store {
+    fn insert(&self, _: &str, token: Bytes) {
+        let mut state = locked(&self.0);
+        if state.keeps {
+            push(&mut state.tokens, token);
+        } else {
+            push(&mut state.new_tokens, token);
+        }
+    }
+
+    fn take(&self, _: &str) -> Option<Bytes> {
+        locked(&self.0).tokens.pop_back()
+    }
+}
+
+impl Memory {
+    /// As TLS knows it.
+    pub(super) fn sessions(&self) -> Arc<dyn ClientSessionStore> {
+        Arc::<Store>::clone(&self.state)
+    }
+
+    /// As the transport knows it.
+    pub(super) fn tokens(&self) -> Arc<dyn TokenStore> {
+        Arc::<Store>::clone(&self.state)
+    }
+}
+
+#[pymethods]
+impl Memory {
+    #[new]
+    #[pyo3(signature = (*, ticket=None, token=None, keeps=false))]
+    fn new(ticket: Option<&SessionTicket>, token: Option<Vec<u8>>, keeps: bool) -> Self {
+        let session = ticket.and_then(|ticket| locked(&ticket.value).take());
+        let token = token.filter(|token| !token.is_empty());
+        let state = State {
+            keeps,
+            sessions: session.map(|session| *session).into_iter().collect(),
+            tokens: token.map(Bytes::from).into_iter().collect(),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Store(Mutex::new(state))),
+        }
+    }
+
+    /// Take the sessions that have come since the last call, the oldest first.
+    fn take_tickets(&self) -> Vec<SessionTicket> {
+        locked(&self.state.0).new_sessions.drain(..).collect()
+    }
+
+    /// Take the address tokens that have come since the last call, the oldest first.
+    fn take_tokens<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        let tokens: Vec<Bytes> = locked(&self.state.0).new_tokens.drain(..).collect();
+        let as_object = |token: &Bytes| PyBytes::new(py, token);
+        tokens.iter().map(as_object).collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! A connection's events, from notes to objects.
+
+use std::sync::PoisonError;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::connection::Connection;
+use super::errors;
+use super::events;
+use super::notes::{Id, Told};
+use crate::ffi;
+
+impl Connection {
+    /// The next events, at most so many.
+    pub(super) fn take_told(&self, py: Python<'_>, count_max: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        {
+            let mut state = self.route.shared.state(py);
+            if let Some((mut connection, link)) = state.both(self.route.handle) {
+                link.notes.take(&mut connection, count_max, &mut told);
+                link.is_listed = !link.notes.is_empty();
+            }
+        }
+        if told.is_empty()
+            && let Some(left) = self.route.record.left.get()
+        {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = left.len().min(count_max);
+            told.extend(left.drain(..count));
+        }
+        told
+    }
+
+    /// As an object of Python's.
+    pub(super) fn event<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyAny>> {
+        match told {
+            Told::Negotiated => {
+                let alpn = self
+                    .handshake(py)
+                    .ok()
+                    .flatten()
+                    .and_then(|agreed| agreed.alpn);
+                events::ProtocolNegotiated::object(py, alpn)
+            }
+            Told::Completed => {
+                let agreed = self.handshake(py).ok().flatten();
+                let early = agreed
+                    .as_ref()
+                    .is_some_and(|agreed| agreed.early_data_accepted);
+                let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
+                let alpn = agreed.and_then(|agreed| agreed.alpn);
+                events::HandshakeCompleted::object(py, alpn, early, resumed)
+            }
+            Told::Data {
+                stream,
+                pieces,
+                is_end,
+            } => {
+                let data = ffi::join_bytes(py, &pieces)?.into_bound(py).unbind();
+                events::StreamDataReceived::object(py, data, is_end, stream.0)
+            }
+            Told::Reset(stream, code) => events::StreamReset::object(py, code, stream.0),
+            Told::Stopped(stream, code) => events::StopSendingReceived::object(py, code, stream.0),
+            Told::Datagram(bytes) => {
+                let data = PyBytes::new(py, &bytes).into_any().unbind();
+                events::DatagramFrameReceived::object(py, data)
+            }
+            Told::PingAcknowledged(uid) => events::PingAcknowledged::object(py, uid),
+            Told::Id(Id::Issued(id)) => {
+                events::ConnectionIdIssued::object(py, PyBytes::new(py, &id).into_any().unbind())
+            }
+            Told::Id(Id::Retired(id)) => {
+                events::ConnectionIdRetired::object(py, PyBytes::new(py, &id).into_any().unbind())
+            }
+            Told::Terminated => self.terminated(py),
+        }
+    }
+
+    /// How it ended, or that it ended.
+    pub(super) fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(end) = errors::end_of(&self.route.record) else {
+            return events::ConnectionTerminated::object(py, 0, None, String::new());
+        };
+        let frame_type = (!end.is_application).then_some(0);
+        events::ConnectionTerminated::object(py, end.code, frame_type, end.reason)
+    }
+}

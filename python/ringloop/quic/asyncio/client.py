@@ -1,0 +1,72 @@
+"""The client's side of QUIC on an asyncio loop.
+
+Owns: `connect`. Called by: programs. Never does: leave a socket behind, whatever fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ringloop.quic.asyncio.endpoint import AsyncEndpoint
+from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
+from ringloop.quic.configuration import QuicConfiguration
+from ringloop.quic.connection import QuicConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ringloop.quic.asyncio.protocol import QuicStreamHandler
+    from ringloop.quic.connection import QuicTokenHandler
+    from ringloop.quic.tls import SessionTicketHandler
+
+__all__ = ["connect"]
+
+
+@asynccontextmanager
+async def connect(
+    host: str,
+    port: int,
+    *,
+    configuration: QuicConfiguration | None = None,
+    create_protocol: Callable[..., QuicConnectionProtocol] = QuicConnectionProtocol,
+    session_ticket_handler: SessionTicketHandler | None = None,
+    stream_handler: QuicStreamHandler | None = None,
+    token_handler: QuicTokenHandler | None = None,
+    wait_connected: bool = True,
+    local_port: int = 0,
+) -> AsyncGenerator[QuicConnectionProtocol, None]:
+    """Connect to a server; on leaving the connection is closed with code 0.
+
+    `create_protocol(connection, stream_handler=…)` makes the protocol. `stream_handler(reader,
+    writer)` is called for each stream that the server opens; it may be a coroutine function.
+    Without `wait_connected` the body begins before the handshake ends, so that early data may be
+    sent (with `configuration.session_ticket`). `session_ticket_handler`, `token_handler`: take what
+    the server gives for later connections.
+
+    Errors: `ConnectionError` where the handshake fails; `OSError` of name resolution and of the
+    socket.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, _, _, _, address = found[0]
+    configuration = configuration or QuicConfiguration(is_client=True)
+    if configuration.server_name is None:
+        configuration.server_name = host
+    connection = QuicConnection(
+        configuration=configuration,
+        session_ticket_handler=session_ticket_handler,
+        token_handler=token_handler,
+    )
+    protocol = create_protocol(connection, stream_handler=stream_handler)
+    endpoint = AsyncEndpoint(loop, configuration, host=None, port=local_port, family=family)
+    try:
+        endpoint.client(connection, protocol)
+        protocol.connect(address, transmit=wait_connected)
+        if wait_connected:
+            await protocol.wait_connected()
+        yield protocol
+    finally:
+        await endpoint.aclose()

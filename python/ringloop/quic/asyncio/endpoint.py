@@ -1,0 +1,168 @@
+"""A socket with its connections' protocols.
+
+Owns: the native endpoint that `connect` and `serve` use, its driver in the loop, and the protocol
+of each connection. Called by: `client`, `server`; it is also what protocols get as their transport,
+and what `serve` returns. Never does: look at packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ringloop._native import quic as _quic
+from ringloop.quic._driver import Driver, bind
+from ringloop.quic.connection import QuicConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
+    from ringloop.quic.configuration import QuicConfiguration
+
+LAST_WORDS_SECONDS = 3.0
+"""How long `aclose` waits for connections that were closed; their peers hear in far less."""
+
+
+class AsyncEndpoint(asyncio.DatagramTransport):
+    """One UDP socket, and the protocols of the connections on it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        configuration: QuicConfiguration,
+        *,
+        host: str | None,
+        port: int,
+        family: int,
+        server: Any = None,
+        retry: bool = False,
+    ) -> None:
+        super().__init__()
+        self._configuration = configuration
+        self._sock = bind(host, port, family=family)
+        self._protocols: dict[int, QuicConnectionProtocol] = {}
+        self._client: QuicConnectionProtocol | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
+        """Servers: make the protocol of a connection that was let in."""
+        try:
+            self._native = _quic.Endpoint(
+                server=server,
+                fd=self._sock.fileno(),
+                events=True,
+                versions=tuple(configuration.supported_versions),
+                retry="always" if retry else "never",
+                max_connections=configuration.max_connections,
+                socket_buffer=configuration.socket_buffer_size,
+            )
+            self._driver = Driver(loop, self._sock, self._native, self._news)
+        except BaseException:
+            self._sock.close()
+            raise
+
+    # --- connections ---
+
+    def client(self, connection: QuicConnection, protocol: QuicConnectionProtocol) -> None:
+        """Have a client's connection use this endpoint, once it connects."""
+        connection.attach(self._native, self._driver)
+        self._client = protocol
+        protocol.connection_made(self)
+
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+        for key in accepted:
+            self._let_in(key)
+        for key in eventful:
+            protocol = self._protocols.get(key) or self._client
+            if protocol is not None:
+                protocol._process_events()
+        for key in gone:
+            self._protocols.pop(key, None)
+
+    def _let_in(self, key: int) -> None:
+        if self.make_protocol is None:
+            return
+        connection = QuicConnection.accepted(self._configuration, self._native, key, self._driver)
+        try:
+            protocol = self.make_protocol(connection)
+        except Exception as error:  # noqa: BLE001 (a program's error does not end the other connections)
+            connection.close(1, reason_phrase="internal error")
+            context = {"message": "create_protocol() failed", "exception": error}
+            self._driver.loop.call_exception_handler(context)
+            return
+        self._protocols[key] = protocol
+        protocol.connection_made(self)
+
+    # --- its end ---
+
+    def close(self) -> None:
+        """Close all connections with code 0, and then the socket; `wait_closed` waits for that."""
+        if self._driver.is_closed:
+            return
+        self._native.close()
+        if self._native.connection_count == 0:
+            self._driver.close()
+        else:
+            self._closing = self._driver.loop.create_task(self._close_later())
+            self._closing.add_done_callback(_retrieve)
+
+    async def _close_later(self) -> None:
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_SECONDS):
+                    await self._driver.wait_idle()
+        finally:
+            self._driver.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is closed."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def aclose(self) -> None:
+        """Close all connections and the socket, and wait for that."""
+        self.close()
+        try:
+            await self.wait_closed()
+        finally:
+            self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    # --- what programs ask of a transport ---
+
+    @property
+    def _transport(self) -> AsyncEndpoint:
+        """Return itself; programs look up a server's port under this name."""
+        return self
+
+    @property
+    def sockname(self) -> Any:
+        """The socket's address."""
+        return self._driver.address
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return "sockname" or "socket"."""
+        if self._driver.is_closed:
+            return default
+        return {"sockname": self._driver.address, "socket": self._sock}.get(name, default)
+
+    def is_closing(self) -> bool:
+        """Tell whether the socket is closed."""
+        return self._driver.is_closed
+
+    def abort(self) -> None:
+        """Close the socket at once; peers hear nothing."""
+        self._driver.close()
+
+
+def _retrieve(closing: asyncio.Task[None]) -> None:
+    """Nobody has to ask how it went."""
+    if not closing.cancelled():
+        closing.exception()

@@ -1,0 +1,293 @@
+"""Between a connection and a program on an asyncio loop.
+
+Owns: `QuicConnectionProtocol`: the connection's events, the futures that wait for some of them, the
+streams' readers and writers, and - where a program made the transport itself - sending and the
+timer. Called by: `client`, `server`, programs that subclass it. Never does: look at packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from ringloop.quic import events
+from ringloop.quic.asyncio.stream import QuicStreamAdapter
+from ringloop.quic.connection import QuicErrorCode
+from ringloop.quic.errors import StreamResetError, StreamStoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ringloop.quic.connection import NetworkAddress, QuicConnection
+
+    QuicConnectionIdHandler = Callable[[bytes], None]
+    QuicStreamHandler = Callable[
+        [asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None
+    ]
+else:
+    QuicConnectionIdHandler = QuicStreamHandler = object
+
+__all__ = ["QuicConnectionIdHandler", "QuicConnectionProtocol", "QuicStreamHandler"]
+
+
+class QuicConnectionProtocol(asyncio.DatagramProtocol):
+    """One connection's protocol; override `quic_event_received`.
+
+    `connect` and `serve` make it. A program with a transport of its own gives it to
+    `loop.create_datagram_endpoint` and calls `connect`; then datagrams go through that transport.
+    """
+
+    def __init__(
+        self, quic: QuicConnection, stream_handler: QuicStreamHandler | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._quic = quic
+        self._stream_handler = stream_handler
+        self._streams: dict[int, QuicStreamAdapter] = {}
+        self._handlers: set[asyncio.Future[Any]] = set()
+        self._pings: dict[int, asyncio.Future[None]] = {}
+        self._connected: asyncio.Future[None] = self._loop.create_future()
+        self._connected.add_done_callback(_retrieve)
+        self._closed = asyncio.Event()
+        self._transport: asyncio.DatagramTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._transmit_handle: asyncio.Handle | None = None
+        self._process_handle: asyncio.Handle | None = None
+        self._connection_id_issued_handler: QuicConnectionIdHandler | None = None
+        self._connection_id_retired_handler: QuicConnectionIdHandler | None = None
+        self._connection_terminated_handler: Callable[[], None] | None = None
+
+    # --- for programs ---
+
+    def quic_event_received(self, event: events.QuicEvent) -> None:
+        """Take an event; to be overridden. This one feeds the readers of streams."""
+        if isinstance(event, events.StreamDataReceived):
+            stream = self._streams.get(event.stream_id)
+            if stream is None:
+                stream = self._stream_opened(event.stream_id)
+            if stream.data_received(event.data, is_end=event.end_stream):
+                self._forget_if_over(stream)
+        elif isinstance(event, events.StreamReset):
+            stream = self._streams.get(event.stream_id) or self._stream_opened(event.stream_id)
+            stream.reading_failed(StreamResetError(event.error_code))
+            self._forget_if_over(stream)
+        elif isinstance(event, events.StopSendingReceived):
+            if (stream := self._streams.get(event.stream_id)) is not None:
+                stream.writing_failed(StreamStoppedError(event.error_code))
+                self._forget_if_over(stream)
+        elif isinstance(event, events.ConnectionTerminated):
+            self._end_streams(event)
+
+    def connect(self, addr: NetworkAddress, transmit: bool = True) -> None:
+        """Begin the handshake, for clients; without `transmit` early data may be written first."""
+        self._quic.connect(addr, now=self._loop.time())
+        if transmit:
+            self.transmit()
+
+    def close(self, error_code: int = QuicErrorCode.NO_ERROR, reason_phrase: str = "") -> None:
+        """Close the connection with the program's code and reason."""
+        self._quic.close(error_code=error_code, reason_phrase=reason_phrase)
+        self._process_soon()
+        self.transmit()
+
+    async def aclose(
+        self,
+        error_code: int = QuicErrorCode.NO_ERROR,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> None:
+        """Close the connection, and wait until it is; no longer than `timeout` seconds."""
+        self.close(error_code)
+        try:
+            async with asyncio.timeout(timeout):
+                await self.wait_closed()
+        except TimeoutError:
+            pass
+
+    async def create_stream(
+        self, is_unidirectional: bool = False
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a stream; past the peer's limit its bytes wait for credit, and `drain` with them."""
+        stream_id = self._quic.get_next_available_stream_id(is_unidirectional)
+        # The first write opens it, and two callers must not be given one number.
+        self._quic.send_stream_data(stream_id, b"")
+        stream = self._streams[stream_id] = QuicStreamAdapter(self, stream_id)
+        return stream.pair()
+
+    def request_key_update(self) -> None:
+        """Change the keys."""
+        self._quic.request_key_update()
+        self.transmit()
+
+    def change_connection_id(self) -> None:
+        """Address the peer by another of its connection ids."""
+        self._quic.change_connection_id()
+        self.transmit()
+
+    async def ping(self) -> None:
+        """Wait until the peer has acknowledged a ping; ConnectionError where that cannot be."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter.add_done_callback(_retrieve)
+        if self._closed.is_set():
+            raise ConnectionError("the connection is closed")
+        self._pings[id(waiter)] = waiter
+        self._quic.send_ping(id(waiter))
+        self.transmit()
+        await asyncio.shield(waiter)
+
+    async def wait_created(self) -> None:
+        """Return; a connection is there as soon as its protocol is."""
+
+    async def wait_connected(self) -> None:
+        """Wait for the handshake; `ConnectionError` where the connection ends before."""
+        await asyncio.shield(self._connected)
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is over."""
+        await self._closed.wait()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return "peername", the peer's address now; all else is the transport's."""
+        if name == "peername":
+            return self._quic.get_peer_address() or default
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+    # --- between the transport and the connection ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: NetworkAddress) -> None:
+        """Take a datagram of a transport that the program made."""
+        self._quic.receive_datagram(data, addr, now=self._loop.time())
+        self._process_events()
+        self.transmit()
+
+    def transmit(self) -> None:
+        """Send what there is; with `connect` and `serve` the loop does by itself, once a pass."""
+        if self._transmit_handle is not None:
+            self._transmit_handle.cancel()
+            self._transmit_handle = None
+        if self._quic._driver is not None or self._transport is None:
+            return
+        for data, addr in self._quic.datagrams_to_send(now=self._loop.time()):
+            self._transport.sendto(data, addr)
+        timer_at = self._quic.get_timer()
+        if timer_at == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if timer_at is not None:
+            self._timer = self._loop.call_at(timer_at, self._handle_timer)
+        self._timer_at = timer_at
+
+    def _handle_timer(self) -> None:
+        now = max(self._timer_at or 0.0, self._loop.time())
+        self._timer = self._timer_at = None
+        self._quic.handle_timer(now=now)
+        self._process_events()
+        self.transmit()
+
+    def _transmit_soon(self) -> None:
+        if self._transmit_handle is None and self._quic._driver is None:
+            self._transmit_handle = self._loop.call_soon(self.transmit)
+
+    def _process_soon(self) -> None:
+        if self._process_handle is None:
+            self._process_handle = self._loop.call_soon(self._process_now)
+
+    def _process_now(self) -> None:
+        self._process_handle = None
+        self._process_events()
+        # What was read is credit, which the peer may wait for.
+        if self._quic._driver is None:
+            self.transmit()
+        else:
+            self._quic.flush()
+
+    def _process_events(self) -> None:
+        quic = self._quic
+        while (event := quic.next_event()) is not None:
+            self._note(event)
+            try:
+                self.quic_event_received(event)
+            except Exception as error:  # noqa: BLE001 (a program's error stops neither the rest nor the endpoint)
+                context = {"message": "quic_event_received() failed", "exception": error}
+                self._loop.call_exception_handler({**context, "protocol": self})
+        for stream_id in quic.take_writable():
+            if (stream := self._streams.get(stream_id)) is not None:
+                stream.writable()
+
+    def _note(self, event: events.QuicEvent) -> None:
+        """Do what overrides of `quic_event_received` need not."""
+        if isinstance(event, events.StreamDataReceived):
+            return
+        if isinstance(event, events.HandshakeCompleted):
+            _resolve(self._connected)
+        elif isinstance(event, events.PingAcknowledged):
+            _resolve(self._pings.pop(event.uid, None))
+        elif isinstance(event, events.ConnectionIdIssued):
+            if self._connection_id_issued_handler is not None:
+                self._connection_id_issued_handler(event.connection_id)
+        elif isinstance(event, events.ConnectionIdRetired):
+            if self._connection_id_retired_handler is not None:
+                self._connection_id_retired_handler(event.connection_id)
+        elif isinstance(event, events.ConnectionTerminated):
+            self._terminated(event)
+
+    def _terminated(self, event: events.ConnectionTerminated) -> None:
+        if self._connection_terminated_handler is not None:
+            self._connection_terminated_handler()
+        error = _connection_error(event)
+        waiters = [self._connected, *self._pings.values()]
+        self._pings.clear()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._closed.set()
+
+    # --- streams ---
+
+    def _stream_opened(self, stream_id: int) -> QuicStreamAdapter:
+        stream = self._streams[stream_id] = QuicStreamAdapter(self, stream_id)
+        if self._stream_handler is not None:
+            handled = self._stream_handler(*stream.pair())
+            if asyncio.iscoroutine(handled):
+                task = self._loop.create_task(handled)
+                self._handlers.add(task)
+                task.add_done_callback(self._handlers.discard)
+        return stream
+
+    def _forget_if_over(self, stream: QuicStreamAdapter) -> None:
+        if stream.is_over():
+            self._streams.pop(stream.stream_id, None)
+
+    def _end_streams(self, event: events.ConnectionTerminated) -> None:
+        streams, self._streams = self._streams, {}
+        error = _connection_error(event)
+        is_clean = event.error_code == 0 and event.frame_type is None
+        for stream in streams.values():
+            if is_clean:
+                stream.data_received(b"", is_end=True)
+            else:
+                stream.reading_failed(error)
+            stream.writing_failed(error)
+
+
+def _resolve(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+def _connection_error(event: events.ConnectionTerminated) -> ConnectionError:
+    space = "application" if event.frame_type is None else "transport"
+    reason = f": {event.reason_phrase}" if event.reason_phrase else ""
+    return ConnectionError(f"the connection ended with {space} error {event.error_code:#x}{reason}")
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Nobody has to ask how it went."""
+    if not future.cancelled():
+        future.exception()

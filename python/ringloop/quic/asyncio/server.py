@@ -1,0 +1,68 @@
+"""The server's side of QUIC on an asyncio loop.
+
+Owns: `serve`. Called by: programs. Never does: keep what a connection that is over has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from ringloop.quic.asyncio.endpoint import AsyncEndpoint
+from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringloop.quic.asyncio.protocol import QuicStreamHandler
+    from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
+
+__all__ = ["QuicServer", "serve"]
+
+QuicServer = AsyncEndpoint
+"""What `serve` returns; aioquic's name of it."""
+
+
+async def serve(
+    host: str,
+    port: int,
+    *,
+    configuration: QuicConfiguration,
+    create_protocol: Callable[..., QuicConnectionProtocol] = QuicConnectionProtocol,
+    session_ticket_fetcher: SessionTicketFetcher | None = None,
+    session_ticket_handler: SessionTicketHandler | None = None,
+    retry: bool = False,
+    stream_handler: QuicStreamHandler | None = None,
+) -> AsyncEndpoint:
+    """Take connections; `close()` of what is returned ends them all.
+
+    `create_protocol(connection, stream_handler=…)` makes each one's protocol. `retry`: clients have
+    to prove their address first. Sessions are kept by the configuration, so that clients can resume
+    them; the two ticket functions are not called, and either of them allows early data, as with
+    aioquic.
+
+    Errors: ValueError without a certificate; `OSError` of the address and of the socket.
+    """
+    loop = asyncio.get_running_loop()
+    family, address = socket.AF_UNSPEC, (host, port)
+    if host:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = found[0]
+        address = (str(where[0]), port)
+    endpoint = AsyncEndpoint(
+        loop,
+        configuration,
+        host=address[0] or None,
+        port=port,
+        family=family,
+        server=configuration.server_config(
+            early_data=session_ticket_fetcher is not None or session_ticket_handler is not None
+        ),
+        retry=retry,
+    )
+    endpoint.make_protocol = lambda connection: create_protocol(
+        connection, stream_handler=stream_handler
+    )
+    return endpoint

@@ -1,0 +1,338 @@
+"""How connections are set up: one typed configuration for both ends and both APIs.
+
+Owns: `QuicConfiguration`, its fields' defaults, and the native configurations made from it. Called
+by: `connection`, `asyncio`, the native API's `connect` and `serve`. Never does: leave a server
+unverified that nobody asked to leave so.
+
+Source: the fields' names are those of aioquic, qh3 and aiopquic; where these disagree about a
+default, the docstring of the field says which one it is. docs/quic-migration.md tells what became
+of the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ringloop._native import quic as _quic
+from ringloop.quic.packet import QuicProtocolVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from ringloop.quic.tls import SessionTicket
+
+__all__ = ["QUIC_V1", "QUIC_V2", "SMALLEST_MAX_DATAGRAM_SIZE", "QuicConfiguration"]
+
+SMALLEST_MAX_DATAGRAM_SIZE: Final = 1200
+"""Bytes of UDP payload that every path carries (RFC 9000 §14)."""
+QUIC_V1: Final = int(QuicProtocolVersion.VERSION_1)
+QUIC_V2: Final = int(QuicProtocolVersion.VERSION_2)
+
+_PathLike = str | os.PathLike[str]
+
+
+@dataclass
+class QuicConfiguration:
+    """What connections do, keep and trust."""
+
+    alpn_protocols: list[str] | None = None
+    """The application's protocols, the best first."""
+    congestion_control_algorithm: str = "cubic"
+    """`cubic`, `newreno` (or `reno`), or `bbr` (or `bbr1`; experimental)."""
+    connection_id_length: int = 8
+    """Bytes of this end's connection ids: 8 to 20."""
+    idle_timeout: float | None = 60.0
+    """Seconds of silence after which a connection is given up (the shorter of both ends')."""
+    keep_alive_interval: float | None = None
+    """Send something after so many seconds of silence."""
+    is_client: bool = True
+    """Which end this is."""
+    max_data: int = 24 << 20
+    """Bytes that the peer may send ahead of the program, all streams together."""
+    max_stream_data: int = 16 << 20
+    """The same for one stream. Credit is given back as the program takes events, not as bytes
+    come.
+    """
+    max_streams_bidi: int = 128
+    """Bidirectional streams that the peer may have open at a time."""
+    max_streams_uni: int = 128
+    """Unidirectional streams that the peer may have open at a time."""
+    send_window: int = 16 << 20
+    """Bytes written and not acknowledged, all streams together; what is written past it is queued."""
+    tx_max_queued_bytes: int | None = 256 << 20
+    """Bytes that may be queued past the window; `QuicConnection.send_stream_data` then raises
+    `BufferError`. A writer of `create_stream` never gets there: its `drain` waits. `None`: no
+    bound."""
+    max_datagram_size: int = SMALLEST_MAX_DATAGRAM_SIZE
+    """Bytes of UDP payload that the path is taken to carry at first."""
+    probe_datagram_size: bool = True
+    """Whether to look for how much more it carries, up to 1452 bytes."""
+    max_datagram_frame_size: int | None = None
+    """`None`: DATAGRAM frames are off (as in aioquic); any number but 0: they are on."""
+    datagram_ring_bytes: int = 1 << 20
+    """Bytes of received datagrams that wait for the program; past it the oldest are dropped."""
+    datagram_send_bytes: int = 256 << 10
+    """Bytes of datagrams that wait to be sent; `send_datagram_frame` tells when there is no room."""
+    socket_buffer_size: int = 4 << 20
+    """Bytes that the socket asks the kernel to keep, each way."""
+    initial_rtt: float = 0.1
+    """Seconds that a round trip is taken to last at first."""
+    max_connections: int | None = None
+    """Servers: connections at a time; more are refused."""
+
+    server_name: str | None = None
+    """Clients: the name to ask for and to verify; by default the host's."""
+    verify_mode: int | None = None
+    """A constant `ssl.CERT_…`; `None`: clients verify, servers ask for no certificate."""
+    cafile: str | None = None
+    """Whom to trust: a file of PEM. Without any of these three: the system's authorities."""
+    capath: str | None = None
+    """Whom to trust: a directory of PEM files."""
+    cadata: bytes | str | None = None
+    """Whom to trust: PEM or DER."""
+    certificate: Any = None
+    """The own certificate: PEM or DER bytes, or an object of `cryptography`."""
+    certificate_chain: list[Any] = field(default_factory=list)
+    """What stands between it and an authority, in the same forms."""
+    private_key: Any = None
+    """Its key, in the same forms."""
+    certificate_file: _PathLike | None = None
+    """aiopquic's spelling of `load_cert_chain`."""
+    private_key_file: _PathLike | None = None
+    """aiopquic's spelling of `load_cert_chain`."""
+    secrets_log_file: TextIO | _PathLike | None = None
+    """Where secrets go (NSS format): an open text file or a path; `None`: what `SSLKEYLOGFILE`
+    names.
+    """
+    session_ticket: SessionTicket | None = None
+    """Clients: the session to resume, from a `session_ticket_handler`."""
+    session_ticket_file: _PathLike | None = None
+    """Clients: keep sessions under this name, in this process (see `SessionTicket`), and resume
+    them.
+    """
+    token: bytes = b""
+    """Clients: the address token of the server, from a `token_handler`."""
+    supported_versions: list[int] = field(default_factory=lambda: [QUIC_V1, QUIC_V2])
+    """The versions to speak, the best first."""
+    original_version: int | None = None
+    """Clients: the version to begin with; by default the first of `supported_versions`."""
+
+    hostname_checks_common_name: bool = False
+    """qh3's: names are looked for in the alternative names alone (RFC 9525), so True is refused."""
+    verify_hostname: bool = True
+    """qh3's: the name is a part of the verification, so False is refused."""
+    assert_fingerprint: str | None = None
+    """qh3's: certificates are not pinned, so a fingerprint is refused."""
+    quic_logger: None = None
+    """aioquic's traces of Python objects are not made, so anything else is refused."""
+
+    def load_cert_chain(
+        self,
+        certfile: _PathLike,
+        keyfile: _PathLike | None = None,
+        password: bytes | str | Callable[[], bytes | str] | None = None,
+    ) -> None:
+        """Read the own certificate, its chain and its key (PEM).
+
+        Without `keyfile` the key is in `certfile`. A key with a password needs the
+        `cryptography` package. Errors: OSError; ValueError for what is no certificate or key.
+        """
+        with open(certfile, "rb") as file:  # noqa: PTH123 (fspath of any kind)
+            chain = file.read()
+        key = chain
+        if keyfile is not None:
+            with open(keyfile, "rb") as file:  # noqa: PTH123
+                key = file.read()
+        if password is not None:
+            key = _decrypted(key, password)
+        if b"-----BEGIN CERTIFICATE-----" not in chain:
+            raise ValueError(f"No certificate in {os.fspath(certfile)}")
+        if b"PRIVATE KEY-----" not in key:
+            raise ValueError(f"No private key in {os.fspath(keyfile or certfile)}")
+        self.certificate, self.certificate_chain, self.private_key = chain, [], key
+
+    def load_verify_locations(
+        self,
+        cafile: str | None = None,
+        capath: str | None = None,
+        cadata: bytes | str | None = None,
+    ) -> None:
+        """Trust these authorities and no others."""
+        self.cafile, self.capath, self.cadata = cafile, capath, cadata
+
+    def client_config(self, *, probes: bool = True) -> Any:
+        """Return the native configuration of a client; equal settings share one.
+
+        Without `probes` the path's MTU is not looked for: who sends may not know how to forbid
+        fragments.
+        """
+        settings = self._settings(probes=probes)
+        settings.update(
+            verify=self.verify_mode != ssl.CERT_NONE,
+            early_data=True,
+            version=self.original_version or self.supported_versions[0],
+        )
+        return self._made(_quic.ClientConfig, settings)
+
+    def server_config(self, *, early_data: bool = False, probes: bool = True) -> Any:
+        """Return the native configuration of a server; equal settings share one, and its sessions."""
+        settings = self._settings(probes=probes)
+        if "certificate" not in settings:
+            raise ValueError("A server needs a certificate: load_cert_chain()")
+        settings.update(client_auth=_CLIENT_AUTH[self.verify_mode or 0], early_data=early_data)
+        return self._made(_quic.ServerConfig, settings)
+
+    def memory(self) -> Any:
+        """Return what the next connection of a client shall use of earlier ones."""
+        if self.session_ticket is None and self.session_ticket_file is not None:
+            return _named_memory(os.fspath(self.session_ticket_file))
+        return _quic.Memory(ticket=self.session_ticket, token=self.token)
+
+    def _refuse(self) -> None:
+        """Refuse what would be silently ignored otherwise."""
+        refused = {
+            "hostname_checks_common_name": self.hostname_checks_common_name,
+            "verify_hostname=False": not self.verify_hostname,
+            "assert_fingerprint": self.assert_fingerprint,
+            "quic_logger": self.quic_logger,
+        }
+        for name, is_asked in refused.items():
+            if is_asked:
+                raise ValueError(
+                    f"QuicConfiguration does not do {name}: see docs/quic-migration.md"
+                )
+
+    def _settings(self, *, probes: bool) -> dict[str, Any]:
+        self._refuse()
+        probes = probes and self.probe_datagram_size
+        settings: dict[str, Any] = {
+            "alpn": tuple(self.alpn_protocols or ()),
+            "ca_file": self.cafile,
+            "ca_path": self.capath,
+            "ca_data": self.cadata,
+            "idle_timeout": self.idle_timeout,
+            "keep_alive": self.keep_alive_interval,
+            "max_streams_bidi": self.max_streams_bidi,
+            "max_streams_uni": self.max_streams_uni,
+            "max_data": self.max_data,
+            "max_stream_data": self.max_stream_data,
+            "send_window": self.send_window,
+            "congestion": self.congestion_control_algorithm,
+            "datagram_receive_buffer": self.datagram_ring_bytes
+            if self.max_datagram_frame_size
+            else None,
+            "datagram_send_buffer": self.datagram_send_bytes,
+            "initial_mtu": self.max_datagram_size,
+            "mtu_max": max(_MTU_MAX, self.max_datagram_size) if probes else None,
+            "initial_rtt": self.initial_rtt,
+        }
+        if (certificate := self._certificate()) is not None:
+            settings["certificate"], settings["private_key"] = certificate
+        return settings
+
+    def _certificate(self) -> tuple[tuple[bytes, ...], bytes] | None:
+        if self.certificate is None and self.certificate_file is not None:
+            self.load_cert_chain(self.certificate_file, self.private_key_file)
+        if self.certificate is None:
+            return None
+        if self.private_key is None:
+            raise ValueError("The certificate's key is missing: load_cert_chain(), or private_key")
+        chain = (self.certificate, *self.certificate_chain)
+        return tuple(_encoded_certificate(one) for one in chain), _encoded_key(self.private_key)
+
+    def _made(self, make: Callable[..., Any], settings: dict[str, Any]) -> Any:
+        key = (make, *settings.items())
+        if (log := self.secrets_log_file) is None:
+            return _shared(key)
+        # An open file is this configuration's own: it, and its copies, keep what is made with it.
+        kept: dict[object, Any] = self.__dict__.setdefault("_kept", {})
+        key = (id(log), *key)
+        if key not in kept:
+            kept[key] = make(**settings, keylog=_key_log(log))
+        return kept[key]
+
+
+_MTU_MAX: Final = 1452
+"""Ethernet's 1500 bytes, less the headers of IPv6 and UDP."""
+
+_CLIENT_AUTH: Final = {
+    int(ssl.CERT_NONE): "none",
+    int(ssl.CERT_OPTIONAL): "optional",
+    int(ssl.CERT_REQUIRED): "required",
+}
+
+
+@functools.lru_cache(maxsize=32)
+def _shared(key: tuple[Any, ...]) -> Any:
+    """Make a native configuration once.
+
+    Loading the system's authorities takes milliseconds, and a session is resumed only under the
+    configuration that verified its certificate.
+    """
+    make, *settings = key
+    return make(**dict(settings))
+
+
+@functools.lru_cache(maxsize=64)
+def _named_memory(name: str) -> Any:  # noqa: ARG001 (the name is the key)
+    return _quic.Memory(keeps=True)
+
+
+def _key_log(log: TextIO | _PathLike) -> Any:
+    if isinstance(log, str | os.PathLike):
+        return os.fspath(log)
+
+    def write(line: str) -> None:
+        log.write(line if line.endswith("\n") else line + "\n")
+        log.flush()
+
+    return write
+
+
+def _encoded_certificate(certificate: Any) -> bytes:
+    if isinstance(certificate, str):
+        return certificate.encode()
+    if isinstance(certificate, bytes | bytearray | memoryview):
+        return bytes(certificate)
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 (optional)
+
+    encoded: bytes = certificate.public_bytes(Encoding.DER)
+    return encoded
+
+
+def _encoded_key(key: Any) -> bytes:
+    if isinstance(key, str):
+        return key.encode()
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes(key)
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
+
+    encoded: bytes = key.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return encoded
+
+
+def _decrypted(key: bytes, password: bytes | str | Callable[[], bytes | str]) -> bytes:
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
+    except ImportError:
+        raise ValueError(
+            "A key with a password needs the 'cryptography' package; or decrypt it: openssl pkey -in KEY"
+        ) from None
+    if callable(password):
+        password = password()
+    secret = password.encode() if isinstance(password, str) else password
+    loaded = serialization.load_pem_private_key(key, secret)
+    return loaded.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

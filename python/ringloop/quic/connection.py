@@ -1,0 +1,660 @@
+"""A connection without I/O, in the shape of `aioquic.quic.connection`.
+
+Owns: one connection of a native endpoint, and what a program asked of it before there was one.
+Called by: `asyncio`, and programs that have sockets and clocks of their own (dnspython, hypercorn,
+urllib3-future do). Never does: send, wait, read a clock (`now` is an argument).
+
+One turn of whoever drives it::
+
+    receive_datagram(data, addr, now)*     what came in
+    handle_timer(now)                      where get_timer() has passed
+    next_event()*                          what has happened; read, write, open, close
+    datagrams_to_send(now)                 what goes out
+    get_timer()                            when to come back at the latest
+
+What is written has no bound that raises while the window has room; past it `tx_max_queued_bytes` is
+one. What the peer sends is bounded by the windows, and credit is given back as events are taken: a
+program that takes none stops the peer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ringloop._native import quic as _quic
+from ringloop.quic import events
+from ringloop.quic.errors import ConnectionClosed, StreamClosedError, StreamStoppedError
+from ringloop.quic.packet import (
+    QuicErrorCode,
+    QuicTransportParameters,
+    decode_transport_parameters,
+)
+from ringloop.quic.tls import Certificate, CipherSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.tls import SessionTicket, SessionTicketFetcher, SessionTicketHandler
+
+__all__ = [
+    "NetworkAddress",
+    "QuicConnection",
+    "QuicConnectionError",
+    "QuicConnectionState",
+    "QuicErrorCode",
+    "QuicTokenHandler",
+    "stream_is_client_initiated",
+    "stream_is_unidirectional",
+]
+
+NetworkAddress = Any
+"""asyncio's tuples: (host, port), or (host, port, flow, scope)."""
+
+_Call = tuple[str, tuple[Any, ...]]
+BytesLike = bytes | bytearray | memoryview
+
+if TYPE_CHECKING:
+    QuicTokenHandler = Callable[[bytes], None]
+else:
+    QuicTokenHandler = object
+
+
+_STOPPED_MAX = 1024
+"""Streams whose stop is remembered, so that writes to them are no errors."""
+_KEY_UPDATE_PING = (1 << 64) - 1
+"""The number of the ping that a change of keys waits for."""
+
+
+def stream_is_client_initiated(stream_id: int) -> bool:
+    """Tell whether the client opened a stream (RFC 9000 §2.1)."""
+    return not stream_id & 1
+
+
+def stream_is_unidirectional(stream_id: int) -> bool:
+    """Tell whether a stream's bytes go one way (RFC 9000 §2.1)."""
+    return bool(stream_id & 2)
+
+
+class QuicConnectionState(Enum):
+    """How far a connection is."""
+
+    FIRSTFLIGHT = 0
+    CONNECTED = 1
+    CLOSING = 2
+    DRAINING = 3
+    TERMINATED = 4
+
+
+class QuicConnectionError(Exception):
+    """A rule of the protocol was broken, with what a close would say of it."""
+
+    def __init__(self, error_code: int, frame_type: int | None, reason_phrase: str) -> None:
+        super().__init__(error_code, frame_type, reason_phrase)
+        self.error_code = error_code
+        self.frame_type = frame_type
+        self.reason_phrase = reason_phrase
+
+    def __str__(self) -> str:
+        frame = "" if self.frame_type is None else f", frame_type: {self.frame_type}"
+        return f"Error: {self.error_code}, reason: {self.reason_phrase}{frame}"
+
+
+class TlsState:
+    """What is known of a connection's TLS, under the names that programs look for."""
+
+    def __init__(self, connection: QuicConnection) -> None:
+        self._connection = connection
+        self.session_ticket: SessionTicket | None = None
+        """Clients: the last one that the server gave, where a handler was there to be given it
+        too.
+        """
+
+    def _agreed(self, name: str) -> Any:
+        native = self._connection._native
+        try:
+            handshake = native.handshake() if native is not None else None
+        except ConnectionClosed:
+            return None
+        return None if handshake is None else getattr(handshake, name)
+
+    @property
+    def alpn_negotiated(self) -> str | None:
+        """The application's protocol."""
+        alpn: str | None = self._agreed("alpn")
+        return alpn
+
+    @property
+    def session_resumed(self) -> bool:
+        """Whether an earlier session was resumed."""
+        return bool(self._agreed("is_resumed"))
+
+    @property
+    def early_data_accepted(self) -> bool:
+        """Whether the server took the early data."""
+        return bool(self._agreed("early_data_accepted"))
+
+    @property
+    def _peer_certificate(self) -> Any:
+        certificate = self._connection.get_peercert()
+        return None if certificate is None else certificate.to_cryptography()
+
+    @property
+    def _peer_certificate_chain(self) -> list[Any]:
+        return [issuer.to_cryptography() for issuer in self._connection.get_issuercerts()]
+
+
+class QuicConnection:
+    """One connection, without I/O; see the module's text.
+
+    Clients: `connect`. Servers: `original_destination_connection_id` is that of the client's first
+    packet (`packet.pull_quic_header`), and the packet then goes to `receive_datagram`.
+    """
+
+    def __init__(
+        self,
+        *,
+        configuration: QuicConfiguration,
+        original_destination_connection_id: bytes | None = None,
+        retry_source_connection_id: bytes | None = None,
+        session_ticket_fetcher: SessionTicketFetcher | None = None,
+        session_ticket_handler: SessionTicketHandler | None = None,
+        token_handler: QuicTokenHandler | None = None,
+    ) -> None:
+        original = original_destination_connection_id
+        _check(configuration, original, retry_source_connection_id, token_handler)
+        self._configuration = configuration
+        self._is_client = configuration.is_client
+        self._ticket_handler = session_ticket_handler
+        self._token_handler = token_handler
+        self._issues_early_data = not self._is_client and bool(
+            session_ticket_fetcher or session_ticket_handler
+        )
+        self.host_cid = os.urandom(configuration.connection_id_length)
+        """The connection id that the peer uses first."""
+        self._original = os.urandom(8) if original is None else original
+        self.tls = TlsState(self)
+        self._quic_logger: None = (
+            None  # HTTP/3 layers look for it; the native core writes its own traces
+        )
+        self._memory: Any = None
+        self._endpoint: Any = None
+        self._native: Any = None
+        self._driver: Any = None
+        self._events: deque[events.QuicEvent] = deque()
+        # What was asked for before there was a connection, what has to wait for the handshake, and
+        # what of early data has to be said again where the server refuses it.
+        self._early: list[_Call] = []
+        self._held: list[_Call] | None = []
+        self._said: list[_Call] | None = None
+        # Streams that the peer has stopped: what is written to them is dropped.
+        self._stopped: dict[int, None] = {}
+        self._unsent_at: float | None = None
+        self._early_ids = [0 if self._is_client else 1, 2 if self._is_client else 3]
+        self._peer_parameters: QuicTransportParameters | None = None
+        if not self._is_client:
+            self._endpoint = _quic.Endpoint(
+                server=configuration.server_config(
+                    early_data=self._issues_early_data, probes=False
+                ),
+                events=True,
+                versions=tuple(configuration.supported_versions),
+                connection_id=self.host_cid,
+            )
+
+    @classmethod
+    def accepted(
+        cls, configuration: QuicConfiguration, endpoint: Any, key: int, driver: Any
+    ) -> QuicConnection:
+        """Take a connection that a server's endpoint has let in."""
+        self = cls.__new__(cls)
+        self._configuration = configuration
+        self._is_client = False
+        self._ticket_handler = self._token_handler = None
+        self._issues_early_data = False
+        self.host_cid = self._original = b""
+        self.tls = TlsState(self)
+        self._quic_logger = None
+        self._memory = None
+        self._driver = driver
+        self._events = deque()
+        self._early, self._held, self._said = [], [], None
+        self._stopped = {}
+        self._unsent_at = None
+        self._early_ids = [1, 3]
+        self._peer_parameters = None
+        self._bind(endpoint, key)
+        return self
+
+    # --- what it is ---
+
+    @property
+    def configuration(self) -> QuicConfiguration:
+        """What it was made with."""
+        return self._configuration
+
+    @property
+    def original_destination_connection_id(self) -> bytes:
+        """The id of the client's first packet; empty where `asyncio.serve` has the connection."""
+        return self._original
+
+    @property
+    def peer_transport_parameters(self) -> QuicTransportParameters | None:
+        """What the peer allows and wants (RFC 9000 §18.2); `None` before the handshake has told."""
+        if self._peer_parameters is None and self._native is not None:
+            try:
+                encoded = self._native.peer_transport_parameters()
+            except ConnectionClosed:
+                return None
+            if encoded is not None:
+                self._peer_parameters = decode_transport_parameters(encoded)
+        return self._peer_parameters
+
+    @property
+    def max_concurrent_bidi_streams(self) -> int:
+        """Bidirectional streams that may have been opened by now, since the connection's start."""
+        return self._stream_count_max(unidirectional=False)
+
+    @property
+    def max_concurrent_uni_streams(self) -> int:
+        """Unidirectional streams that may have been opened by now, since the connection's start."""
+        return self._stream_count_max(unidirectional=True)
+
+    def _stream_count_max(self, *, unidirectional: bool) -> int:
+        if (native := self._native) is None or (peer := self.peer_transport_parameters) is None:
+            return 0
+        first = peer.initial_max_streams_uni if unidirectional else peer.initial_max_streams_bidi
+        # The core does not show the limit. A stream past it waits for credit, so one more is always
+        # allowed while none waits.
+        used = self.get_next_available_stream_id(unidirectional) // 4
+        waits: bool = native.waits_for_credit(unidirectional)
+        return max(first or 0, used if waits else used + 1)
+
+    def get_cipher(self) -> CipherSuite | None:
+        """Return the cipher suite; `None` before the handshake."""
+        name = self.tls._agreed("cipher_suite")
+        return None if name is None else CipherSuite[name.removeprefix("TLS13_")]
+
+    def get_peercert(self) -> Certificate | None:
+        """Return the peer's certificate; `None` before the handshake, or where it showed none."""
+        chain = self._chain()
+        return chain[0] if chain else None
+
+    def get_issuercerts(self) -> list[Certificate]:
+        """Return what the peer showed with its certificate."""
+        return self._chain()[1:]
+
+    def _chain(self) -> list[Certificate]:
+        try:
+            chain = self._native.peer_certificates() if self._native is not None else ()
+        except ConnectionClosed:
+            return []
+        return [Certificate(der) for der in chain]
+
+    def get_peer_address(self) -> NetworkAddress | None:
+        """Return where datagrams go now."""
+        try:
+            return None if self._native is None else self._native.remote_address
+        except ConnectionClosed:
+            return None
+
+    def stats(self) -> Any:
+        """Return the connection's figures (`ringloop.quic.Stats`); `None` before it was begun."""
+        return None if self._native is None else self._native.stats()
+
+    # --- the turn ---
+
+    def connect(self, addr: NetworkAddress, now: float) -> None:
+        """Begin the handshake with the server at `addr`; for clients, once."""
+        if not self._is_client or self._native is not None:
+            raise RuntimeError("connect() can only be called for clients and a single time")
+        configuration = self._configuration
+        self._memory = configuration.memory()
+        if self._endpoint is None:
+            self._endpoint = _quic.Endpoint(
+                events=True,
+                versions=tuple(configuration.supported_versions),
+                connection_id=self.host_cid,
+            )
+        config = configuration.client_config(probes=self._driver is not None)
+        config = config.with_memory(self._memory, self._original)
+        name = configuration.server_name or addr[0]
+        key = self._endpoint.connect(config, addr, name, now)
+        self._unsent_at = now
+        if (
+            configuration.session_ticket is not None
+            or configuration.session_ticket_file is not None
+        ):
+            self._said = []
+        self._bind(self._endpoint, key)
+
+    def _bind(self, endpoint: Any, key: int) -> None:
+        self._endpoint = endpoint
+        self._native = _quic.Connection(endpoint, key)
+        self._native.set_queued_max(self._configuration.tx_max_queued_bytes)
+        early, self._early = self._early, []
+        self._repeat(early)
+
+    def attach(self, endpoint: Any, driver: Any) -> None:
+        """Have `connect` use an endpoint with a socket, which `driver` drives."""
+        self._endpoint, self._driver = endpoint, driver
+
+    def _repeat(self, calls: list[_Call]) -> None:
+        for name, arguments in calls:
+            getattr(self, name)(*arguments)
+
+    def receive_datagram(self, data: bytes, addr: NetworkAddress, now: float) -> None:
+        """Take a datagram that came from `addr`."""
+        endpoint = self._endpoint
+        if endpoint is None:
+            return
+        endpoint.receive_datagram(data, addr, now)
+        if self._native is None:
+            self._accept()
+
+    def receive_many_datagrams(
+        self, datagrams: Iterable[bytes], addr: NetworkAddress, now: float
+    ) -> None:
+        """Take datagrams that came from one address."""
+        for data in datagrams:
+            self.receive_datagram(data, addr, now)
+
+    def _accept(self) -> None:
+        news = self._endpoint.take()
+        if news is not None and news[0]:
+            self._bind(self._endpoint, news[0][0])
+
+    def datagrams_to_send(self, now: float) -> list[tuple[bytes, NetworkAddress]]:
+        """Return what has to be sent, and where to."""
+        if self._endpoint is None or self._driver is not None:
+            return []
+        self._unsent_at = None
+        datagrams: list[tuple[bytes, NetworkAddress]] = self._endpoint.datagrams_to_send(now)
+        return datagrams
+
+    def flush(self) -> None:
+        """Send what there is to send, where `asyncio` has the connection."""
+        if self._driver is not None and not self._driver.is_closed:
+            self._endpoint.flush()
+
+    def get_timer(self) -> float | None:
+        """Return when `handle_timer` has to be called; right after `datagrams_to_send`."""
+        if self._endpoint is None or self._driver is not None:
+            return None
+        # Programs wait for the timer before they send for the first time.
+        timer: float | None = self._unsent_at or self._endpoint.next_timeout()
+        return timer
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        if self._endpoint is not None:
+            self._endpoint.handle_timer(now)
+
+    def next_event(self) -> events.QuicEvent | None:
+        """Return the next thing that has happened; bytes of streams are then credit for the peer."""
+        queue = self._events
+        if not queue:
+            if self._native is None:
+                return None
+            queue.extend(self._native.take_events())
+            if self._memory is not None:
+                self._hand_out()
+            if not queue:
+                return None
+        event = queue.popleft()
+        if isinstance(event, events.StreamDataReceived):
+            return event
+        if isinstance(event, events.HandshakeCompleted):
+            self._complete()
+        elif isinstance(event, events.StopSendingReceived):
+            self._stopped[event.stream_id] = None
+            if len(self._stopped) > _STOPPED_MAX:
+                del self._stopped[next(iter(self._stopped))]
+        elif isinstance(event, events.PingAcknowledged) and event.uid == _KEY_UPDATE_PING:
+            self.request_key_update()
+            return self.next_event()
+        return event
+
+    def _complete(self) -> None:
+        """Do what had to wait until the handshake is complete."""
+        held, self._held = self._held or [], None
+        said, self._said = self._said or [], None
+        if self._native.early_data_rejected:
+            # The streams of refused early data are not there: they are opened again under their numbers.
+            self._repeat(said)
+        self._repeat(held)
+
+    def _hand_out(self) -> None:
+        for ticket in self._memory.take_tickets():
+            self.tls.session_ticket = ticket
+            if self._ticket_handler is not None:
+                self._ticket_handler(ticket)
+        for token in self._memory.take_tokens():
+            if self._token_handler is not None:
+                self._token_handler(token)
+
+    # --- streams ---
+
+    def get_next_available_stream_id(self, is_unidirectional: bool = False) -> int:
+        """Return the number that the next stream of this end will have; the first write opens it.
+
+        A stream past the peer's limit waits for credit; its number is not lost.
+        """
+        if self._native is None:
+            return self._early_ids[is_unidirectional]
+        stream_id: int = self._native.next_stream_id(is_unidirectional)
+        return stream_id
+
+    def send_stream_data(self, stream_id: int, data: BytesLike, end_stream: bool = False) -> None:
+        """Write to a stream, and finish it with `end_stream`. What has no room is queued.
+
+        Errors: BufferError where `tx_max_queued_bytes` are queued already; ValueError for a stream
+        that the peer alone may write to; StreamClosedError where it was finished or reset here, or
+        is not there. Nothing happens where the peer has stopped the stream, or the connection is
+        over: an event tells.
+        """
+        if (native := self._native) is None:
+            self._write_early(stream_id, data, end_stream)
+            return
+        if self._said is not None:
+            self._said.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
+        try:
+            native.send_stream_data(stream_id, data, end_stream)
+        except (StreamStoppedError, ConnectionClosed):
+            return  # an event tells
+        except StreamClosedError:
+            if stream_id in self._stopped:
+                return
+            if not self._stream_can_send(stream_id):
+                raise ValueError(
+                    "Cannot send data on a stream that the peer alone may write to"
+                ) from None
+            raise
+
+    def _write_early(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
+        own, unidirectional = not self._is_client, bool(stream_id & 2)
+        if bool(stream_id & 1) != own:
+            raise ValueError("Cannot write to a stream of a peer that was not heard of yet")
+        ids = self._early_ids
+        ids[unidirectional] = max(ids[unidirectional], stream_id + 4)
+        self._early.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
+
+    def reset_stream(self, stream_id: int, error_code: int) -> None:
+        """Give up sending on a stream; does nothing where that was done, or all has arrived."""
+        self._call("reset_stream", stream_id, error_code)
+
+    def stop_stream(self, stream_id: int, error_code: int) -> None:
+        """Have the peer stop sending on a stream; what has come is dropped.
+
+        Errors: ValueError for a stream that the peer cannot send on. Nothing happens where it has
+        ended already.
+        """
+        if not self._stream_can_receive(stream_id):
+            raise ValueError("Cannot stop receiving on a local-initiated unidirectional stream")
+        self._call("stop_stream", stream_id, error_code)
+
+    def set_stream_priority(self, stream_id: int, priority: int) -> None:
+        """Have a stream sent before those of a lower priority; 0 by default."""
+        self._call("set_stream_priority", stream_id, priority)
+
+    def pause_stream(self, stream_id: int) -> None:
+        """Hold back a stream's events, so that its window closes; the other streams go on."""
+        self._call("pause_stream", stream_id)
+
+    def resume_stream(self, stream_id: int) -> None:
+        """Go on with a stream's events."""
+        self._call("resume_stream", stream_id)
+
+    def want_writable(self, stream_id: int) -> bool:
+        """Have `take_writable` name a stream once nothing of it is queued; False where nothing is."""
+        try:
+            return self._native is not None and self._native.want_writable(stream_id)
+        except ConnectionClosed:
+            return False
+
+    def take_writable(self) -> list[int]:
+        """Return the streams of `want_writable` that have nothing queued by now."""
+        if self._native is None:
+            return []
+        stream_ids: list[int] = self._native.take_writable()
+        return stream_ids
+
+    def get_send_buffer_size(self, stream_id: int | None = None) -> int:
+        """Return how many bytes are queued past the send window, of one stream or of all."""
+        if self._native is None:
+            return 0
+        size: int = (
+            self._native.streams_queued
+            if stream_id is None
+            else self._native.stream_queued(stream_id)
+        )
+        return size
+
+    def _stream_can_send(self, stream_id: int) -> bool:
+        return not stream_is_unidirectional(stream_id) or self._is_own(stream_id)
+
+    def _stream_can_receive(self, stream_id: int) -> bool:
+        return not stream_is_unidirectional(stream_id) or not self._is_own(stream_id)
+
+    def _is_own(self, stream_id: int) -> bool:
+        return stream_is_client_initiated(stream_id) == self._is_client
+
+    # --- the rest ---
+
+    def send_datagram_frame(self, data: bytes) -> int:
+        """Send a datagram; returns its length, or 0 where there is no room and it was not taken.
+
+        Errors: `DatagramError` where the peer takes none, or none of that length.
+        """
+        if self._held is not None:
+            # Whether the peer takes any is not known before.
+            self._held.append(("send_datagram_frame", (bytes(data),)))
+            return len(data)
+        return len(data) if self._native.send_datagram(data) else 0
+
+    @property
+    def max_datagram_payload(self) -> int | None:
+        """Bytes of the longest datagram that may be sent now; `None`: the peer takes none."""
+        size: int | None = None if self._native is None else self._native.max_datagram_size
+        return size
+
+    def send_ping(self, uid: int) -> None:
+        """Have the peer acknowledge something; `PingAcknowledged` tells."""
+        self._call("ping", uid)
+
+    def request_key_update(self) -> None:
+        """Change the keys, once the handshake is confirmed."""
+        if self._held is not None:
+            self._held.append(("request_key_update", ()))
+        elif self._state is QuicConnectionState.CONNECTED and not self._native.is_confirmed:
+            # RFC 9001 §6.1: not before; the answer to a ping comes after the confirmation.
+            self.send_ping(_KEY_UPDATE_PING)
+        else:
+            self._call("update_keys")
+
+    def change_connection_id(self) -> None:
+        """Address the peer by another of its connection ids, and retire the last."""
+        self._call("local_address_changed")
+
+    def close(
+        self,
+        error_code: int = QuicErrorCode.NO_ERROR,
+        frame_type: int | None = None,  # noqa: ARG002 (aioquic's signature)
+        reason_phrase: str = "",
+    ) -> None:
+        """Close the connection.
+
+        `ConnectionTerminated` is the next event, and the peer hears by the next datagram. It is
+        told a code of the application's, whatever `frame_type` is.
+        """
+        self._call("close", int(error_code), reason_phrase)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        if self._native is None:
+            self._early.append(("_call", (name, *arguments)))
+            return
+        try:
+            getattr(self._native, name)(*arguments)
+        except (StreamClosedError, StreamStoppedError, ConnectionClosed):
+            return  # it is done, or cannot matter any more
+
+    @property
+    def _close_event(self) -> events.ConnectionTerminated | None:
+        closed: events.ConnectionTerminated | None = (
+            None if self._native is None else self._native.close_info
+        )
+        return closed
+
+    @property
+    def _state(self) -> QuicConnectionState:
+        native = self._native
+        if native is None:
+            return QuicConnectionState.FIRSTFLIGHT
+        if native.close_info is not None:
+            return QuicConnectionState.TERMINATED
+        if native.is_handshaking:
+            return QuicConnectionState.FIRSTFLIGHT
+        return QuicConnectionState.CONNECTED
+
+    # HTTP/3 layers read these two; the names are theirs.
+
+    @property
+    def _remote_max_datagram_frame_size(self) -> int | None:
+        peer = self.peer_transport_parameters
+        return None if peer is None else peer.max_datagram_frame_size
+
+    @property
+    def _remote_max_stream_data_bidi_remote(self) -> int:
+        peer = self.peer_transport_parameters
+        return 0 if peer is None else peer.initial_max_stream_data_bidi_remote or 0
+
+    @property
+    def _local_next_stream_id_bidi(self) -> int:
+        return self.get_next_available_stream_id()
+
+    @property
+    def _local_next_stream_id_uni(self) -> int:
+        return self.get_next_available_stream_id(is_unidirectional=True)
+
+
+def _check(
+    configuration: QuicConfiguration,
+    original: bytes | None,
+    retry_source: bytes | None,
+    token_handler: QuicTokenHandler | None,
+) -> None:
+    if configuration.is_client:
+        if original is not None:
+            raise ValueError("Cannot set original_destination_connection_id for a client")
+        if retry_source is not None:
+            raise ValueError("Cannot set retry_source_connection_id for a client")
+        return
+    if token_handler is not None:
+        raise ValueError("Cannot set `token_handler` for a server")
+    if configuration.token:
+        raise ValueError("Cannot set `configuration.token` for a server")
+    if original is None:
+        raise ValueError("original_destination_connection_id is required for a server")

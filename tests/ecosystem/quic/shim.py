@@ -1,0 +1,72 @@
+"""Have programs of aioquic and qh3 import `ringloop.quic` instead.
+
+The HTTP/3 layer stays the package's own, on top of our connections.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PARTS = {
+    "quic.configuration": "configuration",
+    "quic.connection": "connection",
+    "quic.events": "events",
+    "quic.packet": "packet",
+    "asyncio": "asyncio",
+    "buffer": "buffer",
+    "tls": "tls",
+}
+
+
+def install(package: str) -> None:
+    """Replace the QUIC part of `package`, "aioquic" or "qh3"; before anything imports it."""
+    # Its traces are made of its own packets; HTTP/3 wants the name alone.
+    importlib.import_module(f"{package}.quic.logger")
+    for name in [name for name in sys.modules if name.startswith(f"{package}.h3")]:
+        del sys.modules[name]
+    for old, new in PARTS.items():
+        ours: ModuleType = importlib.import_module(f"ringloop.quic.{new}")
+        name = f"{package}.{old}"
+        sys.modules[name] = ours
+        parent, _, child = name.rpartition(".")
+        setattr(sys.modules[parent], child, ours)
+    if package == "qh3":
+        _rename_qh3()
+
+
+def _rename_qh3() -> None:
+    """qh3 shows its names in the package itself, and certificates as objects of its own."""
+    import qh3
+    from qh3._hazmat import Certificate
+
+    from ringloop.quic import configuration, connection, events, tls
+
+    class QuicConnection(connection.QuicConnection):
+        def get_peercert(self) -> Any:
+            ours = super().get_peercert()
+            return None if ours is None else Certificate(ours.public_bytes())
+
+        def get_issuercerts(self) -> Any:
+            return [Certificate(ours.public_bytes()) for ours in super().get_issuercerts()]
+
+    h3 = importlib.import_module("qh3.h3.connection")
+    # Its HTTP/3 always says that it takes datagrams, as its QUIC does.
+    qh3.QuicConfiguration = functools.partial(
+        configuration.QuicConfiguration, max_datagram_frame_size=65536
+    )
+    for module, names in (
+        (connection, ["QuicConnectionError"]),
+        (tls, ["CipherSuite", "SessionTicket"]),
+        (h3, ["H3Connection", "ProtocolError"]),
+    ):
+        for name in names:
+            setattr(qh3, name, getattr(module, name))
+    qh3.QuicConnection = QuicConnection
+    qh3.quic_events = events
+    qh3.h3_events = importlib.import_module("qh3.h3.events")

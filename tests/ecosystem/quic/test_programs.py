@@ -1,0 +1,42 @@
+"""dnspython, hypercorn and urllib3-future on what they were written for, and on `ringloop.quic`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where a server's certificate and the authority that signed it are."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    certificate.private_key_pem.write_to_path(folder / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
+    return folder
+
+
+@pytest.mark.parametrize("package", ["oracle", "ringloop"])
+@pytest.mark.parametrize("program", ["dnspython", "hypercorn", "urllib3"])
+def test_the_program_does_its_work(program: str, package: str, folder: Path) -> None:
+    if package == "oracle":
+        package = "qh3" if program == "urllib3" else "aioquic"
+    module = f"tests.ecosystem.quic.{program}_program"
+    done = subprocess.run(
+        [sys.executable, "-m", module, package, str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["done"], done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr

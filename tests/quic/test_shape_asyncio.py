@@ -1,0 +1,415 @@
+"""`ringloop.quic.asyncio`: connect, serve and protocols in aioquic's shape, on every loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop.quic import events
+from ringloop.quic.asyncio import QuicConnectionProtocol, connect, serve
+from ringloop.quic.configuration import QuicConfiguration
+from ringloop.quic.connection import QuicConnection
+from ringloop.quic.errors import StreamResetError, StreamStoppedError
+from tests.quic.test_shape_connection import client_side, server_side
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from ringloop.quic.asyncio.endpoint import AsyncEndpoint
+    from tests.support import LoopLog
+    from tests.tls import Certificates
+
+    Run = Callable[[Coroutine[Any, Any, None]], None]
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+@asynccontextmanager
+async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[AsyncEndpoint]:
+    configuration = keywords.pop("configuration", None) or server_side(certificates)
+    server = await serve("127.0.0.1", 0, configuration=configuration, **keywords)
+    try:
+        yield server
+    finally:
+        await server.aclose()
+
+
+def port_of(server: AsyncEndpoint) -> int:
+    # As programs that come from aioquic look it up.
+    port: int = server._transport.get_extra_info("sockname")[1]
+    return port
+
+
+@asynccontextmanager
+async def both(
+    certificates: Certificates,
+    client: dict[str, Any] | None = None,
+    **keywords: Any,
+) -> AsyncIterator[Any]:
+    async with served(certificates, **keywords) as server:
+        configuration = client_side(certificates, **(client or {}))
+        async with connect("127.0.0.1", port_of(server), configuration=configuration) as protocol:
+            yield protocol
+
+
+def test_bytes_go_there_and_back(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        async with both(certificates, stream_handler=echo) as protocol:
+            reader, writer = await protocol.create_stream()
+            assert writer.get_extra_info("stream_id") == 0
+            sent = bytes(range(256)) * 8192
+            sending = asyncio.ensure_future(write_all(writer, sent))
+            assert await reader.read() == sent
+            await sending
+            await writer.wait_closed()
+
+    run(main())
+
+
+async def write_all(writer: asyncio.StreamWriter, data: bytes) -> None:
+    for start in range(0, len(data), 10_000):
+        writer.write(data[start : start + 10_000])
+        await writer.drain()
+    writer.write_eof()
+
+
+def test_more_streams_than_the_peer_allows_all_come_and_none_is_kept(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        configuration = server_side(certificates, max_streams_bidi=7)
+        protocols: list[QuicConnectionProtocol] = []
+
+        def made(connection: QuicConnection, **keywords: Any) -> QuicConnectionProtocol:
+            protocols.append(QuicConnectionProtocol(connection, **keywords))
+            return protocols[-1]
+
+        async with both(
+            certificates, configuration=configuration, stream_handler=echo, create_protocol=made
+        ) as protocol:
+
+            async def one(number: int) -> None:
+                reader, writer = await protocol.create_stream()
+                writer.write(b"%d" % number)
+                writer.write_eof()
+                assert await reader.read() == b"%d" % number
+
+            await asyncio.gather(*[one(number) for number in range(60)])
+            assert not protocol._streams
+            await protocol.ping()
+            assert not protocols[0]._streams
+
+    run(main())
+
+
+def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        server_readers: list[asyncio.StreamReader] = []
+        configuration = server_side(certificates, max_stream_data=1 << 18)
+
+        def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            server_readers.append(reader)
+            writers.append(writer)
+
+        writers: list[asyncio.StreamWriter] = []
+        async with both(
+            certificates,
+            client={"send_window": 1 << 18},
+            configuration=configuration,
+            stream_handler=keep,
+        ) as protocol:
+            _reader, writer = await protocol.create_stream()
+            written = 0
+
+            async def fill() -> None:
+                nonlocal written
+                while written < 8 << 20:
+                    writer.write(bytes(1 << 14))
+                    written += 1 << 14
+                    await writer.drain()
+                writer.write_eof()
+
+            filling = asyncio.ensure_future(fill())
+            # Until two round trips bring no more.
+            before = -1
+            while before != written:
+                before = written
+                await protocol.ping()
+                await protocol.ping()
+            assert not filling.done()
+            assert written < 1 << 20
+            (reader,) = server_readers
+            assert len(reader._buffer) < 1 << 19  # type: ignore[attr-defined]
+            total = 0
+            while data := await reader.read(1 << 16):
+                total += len(data)
+            await filling
+            assert total == 8 << 20
+
+    run(main())
+
+
+def test_resets_and_stops_reach_readers_and_writers(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        arrived: asyncio.Queue[Streams] = asyncio.Queue()
+        async with both(
+            certificates, stream_handler=lambda reader, writer: arrived.put_nowait((reader, writer))
+        ) as protocol:
+            _reader, writer = await protocol.create_stream()
+            writer.write(b"begun")
+            there, back = await arrived.get()
+            assert await there.readexactly(5) == b"begun"
+            protocol._quic.reset_stream(0, 42)
+            protocol.transmit()
+            with pytest.raises(StreamResetError) as failure:
+                await there.read()
+            assert failure.value.code == 42
+            writer.close()
+            back.close()
+
+            _reader, writer = await protocol.create_stream()
+            writer.write(b"begun")
+            there, back = await arrived.get()
+            back.transport.protocol._quic.stop_stream(4, 43)  # type: ignore[attr-defined]
+            with pytest.raises(StreamStoppedError) as stopped:
+                while True:
+                    await writer.drain()
+                    await protocol.ping()
+            assert stopped.value.code == 43
+            assert writer.is_closing()
+            back.close()
+
+    run(main())
+
+
+class Asking(QuicConnectionProtocol):
+    """A protocol as aioquic's examples have them: one future a question."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.seen: list[events.QuicEvent] = []
+        self.answers: dict[int, asyncio.Future[bytes]] = {}
+
+    async def ask(self, question: bytes) -> bytes:
+        stream_id = self._quic.get_next_available_stream_id()
+        self._quic.send_stream_data(stream_id, question, end_stream=True)
+        answer = self.answers[stream_id] = self._loop.create_future()
+        self.transmit()
+        return await asyncio.shield(answer)
+
+    def quic_event_received(self, event: events.QuicEvent) -> None:
+        self.seen.append(event)
+        if isinstance(event, events.StreamDataReceived) and event.end_stream:
+            self.answers.pop(event.stream_id).set_result(event.data)
+
+
+class Answering(QuicConnectionProtocol):
+    def quic_event_received(self, event: events.QuicEvent) -> None:
+        if isinstance(event, events.StreamDataReceived):
+            if event.data == b"raise":
+                raise ZeroDivisionError("asked for")
+            self._quic.send_stream_data(event.stream_id, event.data[::-1], end_stream=True)
+        elif isinstance(event, events.DatagramFrameReceived):
+            self._quic.send_datagram_frame(event.data)
+        self.transmit()
+
+
+def test_protocols_that_override_the_event(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        fields = {"max_datagram_frame_size": 65535}
+        async with (
+            served(
+                certificates,
+                create_protocol=Answering,
+                configuration=server_side(certificates, **fields),
+            ) as server,
+            connect(
+                "127.0.0.1",
+                port_of(server),
+                configuration=client_side(certificates, **fields),
+                create_protocol=Asking,
+            ) as client,
+        ):
+            assert isinstance(client, Asking)
+            answers = await asyncio.gather(*[client.ask(b"%03d" % n) for n in range(50)])
+            assert answers == [(b"%03d" % n)[::-1] for n in range(50)]
+            client._quic.send_datagram_frame(b"datagram")
+            client.request_key_update()
+            client.change_connection_id()
+            while events.DatagramFrameReceived(data=b"datagram") not in client.seen:
+                await client.ping()
+        assert client.seen[-1] == events.ConnectionTerminated(
+            error_code=0, frame_type=None, reason_phrase=""
+        )
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_a_protocol_that_raises_ends_neither_connection_nor_server(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    async def main() -> None:
+        async with (
+            served(certificates, create_protocol=Answering) as server,
+            connect(
+                "127.0.0.1",
+                port_of(server),
+                configuration=client_side(certificates),
+                create_protocol=Asking,
+            ) as client,
+        ):
+            assert isinstance(client, Asking)
+            client._quic.send_stream_data(0, b"raise", end_stream=True)
+            client.transmit()
+            assert await client.ask(b"ab") == b"ba"
+        assert any("quic_event_received() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
+def test_what_waits_ends_with_the_connection(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        async with both(certificates) as protocol:
+            reader, writer = await protocol.create_stream()
+            writer.write(b"unanswered")
+            protocol.close(error_code=9, reason_phrase="enough")
+            with pytest.raises(ConnectionError, match="0x9: enough"):
+                await reader.read()
+            with pytest.raises(ConnectionError):
+                await writer.drain()
+            await protocol.wait_closed()
+            with pytest.raises(ConnectionError):
+                await protocol.ping()
+            await protocol.aclose()
+
+    run(main())
+
+
+def test_a_server_that_is_not_trusted_is_a_connection_error(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            configuration = client_side(certificates)
+            configuration.server_name = "another.example"
+            with pytest.raises(ConnectionError, match="certificate"):
+                async with connect("127.0.0.1", port_of(server), configuration=configuration):
+                    pytest.fail("it was trusted")
+            configuration = client_side(certificates)
+            configuration.alpn_protocols = ["other"]
+            with pytest.raises(ConnectionError, match="protocol"):
+                async with connect("127.0.0.1", port_of(server), configuration=configuration):
+                    pytest.fail("there is no common protocol")
+
+    run(main())
+
+
+@pytest.mark.parametrize("retry", [False, True])
+def test_early_data_and_resumption(certificates: Certificates, run: Run, retry: bool) -> None:
+    async def main() -> None:
+        tickets: list[Any] = []
+        async with served(
+            certificates,
+            stream_handler=echo,
+            session_ticket_handler=lambda ticket: None,
+            retry=retry,
+        ) as server:
+            async with connect(
+                "127.0.0.1",
+                port_of(server),
+                configuration=client_side(certificates),
+                session_ticket_handler=tickets.append,
+            ) as protocol:
+                while not tickets:
+                    await protocol.ping()
+            async with connect(
+                "127.0.0.1",
+                port_of(server),
+                configuration=client_side(certificates, session_ticket=tickets[0]),
+                wait_connected=False,
+            ) as protocol:
+                reader, writer = await protocol.create_stream()
+                writer.write(b"early")
+                writer.write_eof()
+                assert await reader.read() == b"early"
+                assert protocol._quic.tls.session_resumed
+                assert protocol._quic.tls.early_data_accepted
+
+    run(main())
+
+
+def test_a_transport_that_the_program_made(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            loop = asyncio.get_running_loop()
+            connection = QuicConnection(configuration=client_side(certificates))
+            transport, protocol = await loop.create_datagram_endpoint(
+                lambda: QuicConnectionProtocol(connection), local_addr=("127.0.0.1", 0)
+            )
+            protocol.connect(("127.0.0.1", port_of(server)))
+            await protocol.wait_connected()
+            reader, writer = await protocol.create_stream()
+            writer.write(b"sans I/O")
+            writer.write_eof()
+            assert await reader.read() == b"sans I/O"
+            await protocol.ping()
+            protocol.close()
+            await protocol.wait_closed()
+            protocol.transmit()
+            if protocol._timer is not None:
+                protocol._timer.cancel()
+            transport.close()
+
+    run(main())
+
+
+def test_connections_leave_nothing_at_the_server(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        seen: weakref.WeakSet[QuicConnectionProtocol] = weakref.WeakSet()
+
+        def made(connection: QuicConnection, **keywords: Any) -> QuicConnectionProtocol:
+            protocol = QuicConnectionProtocol(connection, **keywords)
+            seen.add(protocol)
+            return protocol
+
+        async with served(certificates, create_protocol=made, stream_handler=echo) as server:
+            for _connection in range(5):
+                configuration = client_side(certificates)
+                async with connect(
+                    "127.0.0.1", port_of(server), configuration=configuration
+                ) as protocol:
+                    reader, writer = await protocol.create_stream()
+                    writer.write(b"x")
+                    writer.write_eof()
+                    assert await reader.read() == b"x"
+            deadline = asyncio.get_running_loop().time() + 20
+            while server._protocols:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.01)
+        gc.collect()
+        assert not seen
+
+    run(main())
+
+
+def test_a_configuration_without_certificate_is_refused(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="certificate"):
+            await serve("127.0.0.1", 0, configuration=QuicConfiguration(is_client=False))
+
+    run(main())
