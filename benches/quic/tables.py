@@ -77,7 +77,10 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             less_is_better=True,
         ),
     ),
-    "handshake": (Figure("", "/s", lambda run: run["done"] / run["seconds"], goal=2.0),),
+    "handshake": (
+        Figure("", "/s", lambda run: run["done"] / run["seconds"], goal=2.0),
+        Figure("the server heard of", "/s", rate("handshakes", 1.0)),
+    ),
     "request": (
         Figure("p50", "µs", lambda run: run["p50_us"], less_is_better=True, goal=0.6),
         Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True, goal=0.6),

@@ -28,19 +28,20 @@ Retry, 0-RTT packets; it also changes the client's port in the midst of a transf
 *yes* when client, server and relay agree that it happened; tests/interop/cases.py has the proofs.
 
 *server* and *client* say what the **other** implementation is. Ours are the crate (`rust`) and
-the Python package (`python`).
+the Python package, by its own API (`python`) and by the one that is aioquic's (`python-aioquic`).
 """
 
 FOUND = """## What was found on the way
 
-- quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic ku`; RFC 9369 §3.3.2
-  names `quicv2 ku`), and changes keys by itself after a hundred packets: longer transfers in version 2 end there, with
-  aioquic as with ours. The case moves 20 kB.
-- Key updates of quic-go and aiopquic, as clients, are those that they make by themselves after so many packets.
-- aiopquic neither sends nor tells the reason of a close, and its client does not tell whether early data was taken:
-  codes, 0-RTT packets and the resumption have to do.
-- GnuTLS (ngtcp2's server) refuses early data by tickets that are older by the client's word than by its own; rustls
-  tells their age in whole seconds. The case is tried several times there.
+- quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic
+  ku`; RFC 9369 §3.3.2 names `quicv2 ku`), and changes keys by itself after a hundred packets:
+  longer transfers in version 2 end there, with aioquic as with ours. The case moves 20 kB.
+- Key updates of quic-go and aiopquic, as clients, are those that they make by themselves after so
+  many packets.
+- aiopquic neither sends nor tells the reason of a close, and its client does not tell whether
+  early data was taken: codes, 0-RTT packets and the resumption have to do.
+- GnuTLS (ngtcp2's server) refuses early data by tickets that are older by the client's word than
+  by its own; rustls tells their age in whole seconds. The case is tried several times there.
 - With ngtcp2's server, close codes are looked at one way: the client's.
 """
 
@@ -74,21 +75,28 @@ def render(
 
 
 def reasons(ours: Sequence[Program], peers: Sequence[Program], cells: Cells) -> list[str]:
-    """One line a cell that is not a yes."""
+    """One line a cell that is not a yes; one for all of a pair where they have one reason."""
     found = []
     for own in ours:
         for peer in peers:
             for is_server in (True, False):
-                role = "server" if is_server else "client"
+                name = f"{peer.name} {'server' if is_server else 'client'}"
+                pair = cells[own.name, peer.name, is_server]
+                if len({(cell.outcome, cell.detail) for cell in pair.values()}) == 1:
+                    found += told(own.name, name, "all", next(iter(pair.values())))
+                    continue
                 for case in CASES:
-                    cell = cells[own.name, peer.name, is_server][case.name]
-                    if cell.outcome == "cannot":
-                        found.append(f"- {peer.name} {role}, {case.title}: {cell.detail}")
-                    elif cell.outcome == "fail":
-                        found.append(
-                            f"- **{own.name} with {peer.name} {role}, {case.title}**: {cell.detail}"
-                        )
+                    found += told(own.name, name, case.title, pair[case.name])
     return found
+
+
+def told(own: str, peer: str, title: str, cell: Cell) -> list[str]:
+    """The line of a cell; none for a yes."""
+    if cell.outcome == "cannot":
+        return [f"- {peer}, {title}: {cell.detail}"]
+    if cell.outcome == "fail":
+        return [f"- **{own} with {peer}, {title}**: {cell.detail}"]
+    return []
 
 
 def row(cells: Sequence[str]) -> str:

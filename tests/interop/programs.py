@@ -48,6 +48,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Speaks HTTP/3 only, and is told what to do by options: see `ngtcp2`.
     is_ngtcp2: bool = False
+    has_h3: bool = True
     # Whether what it closes with, and what it tells of a close, has the reason.
     has_reasons: bool = True
     # Whether its client tells how early data ended; else the packets that were seen have to do.
@@ -99,15 +100,21 @@ def make_certificates(folder: Path) -> None:
     run([*rust().command, "certificates", str(folder)])
 
 
-def ours_python() -> Program:
-    """The face with aioquic's interface, on our own loop or on the interpreter's."""
-    script = "import ringloop.quic.asyncio, ringloop; print(ringloop.__version__)"
-    version = run([sys.executable, "-c", script], cwd=CHECKOUT)
+def native() -> Program:
+    """Our own API in Python, on the interpreter's loop."""
+    run([sys.executable, "-c", "import ringloop.quic"], cwd=CHECKOUT)
+    command = (sys.executable, str(HERE / "programs" / "native_peer.py"))
+    return Program("python", command, has_h3=False)
+
+
+def events() -> Program:
+    """The face with aioquic's interface."""
+    run([sys.executable, "-c", "import ringloop.quic.asyncio"], cwd=CHECKOUT)
     command = (sys.executable, str(HERE / "programs" / "events_peer.py"), "ringloop.quic")
-    return Program("python", command, version.strip())
+    return Program("python-aioquic", command, has_h3=False)
 
 
-OURS = {"rust": rust, "python": ours_python}
+OURS = {"rust": rust, "python": native, "python-aioquic": events}
 
 # --- from PyPI ------------------------------------------------------------------------------------
 

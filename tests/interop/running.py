@@ -69,6 +69,11 @@ class Files:
 async def pair(server: Program, client: Program, files: Files) -> dict[str, Cell]:
     """Run every case with this server and this client."""
     cells: dict[str, Cell] = {}
+    if (server.is_ngtcp2 and not client.has_h3) or (client.is_ngtcp2 and not server.has_h3):
+        return {
+            case.name: Cell("cannot", "it speaks HTTP/3, and of ours the crate's example alone")
+            for case in CASES
+        }
     async with contextlib.AsyncExitStack() as stack:
         servers: dict[bool, Server] = {}
         run = make_client(server, client, files)

@@ -51,6 +51,18 @@ class Connection(_quic.Connection):
         if linger:
             await self.endpoint.wait_gone(self)
 
+    def close(  # type: ignore[override]
+        self, code: int = 0, reason: str | _Data = ""
+    ) -> None:
+        """Close with the program's code and reason; what waits to be sent goes first.
+
+        A client that closes at once would else take back the last flight of its handshake, and
+        the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
+        """
+        if not self.is_closed and self.is_client and not self.endpoint._driver.is_closed:
+            self.endpoint._native.flush()
+        super().close(code, reason)
+
     # Streams.
 
     async def open_stream(self, *, unidirectional: bool = False) -> Stream:
