@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,9 +60,17 @@ def test_examples(
         assert (tmp_path / Path(__file__).name).read_bytes() == Path(__file__).read_bytes()
 
 
+@pytest.fixture(scope="session")
+def uvloop() -> Any:
+    """Give the module, once it has the pipe for signals that it keeps for the process."""
+    module = pytest.importorskip("uvloop")
+    module.new_event_loop().close()
+    return module
+
+
+@pytest.mark.one_thread("the module's pipe is the process's")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_uvloop_drives_an_endpoint(certificates: Certificates) -> None:
-    uvloop = pytest.importorskip("uvloop")
+def test_uvloop_drives_an_endpoint(certificates: Certificates, uvloop: Any) -> None:
     from tests.quic.support import dialled, echo, served
 
     async def main() -> None:
