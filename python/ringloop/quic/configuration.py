@@ -11,7 +11,6 @@ of the others.
 
 from __future__ import annotations
 
-import functools
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -267,20 +266,38 @@ _CLIENT_AUTH: Final = {
 }
 
 
-@functools.lru_cache(maxsize=32)
+_SHARED: Final[dict[tuple[Any, ...], Any]] = {}
+_MEMORIES: Final[dict[str, Any]] = {}
+_SHARED_MAX: Final = 64
+
+
 def _shared(key: tuple[Any, ...]) -> Any:
     """Make a native configuration once.
 
     Loading the system's authorities takes milliseconds, and a session is resumed only under the
     configuration that verified its certificate.
     """
-    make, *settings = key
-    return make(**dict(settings))
+    made = _SHARED.get(key)
+    if made is None:
+        make, *settings = key
+        made = make(**dict(settings))
+        _keep(_SHARED, key, made)
+    return made
 
 
-@functools.lru_cache(maxsize=64)
-def _named_memory(name: str) -> Any:  # noqa: ARG001 (the name is the key)
-    return _quic.Memory(keeps=True)
+def _named_memory(name: str) -> Any:
+    memory = _MEMORIES.get(name)
+    if memory is None:
+        memory = _quic.Memory(keeps=True)
+        _keep(_MEMORIES, name, memory)
+    return memory
+
+
+def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
+    """Keep a value, and drop the oldest where there are many."""
+    if len(kept) >= _SHARED_MAX:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = value
 
 
 def _key_log(log: TextIO | _PathLike) -> Any:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from ringloop.quic.packet import (
 from ringloop.quic.tls import Certificate, CipherSuite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ringloop.quic.configuration import QuicConfiguration
     from ringloop.quic.tls import SessionTicket, SessionTicketFetcher, SessionTicketHandler
@@ -57,10 +58,7 @@ NetworkAddress = Any
 _Call = tuple[str, tuple[Any, ...]]
 BytesLike = bytes | bytearray | memoryview
 
-if TYPE_CHECKING:
-    QuicTokenHandler = Callable[[bytes], None]
-else:
-    QuicTokenHandler = object
+QuicTokenHandler = Callable[[bytes], None]
 
 
 _STOPPED_MAX = 1024

@@ -8,13 +8,11 @@ Source: RFC 8446 §6, §B.4; the names are those of `aioquic.tls`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringloop._native.quic import SessionTicket
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "AlertDescription",
@@ -107,8 +105,5 @@ class Certificate:
         return f"<Certificate of {len(self._der)} bytes>"
 
 
-if TYPE_CHECKING:
-    SessionTicketHandler = Callable[[SessionTicket], None]
-    SessionTicketFetcher = Callable[[bytes], SessionTicket | None]
-else:
-    SessionTicketHandler = SessionTicketFetcher = object
+SessionTicketHandler = Callable[[SessionTicket], None]
+SessionTicketFetcher = Callable[[bytes], SessionTicket | None]

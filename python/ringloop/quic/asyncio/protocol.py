@@ -8,6 +8,7 @@ timer. Called by: `client`, `server`, programs that subclass it. Never does: loo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ringloop.quic import events
@@ -16,16 +17,10 @@ from ringloop.quic.connection import QuicErrorCode
 from ringloop.quic.errors import StreamResetError, StreamStoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from ringloop.quic.connection import NetworkAddress, QuicConnection
 
-    QuicConnectionIdHandler = Callable[[bytes], None]
-    QuicStreamHandler = Callable[
-        [asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None
-    ]
-else:
-    QuicConnectionIdHandler = QuicStreamHandler = object
+QuicConnectionIdHandler = Callable[[bytes], None]
+QuicStreamHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None]
 
 __all__ = ["QuicConnectionIdHandler", "QuicConnectionProtocol", "QuicStreamHandler"]
 
