@@ -13,15 +13,16 @@
 //! # Invariants
 //! 1. Whoever has changed the word from `FREE` has the value alone until it changes it back; a guard does both.
 
+use super::wait;
 use super::waiters::{Ticket, Waiters};
-use super::{locked, wait};
+use crate::atomics::{AtomicU32, Mutex as Line, Ordering};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::PoisonError;
 use std::task::{Context, Poll};
 
 /// Tries before the line: a holder on another processor is mostly done by then.
@@ -41,7 +42,7 @@ const SPINS: u32 = 40;
 /// ```
 pub struct Mutex<T: ?Sized> {
     word: AtomicU32,
-    line: std::sync::Mutex<Waiters>,
+    line: Line<Waiters>,
     value: UnsafeCell<T>,
 }
 
@@ -60,7 +61,7 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: std::sync::Mutex::default(),
+            line: Line::new(Waiters::default()),
             value: UnsafeCell::new(value),
         }
     }
@@ -126,9 +127,15 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
+    /// Look at the line, or change it.
+    fn in_line<R>(&self, work: impl FnOnce(&mut Waiters) -> R) -> R {
+        // It is whole at any point; a panic elsewhere does not change that.
+        work(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     #[cold]
     fn wake_first(&self) {
-        let first = locked(&self.line).first();
+        let first = self.in_line(Waiters::first);
         if let Some(waker) = first {
             waker.wake();
         }
@@ -157,13 +164,13 @@ impl<'a, T: ?Sized> Future for Locking<'a, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mutex = self.mutex;
         // In the line first: whoever unlocks after the word says so finds it there.
-        locked(&mutex.line).stand(&mut self.ticket, cx.waker());
+        mutex.in_line(|line| line.stand(&mut self.ticket, cx.waker()));
         let Some(guard) = mutex.try_lock_awaited() else {
             return Poll::Pending;
         };
         if let Some(ticket) = self.ticket.take() {
             // Whether it was woken or not: it has what it waited for, and wakes the next when it is done.
-            locked(&mutex.line).leave(ticket);
+            mutex.in_line(|line| line.leave(ticket));
         }
         Poll::Ready(guard)
     }
@@ -172,7 +179,7 @@ impl<'a, T: ?Sized> Future for Locking<'a, T> {
 impl<T: ?Sized> Drop for Locking<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let stood = locked(&self.mutex.line).leave(ticket);
+            let stood = self.mutex.in_line(|line| line.leave(ticket));
             if !stood {
                 // It was woken, and does not come: somebody else may.
                 self.mutex.wake_first();
@@ -239,5 +246,119 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
             None => mutex.field("value", &format_args!("<locked>")),
         };
         mutex.finish()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell as Watched;
+    use loom::sync::Arc;
+    use loom::thread::{self, JoinHandle, Thread};
+    use std::pin::pin;
+    use std::task::{Wake, Waker};
+
+    /// A number of which loom sees who touches it.
+    type Counted = Mutex<Watched<u32>>;
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// Wait as a thread does; where no wake comes loom finds the deadlock.
+    fn block_on<F: Future>(future: F) -> F::Output {
+        let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+        let mut cx = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            match future.as_mut().poll(&mut cx) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+
+    fn increment(guard: &MutexGuard<'_, Watched<u32>>) {
+        // SAFETY: invariant 1, which loom checks here.
+        guard.with_mut(|number| unsafe { *number += 1 });
+    }
+
+    fn counted() -> Arc<Counted> {
+        Arc::new(Mutex::new(Watched::new(0)))
+    }
+
+    fn adder(mutex: &Arc<Counted>) -> JoinHandle<()> {
+        let mutex = Arc::clone(mutex);
+        thread::spawn(move || increment(&block_on(mutex.lock_async())))
+    }
+
+    fn count(mutex: &Counted) -> u32 {
+        let guard = mutex.try_lock().expect("a lock that nobody holds is free");
+        // SAFETY: invariant 1.
+        guard.with(|number| unsafe { *number })
+    }
+
+    /// The bounds keep a model within seconds.
+    fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(check);
+    }
+
+    /// Invariant 1, and nobody sleeps beside a free lock.
+    #[test]
+    fn mutex_is_held_by_one_and_each_who_waits_gets_it() {
+        model(3, || {
+            let mutex = counted();
+            let others = [adder(&mutex), adder(&mutex)];
+            increment(&block_on(mutex.lock_async()));
+            for other in others {
+                other.join().expect("adder");
+            }
+            assert_eq!(count(&mutex), 3);
+        });
+    }
+
+    /// One that tries without waiting takes nothing from those in the line.
+    #[test]
+    fn try_lock_beside_the_line_loses_no_wake() {
+        model(3, || {
+            let mutex = counted();
+            let other = adder(&mutex);
+            let tried = mutex.try_lock().map(|guard| increment(&guard)).is_some();
+            other.join().expect("adder");
+            assert_eq!(count(&mutex), 1 + u32::from(tried));
+        });
+    }
+
+    /// Whoever goes away from the line, woken or not, leaves the lock to the next.
+    #[test]
+    fn one_that_leaves_the_line_passes_its_wake_on() {
+        model(3, || {
+            let mutex = counted();
+            let held = mutex.try_lock().expect("nobody else is there yet");
+            let leaver = {
+                let mutex = Arc::clone(&mutex);
+                thread::spawn(move || {
+                    let mut locking = pin!(mutex.lock_async());
+                    let mut cx = Context::from_waker(Waker::noop());
+                    let taken = locking
+                        .as_mut()
+                        .poll(&mut cx)
+                        .map(|guard| increment(&guard));
+                    u32::from(taken.is_ready())
+                })
+            };
+            let other = adder(&mutex);
+            increment(&held);
+            drop(held);
+            let taken = leaver.join().expect("leaver");
+            other.join().expect("adder");
+            assert_eq!(count(&mutex), 2 + taken);
+        });
     }
 }
