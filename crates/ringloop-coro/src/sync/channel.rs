@@ -190,6 +190,10 @@ impl<T> Receiver<T> {
     ///
     /// Errors: [`RecvError`] once all senders are gone and everything was received.
     pub fn recv(&self) -> Result<T, RecvError> {
+        if crate::is_coroutine() {
+            // The first poll looks; a look before it would only take the lock once more.
+            return crate::block_on(self.recv_async());
+        }
         match self.try_recv() {
             Ok(value) => Ok(value),
             Err(TryRecvError::Closed) => Err(RecvError),
