@@ -1,5 +1,7 @@
 //! Every bound of the crate, with its unit and its reason.
 
+use std::time::Duration;
+
 /// Usable bytes of a stack where nobody says otherwise. A page of it costs memory once it was touched; deep
 /// formatting and a debug build's frames fit.
 pub const STACK_BYTES: usize = 128 * 1024;
@@ -23,8 +25,7 @@ pub const STACKS_KEPT: usize = 1024;
 pub const RESUMES_PER_TURN: usize = 256;
 
 /// Bytes that a read or write of a stream copies through a buffer of its own at most; larger ones go by readiness and
-/// a system call on the caller's memory. A parked reader holds such a buffer, of which only the pages that bytes came into
-/// are memory.
+/// a system call on the caller's memory.
 pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 
 /// Such buffers that a thread keeps for the next read or write: 4 MiB.
@@ -33,6 +34,17 @@ pub const SPARE_BUFFERS_MAX: usize = 256;
 /// Calls on sockets that coroutines of a thread may make one after the other without one that waits, before the others
 /// get their turn.
 pub const CALLS_PER_TURN: u32 = 64;
+
+/// Readers of a worker that hold a buffer of their own while they are parked: 2 MiB, of which only the pages that bytes
+/// came into are memory. Readers beyond use the loop's pool, which costs the ring some hundred nanoseconds more a read.
+pub const READERS_WITH_BUFFERS_MAX: usize = 128;
+
+/// How long a runtime that ends waits for coroutines of a scope that unwind on other workers; then it leaves the stacks
+/// of those that wait for them as they are.
+pub const OUTLAST_MAX: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+pub const OUTLAST_PAUSE: Duration = Duration::from_micros(100);
 
 /// Bytes of a file that one operation reads or writes at most, through a buffer of its own.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;

@@ -332,3 +332,35 @@ fn what_parks_panics_with_the_remedy_outside_of_a_coroutine() {
         .unwrap_or_default();
     assert!(said.contains("ringloop_coro::start"), "{said}");
 }
+
+#[test]
+fn readers_beyond_those_that_have_a_buffer_read_and_are_cancelled_as_well() {
+    on_both(|| {
+        let count = ringloop_coro::limits::READERS_WITH_BUFFERS_MAX * 3;
+        let pairs: Vec<_> = (0..count)
+            .map(|_| ringloop_coro::net::UnixStream::pair().unwrap())
+            .collect();
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let readers: Vec<_> = ours
+            .into_iter()
+            .map(|mut stream| {
+                spawn(move || {
+                    let mut into = [0; 8];
+                    let count = stream.read(&mut into)?;
+                    io::Result::Ok(into[..count].to_vec())
+                })
+            })
+            .collect();
+        yield_now();
+        for (number, (reader, mut stream)) in readers.into_iter().zip(theirs).enumerate() {
+            if number % 3 == 0 {
+                reader.cancel();
+                assert!(reader.join().is_err());
+                continue;
+            }
+            let sent = number.to_le_bytes();
+            stream.write_all(&sent).unwrap();
+            assert_eq!(reader.join().unwrap().unwrap(), sent);
+        }
+    });
+}

@@ -37,6 +37,14 @@ pub const PIECE_POOL_BUFFERS: u16 = 32;
 /// Bytes in one of them, which receives of all such streams share.
 pub const PIECE_POOL_BUFFER_BYTES: u32 = 64 * 1024;
 
+/// Buffers in a loop's pool for single receives (`executor::RecvInto`), made when the first one asks. Each is taken from
+/// the completion until its reader comes, so there are as many as a large batch of completions has; of their 4 MiB only
+/// pages that bytes came into are memory.
+pub const SINGLE_POOL_BUFFERS: u16 = 256;
+
+/// Bytes in one of them.
+pub const SINGLE_POOL_BUFFER_BYTES: u32 = 16 * 1024;
+
 /// Datagrams that one receive takes at most before other descriptors get their turn (readiness).
 pub const DATAGRAMS_PER_RECEIVE: usize = 16;
 

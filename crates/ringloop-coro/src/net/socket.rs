@@ -3,19 +3,21 @@
 //! Owns: [`Socket`]: a socket of std's, its time limits, and how the next read is best made. Called by: the types of
 //! this folder. Never does: give the caller's memory to the kernel for longer than a system call.
 //!
-//! Byte path: from the kernel to an operation's own buffer and from there to the caller's slice; what is large by
-//! readiness and std's own call on the slice.
+//! Byte path: from the kernel to an operation's own buffer, or one of the loop's pool, and from there to the caller's
+//! slice; what is large by readiness and std's own call on the slice.
 //!
 //! | a read or write | goes by | because |
 //! |---|---|---|
 //! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
+//! | small read, beside many | an operation with a buffer of the loop's pool | who only waits holds none |
 //! | above `limits::COPIED_BYTES_MAX` | the call, then readiness | a copy more would cost more than the batch saves |
 //! | with a time limit, or non-blocking | the call, then readiness | an operation that is cancelled may have taken bytes |
 
+use crate::bytes::{self, Lending};
 use crate::descriptor::Descriptor;
-use crate::{block_on, bytes, limits};
+use crate::{block_on, limits};
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::executor::Op;
+use ringloop::executor::{Op, RecvInto};
 use ringloop::op::{Poll, Recv, Send};
 use ringloop::sys::interest::Interest;
 use ringloop::time;
@@ -236,24 +238,34 @@ where
         Ok(count)
     }
 
-    /// Read into a buffer of the operation's own.
+    /// Read by way of memory that is not the caller's: a buffer of the operation's own, which is the quicker one, where
+    /// few wait with one; else of the loop's pool, from the moment bytes are there.
     fn read_copied(&self, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::COPIED_BYTES_MAX);
-        let recv = Recv {
-            fd: self.on_loop(),
-            buf: RecvBuf::append(bytes::take(), len),
+        let first = &mut into[..len];
+        let count = match Lending::new() {
+            Some(lending) => self.read_by_buffer(first, &lending)?,
+            None => block_on(RecvInto::new(self.on_loop(), first))?,
         };
-        let (result, buf) = block_on(Op::new(recv));
-        let buf = buf.into_vec();
-        let count = result?;
-        into[..count].copy_from_slice(&buf[..count]);
-        bytes::give_back(buf);
         if count < len || count == into.len() {
             return Ok(count);
         }
         // The buffer was full: what else is there fits into the slice. An error is the next read's.
         let mut socket: &S = self;
         Ok(count + socket.read(&mut into[count..]).unwrap_or(0))
+    }
+
+    fn read_by_buffer(&self, into: &mut [u8], _lending: &Lending) -> io::Result<usize> {
+        let recv = Recv {
+            fd: self.on_loop(),
+            buf: RecvBuf::append(bytes::take(), into.len()),
+        };
+        let (result, buf) = block_on(Op::new(recv));
+        let buf = buf.into_vec();
+        let count = result?;
+        into[..count].copy_from_slice(&buf[..count]);
+        bytes::give_back(buf);
+        Ok(count)
     }
 
     /// Write some bytes of a stream.

@@ -52,10 +52,12 @@ pub(crate) enum PoolKind {
     Bundles,
     /// For streams that share buffers, each a piece at a time (ring only).
     Pieces,
+    /// For single receives (the ring's own; the readiness driver's are of `Streams`).
+    Singles,
 }
 
 impl PoolKind {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     /// The name of its buffer group.
     pub const fn group(self) -> u16 {
@@ -68,15 +70,17 @@ impl PoolKind {
             Self::Datagrams => limits::DATAGRAM_POOL_BUFFERS,
             Self::Bundles => limits::BUNDLE_POOL_BUFFERS,
             Self::Pieces => limits::PIECE_POOL_BUFFERS,
+            Self::Singles => limits::SINGLE_POOL_BUFFERS,
         }
     }
 
-    const fn buffer_len(self) -> u32 {
+    pub(crate) const fn buffer_len(self) -> u32 {
         match self {
             Self::Streams => limits::POOL_BUFFER_BYTES,
             Self::Datagrams => limits::DATAGRAM_POOL_BUFFER_BYTES,
             Self::Bundles => limits::BUNDLE_POOL_BUFFER_BYTES,
             Self::Pieces => limits::PIECE_POOL_BUFFER_BYTES,
+            Self::Singles => limits::SINGLE_POOL_BUFFER_BYTES,
         }
     }
 }
@@ -248,6 +252,24 @@ impl Driver {
                 Some(request.finish(result))
             }
             Self::Readiness(driver) => driver.attempt_first(request),
+        }
+    }
+
+    /// Whether a receive is tried by the system call before it is submitted.
+    pub(crate) fn tries_first(&self) -> bool {
+        matches!(self, Self::Readiness(_))
+    }
+
+    /// Receive into the caller's memory without waiting, where the driver tries first; `None`: it would block, or others
+    /// wait before it.
+    pub(crate) fn receive_first(
+        &mut self,
+        fd: RawFd,
+        into: &mut [u8],
+    ) -> Option<io::Result<usize>> {
+        match self {
+            Self::Uring(_) => None,
+            Self::Readiness(driver) => driver.receive_first(fd, into),
         }
     }
 

@@ -291,7 +291,9 @@ impl UringDriver {
                 last
             }
             // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-            Shape::MultiBuffer(kind) => unsafe { self.pools.claim(kind, &cqe) },
+            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) => unsafe {
+                self.pools.claim(kind, &cqe)
+            },
             _ => None,
         };
         if cqe.res <= 0
@@ -317,10 +319,11 @@ impl UringDriver {
                 Shape::Multi | Shape::Level | Shape::Edge => cqe.res >= 0,
                 // 0 is the end of the stream.
                 Shape::MultiBuffer(_) => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
+                Shape::OnceBuffer(_) => cqe.res == -libc::ENOBUFS,
             };
         if !goes_on {
             // Out of buffers is a pause, not an end; what ended it is the cancel.
-            let paused = matches!(shape, Shape::MultiBuffer(_)) && cqe.res == -libc::ENOBUFS;
+            let paused = shape.pool().is_some() && cqe.res == -libc::ENOBUFS;
             let result = if paused { -libc::ECANCELED } else { cqe.res };
             return self.deliver(key, result, false, buffer);
         }
@@ -329,12 +332,12 @@ impl UringDriver {
         }
         slot.phase = Phase::Resting;
         match shape {
-            Shape::MultiBuffer(kind) if cqe.res == -libc::ENOBUFS => {
+            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
                 self.pools.starve(kind, key);
                 return None;
             }
             Shape::Level => self.resting.push(key),
-            Shape::Once | Shape::Multi | Shape::MultiBuffer(_) | Shape::Edge => self.rearm(key),
+            _ => self.rearm(key),
         }
         self.deliver(key, cqe.res, true, buffer)
     }
@@ -460,7 +463,7 @@ impl UringDriver {
         if let Need::Cancel(target) = need {
             return self.arm_cancel(key, target);
         }
-        if let Shape::MultiBuffer(kind) = request.shape()
+        if let Some(kind) = request.shape().pool()
             && let Err(error) = self.pools.open(&self.ring, kind)
         {
             self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));

@@ -30,6 +30,7 @@ mod read;
 mod read_fixed;
 mod readv;
 mod recv;
+mod recv_pooled;
 mod recvmsg;
 mod recvmsg_multi;
 mod registered;
@@ -77,6 +78,7 @@ pub use read::Read;
 pub use read_fixed::ReadFixed;
 pub use readv::ReadV;
 pub use recv::{Recv, RecvMulti};
+pub use recv_pooled::RecvPooled;
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
 pub use registered::{RegisteredBuf, RegisteredFd};
@@ -120,6 +122,8 @@ pub(crate) enum Need {
 pub(crate) enum Shape {
     /// One completion, and it is over.
     Once,
+    /// As `Once`, and the completion carries a buffer of this pool.
+    OnceBuffer(PoolKind),
     /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
     Multi,
     /// As `Multi`, and each completion carries a buffer of this pool.
@@ -131,12 +135,22 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The pool whose buffers its completions carry.
+    pub const fn pool(self) -> Option<PoolKind> {
+        match self {
+            Self::OnceBuffer(kind) | Self::MultiBuffer(kind) => Some(kind),
+            Self::Once | Self::Multi | Self::Level | Self::Edge => None,
+        }
+    }
+
     /// Completions that may wait for a future before the operation is paused until they are taken.
     pub const fn untaken_max(self) -> usize {
         match self {
-            Self::Once | Self::Level => usize::MAX,
+            Self::Once | Self::OnceBuffer(_) | Self::Level => usize::MAX,
             Self::Multi => limits::UNTAKEN_CONNECTIONS_MAX,
-            Self::MultiBuffer(PoolKind::Streams) => limits::UNTAKEN_RECEIVES_MAX,
+            Self::MultiBuffer(PoolKind::Streams | PoolKind::Singles) => {
+                limits::UNTAKEN_RECEIVES_MAX
+            }
             Self::MultiBuffer(PoolKind::Bundles) => limits::UNTAKEN_BUNDLED_MAX,
             Self::MultiBuffer(PoolKind::Pieces) => limits::UNTAKEN_PIECES_MAX,
             Self::MultiBuffer(PoolKind::Datagrams) => limits::UNTAKEN_DATAGRAMS_MAX,
@@ -218,6 +232,8 @@ pub enum Request {
     Connect(Connect),
     /// Receive into the request's own buffer.
     Recv(Recv),
+    /// Receive once into a buffer of the pool.
+    RecvPooled(RecvPooled),
     /// Look at what a socket holds.
     Peek(Peeking),
     /// Receive again and again into buffers of the pool.
@@ -294,6 +310,7 @@ macro_rules! each {
             Request::Accept($op) => $body,
             Request::Connect($op) => $body,
             Request::Recv($op) => $body,
+            Request::RecvPooled($op) => $body,
             Request::Peek($op) => $body,
             Request::RecvMulti($op) => $body,
             Request::Send($op) => $body,

@@ -85,6 +85,12 @@ pub fn recv(fd: RawFd, buffer: &mut [MaybeUninit<u8>], flags: i32) -> io::Result
     unsafe { recv_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) }
 }
 
+/// As [`recv`], into memory that was initialised before.
+pub fn recv_into(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+    // SAFETY: S1.
+    unsafe { recv_raw(fd, buffer.as_mut_ptr(), buffer.len(), flags) }
+}
+
 /// Receive into raw memory; the twin of [`recv`] for memory that another language owns.
 ///
 /// # Safety

@@ -150,6 +150,12 @@ impl ReadinessDriver {
             Need::Clock(deadline_ns) => {
                 self.deadlines.push(deadline_ns, key);
             }
+            Need::Ready(fd, interest)
+                if matches!(shape, Shape::OnceBuffer(_))
+                    && self.watches.is_blocked(fd, interest) =>
+            {
+                self.park(key, fd, interest);
+            }
             Need::Ready(fd, interest) if shape != Shape::Once => {
                 self.park(key, fd, interest);
                 // Not tried here, where more than one result has no place; but tried: what is wrong
@@ -367,10 +373,9 @@ impl ReadinessDriver {
             Shape::Level | Shape::Edge => {
                 self.deliver(key, interest.poll_mask() as i32, true, None)
             }
-            Shape::MultiBuffer(PoolKind::Streams | PoolKind::Bundles | PoolKind::Pieces) => {
-                self.receive(key)
-            }
             Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
+            Shape::MultiBuffer(_) => self.receive(key),
+            Shape::OnceBuffer(_) => self.receive_once(key),
             Shape::Once => {
                 let before = self.need(key);
                 let result = self.attempt(key);

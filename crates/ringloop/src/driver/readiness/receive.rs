@@ -1,12 +1,14 @@
-//! Multishot receives of the readiness driver: into buffers of its pools, one system call a time.
+//! Receives of the readiness driver into buffers of its pools, one system call a time.
 //!
 //! Called by: the driver, when the descriptor is ready. Never does: wait.
 
 use super::{ReadinessDriver, negated, would_block};
 use crate::driver::{Event, Key, PoolKind};
-use crate::op::{Need, Request};
+use crate::op::{Need, Operation, Request};
+use crate::sys::interest::Interest;
 use crate::sys::socket;
 use std::io;
+use std::os::fd::RawFd;
 
 impl ReadinessDriver {
     /// One receive of a multishot operation, into a buffer of the pool.
@@ -30,6 +32,56 @@ impl ReadinessDriver {
                 self.receive_failed(key, &error)
             }
         }
+    }
+
+    /// A single receive, into a buffer of the pool.
+    pub(super) fn receive_once(&mut self, key: Key) -> Option<Event> {
+        let Some(Request::RecvPooled(receive)) = self.table.slot(key)?.request() else {
+            return None;
+        };
+        let (len_max, Need::Ready(fd, interest)) = (receive.len_max(), receive.need()) else {
+            return None;
+        };
+        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
+            return self.starve(key, PoolKind::Streams);
+        };
+        let pool = &mut self.pools[PoolKind::Streams as usize];
+        let buffer = &mut pool.uninit(&id)[..len_max];
+        let received = socket::recv(fd, buffer, libc::MSG_DONTWAIT);
+        if !matches!(received, Ok(1..)) {
+            pool.put(id);
+            let result = match received {
+                Err(error) => return self.receive_failed(key, &error),
+                Ok(_) => 0,
+            };
+            self.unpark(key);
+            return self.deliver(key, result, false, None);
+        }
+        let count = received.unwrap_or(0);
+        self.unpark(key);
+        if count < len_max {
+            self.watches.note_blocked(fd, interest);
+        }
+        self.deliver(key, count as i32, false, Some(id))
+    }
+
+    /// A receive into the caller's own memory, unless it is known to block or others wait before it.
+    pub fn receive_first(&mut self, fd: RawFd, into: &mut [u8]) -> Option<io::Result<usize>> {
+        if self.watches.is_blocked(fd, Interest::READ) {
+            return None;
+        }
+        let received = socket::recv_into(fd, into, libc::MSG_DONTWAIT);
+        match &received {
+            Err(error) if would_block(error) => {
+                self.watches.note_blocked(fd, Interest::READ);
+                return None;
+            }
+            Ok(count @ 1..) if *count < into.len() => {
+                self.watches.note_blocked(fd, Interest::READ);
+            }
+            _ => {}
+        }
+        Some(received)
     }
 
     /// One receive of messages, into as many buffers of the pool as the operation asks for.

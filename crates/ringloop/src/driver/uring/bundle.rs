@@ -13,7 +13,7 @@ impl UringDriver {
         let feature = match wanted {
             PoolKind::Bundles => Feature::RecvsendBundle,
             PoolKind::Pieces => Feature::IncrementalBuffers,
-            PoolKind::Streams | PoolKind::Datagrams => return wanted,
+            PoolKind::Streams | PoolKind::Datagrams | PoolKind::Singles => return wanted,
         };
         let is_there =
             self.ring.features().has(feature) && self.pools.open(&self.ring, wanted).is_ok();

@@ -1,0 +1,56 @@
+//! Receive from a socket once, into a buffer of the loop's pool: while no byte is there, nobody holds memory for it.
+//!
+//! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready descriptor) to
+//! `executor::RecvInto`, which copies the bytes out and gives the buffer back.
+
+use super::{Need, Operation, Shape};
+use crate::driver::PoolKind;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Sqe};
+use std::os::fd::RawFd;
+
+/// One receive; its completion carries a buffer where the result is not 0.
+#[derive(Debug)]
+pub struct RecvPooled {
+    fd: RawFd,
+    len_max: u32,
+}
+
+impl RecvPooled {
+    /// Receive up to so many bytes, or as many as a buffer of the pool holds.
+    pub(crate) fn new(fd: RawFd, len_max: usize) -> Self {
+        let buf_len = PoolKind::Singles.buffer_len();
+        Self {
+            fd,
+            len_max: u32::try_from(len_max).map_or(buf_len, |len| len.min(buf_len)),
+        }
+    }
+
+    /// Bytes that are received at most.
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max as usize
+    }
+}
+
+impl Operation for RecvPooled {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_RECV;
+        sqe.fd = self.fd;
+        sqe.len = self.len_max;
+        sqe.flags = abi::SQE_BUFFER_SELECT;
+        sqe.buf_index = PoolKind::Singles.group();
+    }
+
+    /// The readiness driver owns the pool, so it makes the call itself.
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::OnceBuffer(PoolKind::Singles)
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
