@@ -44,6 +44,6 @@ def all_rows() -> list[Row]:
             rows.append(Row(f"echo/{size}/{count}", "echo", "TCP echo", title, held))
     for count in PIPELINED_CONNECTIONS:
         held = ("--connections", str(count), "--size", str(PIPELINED * PIPELINED_SIZE))
-        title = f"{PIPELINED} requests of 64 B in flight, {connections_text(count)}"
+        title = f"{PIPELINED} requests of 64 B as one message, {connections_text(count)}"
         rows.append(Row(f"pipelined/{count}", "echo", "Pipelined TCP echo", title, held))
     return rows

@@ -22,7 +22,7 @@ use crate::join::JoinError;
 use crate::limits;
 use crate::overflow::{self, Watch};
 use crate::stack::Pool;
-use crate::switch::{Fiber, Suspend};
+use crate::switch::{Fiber, Suspend, with_current};
 use crate::task::{Head, Run};
 use crate::team::{Place, Queue, Team};
 use crate::wait::is_coroutine;
@@ -34,6 +34,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Instant;
 
 thread_local! {
     static HOST: RefCell<Option<Rc<Host>>> = const { RefCell::new(None) };
@@ -71,6 +73,8 @@ struct Inner {
     next: Option<Arc<dyn Run>>,
     /// Cancelled ones that wait to unwind until no other is in the midst of it.
     deferred: Vec<u32>,
+    /// Those that wait for coroutines which perhaps unwind elsewhere, and do not unwind before.
+    outlasting: Vec<u32>,
     stacks: Pool,
     /// The executor's task that runs the coroutines.
     waker: Option<Waker>,
@@ -236,6 +240,29 @@ pub(crate) fn defer(head: &Head) {
     });
 }
 
+/// The coroutine that runs waits for others to the end, whatever happens to it, until this is dropped.
+pub(crate) fn outlast() -> Option<Outlasting> {
+    let slot = with_current(|frame| frame.map(|frame| frame.head().slot()))?;
+    let host = HOST.with_borrow(Option::clone)?;
+    host.inner.borrow_mut().outlasting.push(slot);
+    Some(Outlasting { host, slot })
+}
+
+/// See [`outlast`].
+pub(crate) struct Outlasting {
+    host: Rc<Host>,
+    slot: u32,
+}
+
+impl Drop for Outlasting {
+    fn drop(&mut self) {
+        let outlasting = &mut self.host.inner.borrow_mut().outlasting;
+        if let Some(place) = outlasting.iter().position(|slot| *slot == self.slot) {
+            outlasting.swap_remove(place);
+        }
+    }
+}
+
 impl Host {
     /// The host of the loop that the calling code runs in.
     pub fn current() -> Option<Rc<Self>> {
@@ -253,6 +280,7 @@ impl Host {
             ready: VecDeque::new(),
             next: None,
             deferred: Vec::new(),
+            outlasting: Vec::new(),
             stacks: Pool::new(stack_bytes),
             waker: None,
             awake: true,
@@ -485,6 +513,16 @@ impl Host {
             }
         }
         while self.run_one(false) {}
+        let deadline = Instant::now() + limits::OUTLAST_MAX;
+        while !self.inner.borrow().outlasting.is_empty() && Instant::now() < deadline {
+            // What they wait for unwinds on another worker now, which reaches this one by its door no longer.
+            thread::sleep(limits::OUTLAST_PAUSE);
+            let outlasting = self.inner.borrow().outlasting.clone();
+            for slot in outlasting {
+                self.inner.borrow_mut().wake(slot);
+            }
+            while self.run_one(false) {}
+        }
         self.abandon();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Called by: the spawner. Never does: keep a coroutine alive; without its handle it runs on by itself.
 
-use crate::task::Outcome;
+use crate::task::{self, Outcome, Run};
 use crate::wait::{self, block_on};
 use std::any::Any;
 use std::fmt;
@@ -121,9 +121,12 @@ impl<T> JoinHandle<T> {
     /// Have the coroutine unwind: at once where it is parked, else at its next park; one that has not begun never
     /// begins. Its destructors run, and its result is [`JoinError::Cancelled`]. One that is over is left alone.
     pub fn cancel(&self) {
-        if self.task.head().mark_cancelled() {
-            Arc::clone(&self.task).waker().wake();
-        }
+        task::cancel(&self.task());
+    }
+
+    /// The task, for who cancels it without the handle.
+    pub(crate) fn task(&self) -> Arc<dyn Run> {
+        Arc::clone(&self.task) as Arc<dyn Run>
     }
 
     /// Wait for the end: a coroutine parks, a plain thread blocks. Async code awaits the handle instead.

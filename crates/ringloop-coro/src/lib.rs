@@ -34,6 +34,7 @@ pub mod net;
 mod offload;
 mod overflow;
 mod runtime;
+mod scope;
 mod select;
 pub mod signal;
 mod stack;
@@ -52,6 +53,7 @@ pub use join::{Join, JoinError, JoinHandle, JoinRef};
 pub use local::LocalKey;
 pub use offload::offload;
 pub use runtime::{Builder, Spawn, Spawner, name, spawn, spawn_local, spawner, start};
+pub use scope::{Scope, ScopedJoinHandle, scope};
 #[doc(hidden)]
 pub use select::{Either as __Either, race as __race};
 pub use wait::{WaitError, block_on, is_coroutine, sleep, try_block_on, yield_now};

@@ -166,6 +166,13 @@ pub(crate) trait Run: Send + Sync {
     fn finish(&self);
 }
 
+/// Have a coroutine unwind; see `JoinHandle::cancel`.
+pub(crate) fn cancel(task: &Arc<dyn Run>) {
+    if task.head().mark_cancelled() {
+        Arc::clone(task).waker().wake();
+    }
+}
+
 /// A task as its handle sees it.
 pub(crate) trait Outcome<T>: Run {
     /// The result, once, of a task that is over. By the handle.

@@ -112,6 +112,31 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
     }
 }
 
+/// Park until `future` is ready, also where the coroutine was cancelled: for what must not be left before.
+pub(crate) fn wait_out<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let _outlasting = host::outlast();
+    loop {
+        let polled = with_current(|frame| match frame {
+            Some(frame) => future.as_mut().poll(&mut Context::from_waker(&frame.waker)),
+            None => Poll::Pending,
+        });
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        suspend(Suspend::Park);
+    }
+}
+
+/// Unwind, as one that was cancelled does.
+pub(crate) fn unwind() -> ! {
+    while std::thread::panicking() {
+        with_current(|frame| frame.map(|frame| host::defer(frame.head())));
+        suspend(Suspend::Park);
+    }
+    resume_unwind(Box::new(Cancelled))
+}
+
 /// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and unwinds already.
 fn unwinds_instead() -> bool {
     if !with_current(|frame| frame.is_some_and(|frame| frame.head().is_cancelled())) {

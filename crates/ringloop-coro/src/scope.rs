@@ -1,0 +1,384 @@
+//! Coroutines that borrow: a scope which is left only when all of them are over.
+//!
+//! Owns: [`Scope`], and the list of its coroutines. Called by: programs. Never does: outlive a borrow: however the scope is
+//! left (by its end, a panic, a cancel, the end of the runtime), it waits for its coroutines first.
+//!
+//! ```text
+//!   scope ── spawn ──▶ number in `live` ──▶ closure runs, or is given up ──▶ result in its packet ──▶ `Done` drops:
+//!     │                                                                       number leaves `live`
+//!     └── waits until `live` is empty; cancelled: cancels those in it, and waits on
+//! ```
+//!
+//! # Invariants
+//! 1. A closure of a scope, with all that it holds, is gone before its [`Done`] is dropped; a result is dropped by then,
+//!    or is its handle's, which the scope outlives. [`scope`] returns, or unwinds, only when every `Done` was dropped. Where
+//!    its coroutine's stack is given up for ever (`host`), it never returns.
+
+use crate::join::{JoinError, JoinHandle};
+use crate::runtime::Spawn;
+use crate::task::{self, Run};
+use crate::wait::{self, Cancelled, block_on};
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Run `work` with a scope in which coroutines may borrow what is outside of it; they are joined before this returns.
+///
+/// A coroutine of the scope that panics, and whose handle nobody joined, makes this panic once all are over. One that is
+/// cancelled in here cancels the coroutines of its scope, and waits for their end before it unwinds.
+///
+/// ```
+/// let words = vec!["one", "two", "three"];
+/// let mut longest = 0;
+/// let count = ringloop_coro::start(1, move || {
+///     ringloop_coro::scope(|scope| {
+///         scope.spawn(|| longest = words.iter().map(|word| word.len()).max().unwrap_or(0));
+///         let count = scope.spawn(|| words.len());
+///         count.join().unwrap()
+///     }) + longest
+/// })?;
+/// assert_eq!(count, 3 + 5);
+/// # Ok::<(), ringloop::Error>(())
+/// ```
+/// What is made inside of the scope's closure ends too early to be borrowed:
+/// ```compile_fail,E0597
+/// ringloop_coro::start(1, || {
+///     ringloop_coro::scope(|scope| {
+///         let inner = String::new();
+///         scope.spawn(|| inner.len());
+///     });
+/// });
+/// ```
+///
+/// # Panics
+/// Outside of a coroutine; with the panic of `work`, or where a coroutine of the scope panicked.
+/// Source: `std::thread::scope`.
+pub fn scope<'env, F, T>(work: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    assert!(
+        wait::is_coroutine(),
+        "a scope was opened outside of a coroutine: it has to park until its coroutines are over"
+    );
+    let scope = Scope {
+        data: Arc::default(),
+        own: PhantomData,
+        env: PhantomData,
+    };
+    let data = &scope.data;
+    let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
+    let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_over())));
+    if waited.is_err() {
+        data.cancel();
+    }
+    // Invariant 1.
+    wait::wait_out(data.all_over());
+    match worked {
+        Err(payload) if !payload.is::<Cancelled>() => resume_unwind(payload),
+        Ok(value) if waited.is_ok() => {
+            assert!(
+                !data.panicked.load(Ordering::Relaxed),
+                "a coroutine of the scope panicked"
+            );
+            value
+        }
+        _ => wait::unwind(),
+    }
+}
+
+/// Starts coroutines that borrow; see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    data: Arc<Data>,
+    /// Neither may be made longer or shorter, as std has it.
+    own: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("live", &self.data.lock().live.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Start a coroutine on any worker; it may borrow what outlives the scope.
+    #[track_caller]
+    pub fn spawn<F, T>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Spawn::new().spawn_scoped(self, closure)
+    }
+
+    /// Start a coroutine on the calling thread, where it stays: neither its closure nor its result need be `Send`.
+    #[track_caller]
+    pub fn spawn_local<F, T>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + 'scope,
+        T: 'scope,
+    {
+        let (scoped, entry, packet) = Scoped::new(&self.data, closure);
+        // SAFETY: invariant 1: it is gone before the scope is left.
+        let erased = unsafe { erase(Box::new(|| scoped.run())) };
+        entry.started(Spawn::new().spawn_local(erased), packet)
+    }
+}
+
+impl Spawn {
+    /// See [`Scope::spawn`].
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        closure: F,
+    ) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (scoped, entry, packet) = Scoped::new(&scope.data, closure);
+        // SAFETY: invariant 1: it is gone before the scope is left.
+        let erased = unsafe { erase_send(Box::new(|| scoped.run())) };
+        entry.started(self.spawn(erased), packet)
+    }
+}
+
+/// # Safety
+/// Invariant 1.
+unsafe fn erase<'scope>(closure: Box<dyn FnOnce() + 'scope>) -> Box<dyn FnOnce()> {
+    // SAFETY: as the caller says; the two differ in their lifetime alone.
+    unsafe { mem::transmute::<Box<dyn FnOnce() + 'scope>, Box<dyn FnOnce()>>(closure) }
+}
+
+/// # Safety
+/// Invariant 1.
+unsafe fn erase_send<'scope>(
+    closure: Box<dyn FnOnce() + Send + 'scope>,
+) -> Box<dyn FnOnce() + Send> {
+    // SAFETY: as the caller says; the two differ in their lifetime alone.
+    unsafe {
+        mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(closure)
+    }
+}
+
+/// What a scope and its coroutines share.
+#[derive(Default)]
+struct Data {
+    state: Mutex<State>,
+    /// A coroutine panicked, and nobody took its result.
+    panicked: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// Those that are not over, each with its task once it was started.
+    live: HashMap<u64, Option<Arc<dyn Run>>>,
+    cancelled: bool,
+    /// The scope's coroutine, while it waits.
+    waiter: Option<Waker>,
+}
+
+impl Data {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // It is whole at any point; a panic elsewhere does not change that.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ready when every coroutine of the scope is over.
+    fn all_over(&self) -> impl Future<Output = ()> + '_ {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.live.is_empty() {
+                return Poll::Ready(());
+            }
+            match &mut state.waiter {
+                Some(known) => known.clone_from(cx.waker()),
+                unknown => *unknown = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Cancel every coroutine, and those that are started from now on.
+    fn cancel(&self) {
+        let mut state = self.lock();
+        state.cancelled = true;
+        let tasks = state.live.values_mut().filter_map(Option::take);
+        let tasks: Vec<_> = tasks.collect();
+        drop(state);
+        tasks.iter().for_each(task::cancel);
+    }
+}
+
+/// A coroutine's number in its scope, until it was started.
+struct Entry {
+    data: Arc<Data>,
+    number: u64,
+}
+
+impl Entry {
+    fn started<'scope, T>(
+        self,
+        handle: JoinHandle<()>,
+        packet: Arc<Packet<T>>,
+    ) -> ScopedJoinHandle<'scope, T> {
+        let mut state = self.data.lock();
+        if state.cancelled {
+            drop(state);
+            handle.cancel();
+        } else if let Some(place) = state.live.get_mut(&self.number) {
+            *place = Some(handle.task());
+        }
+        ScopedJoinHandle {
+            handle,
+            packet,
+            scope: PhantomData,
+        }
+    }
+}
+
+/// Dropped when nothing is left of a coroutine of a scope (invariant 1).
+struct Done {
+    data: Arc<Data>,
+    number: u64,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let mut state = self.data.lock();
+        let over = state.live.remove(&self.number);
+        let waiter = if state.live.is_empty() {
+            state.waiter.take()
+        } else {
+            None
+        };
+        drop(state);
+        drop(over);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+}
+
+/// A closure of a scope. Its fields are dropped in this order (invariant 1).
+struct Scoped<F, T> {
+    closure: F,
+    packet: Arc<Packet<T>>,
+    done: Done,
+}
+
+impl<T, F: FnOnce() -> T> Scoped<F, T> {
+    fn new(data: &Arc<Data>, closure: F) -> (Self, Entry, Arc<Packet<T>>) {
+        let mut state = data.lock();
+        let number = state.next;
+        state.next += 1;
+        state.live.insert(number, None);
+        drop(state);
+        let packet = Arc::new(Packet {
+            result: Mutex::new(None),
+            data: Arc::clone(data),
+        });
+        let done = Done {
+            data: Arc::clone(data),
+            number,
+        };
+        let entry = Entry {
+            data: Arc::clone(data),
+            number,
+        };
+        let scoped = Self {
+            closure,
+            packet: Arc::clone(&packet),
+            done,
+        };
+        (scoped, entry, packet)
+    }
+
+    fn run(self) {
+        let Self {
+            closure,
+            packet,
+            done,
+        } = self;
+        // Dropped last, also where another's drop panics.
+        let _done = done;
+        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+        packet.put(result);
+        drop(packet);
+    }
+}
+
+/// Where a coroutine of a scope leaves its result.
+struct Packet<T> {
+    result: Mutex<Option<Result<T, JoinError>>>,
+    data: Arc<Data>,
+}
+
+impl<T> Packet<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<T, JoinError>>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, result: Result<T, JoinError>) {
+        *self.lock() = Some(result);
+    }
+
+    fn take(&self) -> Option<Result<T, JoinError>> {
+        self.lock().take()
+    }
+}
+
+impl<T> Drop for Packet<T> {
+    fn drop(&mut self) {
+        if let Some(Err(JoinError::Panicked(_))) = self.take() {
+            self.data.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Waits for the result of a scope's coroutine; dropping it leaves that to the scope.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<()>,
+    packet: Arc<Packet<T>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle")
+            .field("is_finished", &self.is_finished())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Wait for the end; the scope does not panic for what is said here.
+    pub fn join(self) -> Result<T, JoinError> {
+        let ended = self.handle.join();
+        match self.packet.take() {
+            Some(result) => result,
+            None => Err(ended.err().unwrap_or(JoinError::Cancelled)),
+        }
+    }
+
+    /// Whether the coroutine is over.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Have the coroutine unwind; see [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+}
