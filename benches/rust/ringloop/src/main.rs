@@ -17,16 +17,16 @@ fn main() -> io::Result<()> {
     let builder = Runtime::builder().workers(arguments.workers);
     let runtime = builder.build().map_err(io::Error::other)?;
     match arguments.workload {
-        Workload::Echo => serve(&runtime, arguments.port, arguments.buffer_len(), true),
-        Workload::Http => serve(&runtime, arguments.port, 4096, false),
+        Workload::Echo => serve(&runtime, arguments.port, true),
+        Workload::Http => serve(&runtime, arguments.port, false),
         _ => runtime.block_on(run(arguments))?,
     }
 }
 
 /// A listener on every worker.
-fn serve(runtime: &Runtime, port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
+fn serve(runtime: &Runtime, port: u16, is_echo: bool) -> io::Result<()> {
     let addr = ([127, 0, 0, 1], port).into();
-    let accept = move |listener| accept(listener, buffer_len, is_echo);
+    let accept = move |listener| accept(listener, is_echo);
     let serving = TcpListener::serve_on_all(&runtime.workers(), addr, accept);
     let serving = serving.map_err(io::Error::other)?;
     announce(serving.local_addr.port());
@@ -37,15 +37,15 @@ fn serve(runtime: &Runtime, port: u16, buffer_len: usize, is_echo: bool) -> io::
     Ok(())
 }
 
-async fn accept(listener: TcpListener, buffer_len: usize, is_echo: bool) -> io::Result<()> {
+async fn accept(listener: TcpListener, is_echo: bool) -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
         // A connection that fails concerns nobody else.
         if is_echo {
-            ringloop::spawn(echo(stream, buffer_len));
+            ringloop::spawn(echo(stream));
         } else {
-            ringloop::spawn(http(stream, buffer_len));
+            ringloop::spawn(http(stream));
         }
     }
 }
@@ -66,33 +66,25 @@ async fn run(arguments: Arguments) -> io::Result<()> {
     Ok(())
 }
 
-async fn echo(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(buffer_len);
-    loop {
-        let (count, filled) = stream.read(buffer).await;
-        if count? == 0 {
-            return Ok(());
-        }
-        let (sent, back) = stream.write_all(filled).await;
+async fn echo(stream: TcpStream) -> io::Result<()> {
+    let mut incoming = stream.receive();
+    while let Some(bytes) = incoming.next().await {
+        let (sent, _) = stream.write_all(bytes?).await;
         sent?;
-        buffer = back;
     }
+    Ok(())
 }
 
-async fn http(stream: TcpStream, buffer_len: usize) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(buffer_len);
-    let mut response = RESPONSE.to_vec();
-    loop {
+async fn http(stream: TcpStream) -> io::Result<()> {
+    let mut incoming = stream.receive();
+    while let Some(bytes) = incoming.next().await {
         // The client sends a request at once; one in pieces would end the connection.
-        let (count, filled) = stream.read(buffer).await;
-        if count? == 0 || !is_request(&filled) {
-            return Ok(());
+        if !is_request(&bytes?) {
+            break;
         }
-        let (sent, back) = stream.write_all(response).await;
-        sent?;
-        response = back;
-        buffer = filled;
+        stream.write_all(RESPONSE).await.0?;
     }
+    Ok(())
 }
 
 async fn cat(path: &str) -> io::Result<()> {

@@ -10,8 +10,13 @@
 //! 2. A foreign owner is released exactly once, when the buffer is dropped.
 //! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
 
+mod outgoing;
+
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::rc::Rc;
+
+pub use outgoing::Outgoing;
 
 /// Releases a foreign owner; called once, with the pointer given to `from_raw`.
 pub type Release = unsafe fn(*mut ());
@@ -127,6 +132,15 @@ impl From<Vec<u8>> for SendBuf {
 impl From<Box<[u8]>> for SendBuf {
     fn from(bytes: Box<[u8]>) -> Self {
         Vec::from(bytes).into()
+    }
+}
+
+unsafe fn keep(_: *mut ()) {}
+
+impl From<&'static [u8]> for SendBuf {
+    fn from(bytes: &'static [u8]) -> Self {
+        // SAFETY: they are there for ever, and nobody has to be told of the end.
+        unsafe { Self::from_raw(bytes.as_ptr(), bytes.len(), ptr::null_mut(), keep) }
     }
 }
 

@@ -227,6 +227,11 @@ impl Driver {
         each!(self, driver => driver.submit(request, sink))
     }
 
+    /// As [`Driver::submit`], for a request whose descriptor is known not to be ready: it is not tried before that.
+    pub(crate) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
+        each!(self, driver => driver.submit_patient(request, sink))
+    }
+
     /// Hand requests over as a link that the kernel runs in order, without coming back in between; they
     /// come back where the driver has no such thing.
     pub(crate) fn submit_linked(

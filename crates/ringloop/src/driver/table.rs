@@ -73,6 +73,8 @@ pub(super) struct Slot {
     pub cancelled: bool,
     /// It is one of a link's.
     pub linked: bool,
+    /// Its descriptor is waited for before it is tried.
+    pub is_patient: bool,
     /// As many completions wait for the future as its shape allows: it is not armed again until they
     /// are taken.
     pub paused: bool,
@@ -101,6 +103,7 @@ impl Slot {
             phase: Phase::Free,
             cancelled: false,
             linked: false,
+            is_patient: false,
             paused: false,
             was_stopped: false,
             receiver: Receiver::Nobody,
@@ -220,6 +223,7 @@ impl Table {
         slot.phase = Phase::Queued;
         slot.cancelled = false;
         slot.linked = false;
+        slot.is_patient = false;
         slot.paused = false;
         slot.was_stopped = false;
         slot.request = Some(request);

@@ -165,11 +165,24 @@ impl UringDriver {
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
         let key = self.table.insert(request, sink);
-        if self.bound.is_some() && self.backlog.is_empty() && self.arm(key) {
-            return key;
-        }
-        self.backlog.push_back(Entry::Operation(key));
+        self.begin(key);
         key
+    }
+
+    pub(super) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
+        let key = self.table.insert(request, sink);
+        if let Some(slot) = self.table.slot(key) {
+            slot.is_patient = true;
+        }
+        self.begin(key);
+        key
+    }
+
+    #[inline]
+    fn begin(&mut self, key: Key) {
+        if self.bound.is_none() || !self.backlog.is_empty() || !self.arm(key) {
+            self.backlog.push_back(Entry::Operation(key));
+        }
     }
 
     /// See [`super::Driver::peek`].
@@ -496,12 +509,16 @@ impl UringDriver {
         let Some(slot) = self.table.slot(key) else {
             return true;
         };
+        let is_patient = slot.is_patient;
         let Some(request) = slot.request_mut() else {
             return true;
         };
         let fill = |sqe: &mut Sqe| {
             sqe.user_data = key.user_data();
             request.prepare(sqe);
+            if is_patient && sqe.opcode == abi::OP_RECV {
+                sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
+            }
         };
         // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
         let pushed = unsafe { self.ring.push_with(fill) };

@@ -6,6 +6,7 @@
 
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
+use super::operation::Beginning;
 #[cfg(feature = "hyper")]
 use super::remote::{self, RemoteJoinHandle};
 use super::task;
@@ -46,12 +47,21 @@ struct Shared {
     dropped: RefCell<Vec<Key>>,
     /// Pool buffers that were dropped meanwhile.
     returned: RefCell<Vec<Lease>>,
+    large: RefCell<Large>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
     attempts_left: Cell<u32>,
     /// Set once, when the loop becomes one of several.
     seat: OnceCell<Seat>,
+}
+
+/// Buffers for bytes that come in bulk.
+#[derive(Default)]
+struct Large {
+    /// The last one back on top: it is the one that the processor has at hand.
+    free: Vec<Vec<u8>>,
+    held_count: usize,
 }
 
 /// Which of a runtime's workers a loop is.
@@ -108,6 +118,7 @@ impl Local {
             arrivals: RefCell::new(VecDeque::new()),
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
+            large: RefCell::default(),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             seat: OnceCell::new(),
@@ -265,16 +276,41 @@ impl Local {
     }
 
     /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
-    pub(super) fn begin(&self, mut request: Request, eager: bool, waker: &Waker) -> Begun {
+    pub(super) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
         let mut engine = self.engine();
         let driver = engine.driver_mut();
+        let sink = || Sink::Waker(waker.clone());
+        if beginning == Beginning::Patient {
+            return Begun::InFlight(driver.submit_patient(request, sink()));
+        }
         if let Some(left) = self.shared.attempts_left.get().checked_sub(1)
-            && let Some(result) = driver.attempt(&mut request, eager)
+            && let Some(result) = driver.attempt(&mut request, beginning == Beginning::Eager)
         {
             self.shared.attempts_left.set(left);
             return Begun::Over(Outcome::of(result, request));
         }
-        Begun::InFlight(driver.submit(request, Sink::Waker(waker.clone())))
+        Begun::InFlight(driver.submit(request, sink()))
+    }
+
+    /// A buffer for bytes that come in bulk ([`limits::LARGE_BUFFER_BYTES`]), the one that was used last; `None` where
+    /// all are held.
+    pub(crate) fn large_buffer(&self) -> Option<Vec<u8>> {
+        let mut large = self.shared.large.borrow_mut();
+        if large.held_count == limits::LARGE_BUFFERS {
+            return None;
+        }
+        large.held_count += 1;
+        let known = large.free.pop();
+        Some(known.unwrap_or_else(|| Vec::with_capacity(limits::LARGE_BUFFER_BYTES)))
+    }
+
+    /// Give such a buffer back; an empty vector stands for one that is lost.
+    pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
+        let mut large = self.shared.large.borrow_mut();
+        large.held_count -= 1;
+        if buffer.capacity() >= limits::LARGE_BUFFER_BYTES {
+            large.free.push(buffer);
+        }
     }
 
     /// Poll the task that has been ready for the longest time; `false` where none is.
@@ -360,6 +396,13 @@ impl std::fmt::Debug for Home {
 }
 
 impl Home {
+    /// Give a large buffer back; a loop that is gone needs none.
+    pub(crate) fn give_back_large(&self, buffer: Vec<u8>) {
+        if let Some(shared) = self.0.upgrade() {
+            Local { shared }.keep_large(buffer);
+        }
+    }
+
     /// Whether it is this loop.
     pub(crate) fn is(&self, local: &Local) -> bool {
         std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&local.shared))

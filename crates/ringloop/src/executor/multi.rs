@@ -8,6 +8,7 @@
 //! stops the operation until they are taken.
 
 use super::{Home, Local};
+use crate::buf::{Outgoing, SendBuf};
 use crate::driver::{Completion, Key, Lease, Sink};
 use crate::op::Request;
 use std::fmt;
@@ -35,6 +36,13 @@ impl Multi {
     /// Whether the next poll submits.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_none()
+    }
+
+    /// Ask it to stop: what has arrived still comes, and behind it `ECANCELED`, or what ended it before.
+    pub fn stop(&self) {
+        if let Some((local, key)) = &self.in_flight {
+            local.engine().driver_mut().cancel(*key);
+        }
     }
 
     /// The next completion; `request` is asked for where no operation is in flight.
@@ -91,15 +99,25 @@ impl Drop for Multi {
     }
 }
 
-/// Received bytes in a buffer of the loop's pool, which gets it back when this is dropped.
+/// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
 ///
-/// Shape: reads as `[u8]`. One that is forgotten (`mem::forget`) loses its buffer to the pool
-/// (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
+/// Shape: reads as `[u8]`, and can be sent as it is (`write_all`). One that is forgotten (`mem::forget`) loses its
+/// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
 /// Cost: no copy. Hold it shortly: while every buffer of the pool is held, all streams of the loop wait.
 pub struct Received {
     home: Home,
-    lease: Option<Lease>,
+    memory: Memory,
     filled: Range<usize>,
+}
+
+/// Where received bytes are.
+enum Memory {
+    Pool(Lease),
+    /// One of the loop's few large ones.
+    Large(Vec<u8>),
+    /// Memory of its own, after they were sent.
+    Copied(Vec<u8>),
+    Nowhere,
 }
 
 impl Received {
@@ -108,7 +126,16 @@ impl Received {
         Self {
             filled: 0..len.min(lease.bytes().len()),
             home,
-            lease: Some(lease),
+            memory: Memory::Pool(lease),
+        }
+    }
+
+    /// The bytes of one of `local`'s large buffers.
+    pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
+        Self {
+            filled: 0..bytes.len(),
+            home: local.home(),
+            memory: Memory::Large(bytes),
         }
     }
 
@@ -122,9 +149,10 @@ impl Deref for Received {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.lease {
-            Some(lease) => &lease.bytes()[self.filled.clone()],
-            None => &[],
+        match &self.memory {
+            Memory::Pool(lease) => &lease.bytes()[self.filled.clone()],
+            Memory::Large(bytes) | Memory::Copied(bytes) => &bytes[self.filled.clone()],
+            Memory::Nowhere => &[],
         }
     }
 }
@@ -145,8 +173,70 @@ impl fmt::Debug for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            self.home.give_back(lease);
+        match std::mem::replace(&mut self.memory, Memory::Nowhere) {
+            Memory::Pool(lease) => self.home.give_back(lease),
+            Memory::Large(buffer) => self.home.give_back_large(buffer),
+            Memory::Copied(_) | Memory::Nowhere => {}
+        }
+    }
+}
+
+/// What received bytes that are being sent leave behind.
+#[derive(Debug)]
+pub struct Sending {
+    home: Home,
+    /// One of the large buffers is on its way.
+    is_large: bool,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.is_large {
+            // The future was dropped: the operation frees it.
+            self.home.give_back_large(Vec::new());
+        }
+    }
+}
+
+impl Outgoing for Received {
+    type Kept = Sending;
+    const JUST_RECEIVED: bool = true;
+
+    /// What lies in a buffer of the pool is copied, and the buffer given back: held until the bytes are sent, the few
+    /// of the pool would be what all streams wait for.
+    fn lend(mut self) -> (SendBuf, Sending) {
+        let home = self.home.clone();
+        let (bytes, is_large) = match std::mem::replace(&mut self.memory, Memory::Nowhere) {
+            Memory::Pool(lease) => {
+                let bytes = lease.bytes()[self.filled.clone()].to_vec();
+                home.give_back(lease);
+                return (
+                    bytes.into(),
+                    Sending {
+                        home,
+                        is_large: false,
+                    },
+                );
+            }
+            Memory::Large(bytes) => (bytes, true),
+            Memory::Copied(bytes) => (bytes, false),
+            Memory::Nowhere => (Vec::new(), false),
+        };
+        let mut buf = SendBuf::from(bytes);
+        buf.advance(self.filled.start);
+        (buf, Sending { home, is_large })
+    }
+
+    fn restore(mut kept: Sending, buf: SendBuf) -> Self {
+        let bytes = buf.into_vec().unwrap_or_default();
+        Self {
+            filled: 0..bytes.len(),
+            home: kept.home.clone(),
+            memory: if std::mem::take(&mut kept.is_large) {
+                Memory::Large(bytes)
+            } else {
+                Memory::Copied(bytes)
+            },
         }
     }
 }

@@ -21,7 +21,18 @@ use std::time::Duration;
 #[must_use = "an operation does nothing until it is awaited"]
 pub struct Op<K: Kind> {
     state: State<K>,
-    eager: bool,
+    beginning: Beginning,
+}
+
+/// When an operation is tried for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// As its driver does it.
+    Plain,
+    /// At once, by the system call.
+    Eager,
+    /// Once its descriptor is ready.
+    Patient,
 }
 
 #[derive(Debug)]
@@ -36,7 +47,7 @@ impl<K: Kind> Op<K> {
     pub fn new(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
-            eager: false,
+            beginning: Beginning::Plain,
         }
     }
 
@@ -45,7 +56,19 @@ impl<K: Kind> Op<K> {
     pub fn eager(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
-            eager: true,
+            beginning: Beginning::Eager,
+        }
+    }
+
+    /// As [`Op::new`], for a descriptor that is known not to be ready: a receive from a socket that was emptied, a
+    /// wait for readiness. It is not tried before the descriptor is ready, which saves the try; where it is ready
+    /// after all, it goes on at once.
+    ///
+    /// Source: `io_uring_prep_recv(3)`, `IORING_RECVSEND_POLL_FIRST`, kernel 5.19.
+    pub fn patient(kind: K) -> Self {
+        Self {
+            state: State::Unsubmitted(kind),
+            beginning: Beginning::Patient,
         }
     }
 
@@ -89,7 +112,7 @@ impl<K: Kind> Future for Op<K> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsubmitted(kind) => {
                 let local = Local::current();
-                match local.begin(kind.into_request(), self.eager, cx.waker()) {
+                match local.begin(kind.into_request(), self.beginning, cx.waker()) {
                     Begun::Over(outcome) => Poll::Ready(K::output(outcome)),
                     Begun::InFlight(key) => {
                         self.state = State::InFlight(local, key);

@@ -1,4 +1,5 @@
-//! Bytes and datagrams as they come: one multishot receive for all of them, into buffers of the loop's pool.
+//! Bytes and datagrams as they come: one multishot receive for all of them, into buffers of the loop's pool; bytes that
+//! come in bulk by one receive at a time, into a large buffer that is warm.
 //!
 //! Owns: [`Receive`], [`Datagrams`], [`Datagram`]. Called by: sockets' `receive()` and `datagrams()`.
 //! Never does: copy, or hold a buffer that was handed out.
@@ -7,20 +8,28 @@
 
 use super::socket::Socket;
 use crate::driver::PoolKind;
-use crate::executor::{Arrival, Local, Multi, Received};
-#[cfg(doc)]
+use crate::executor::{Arrival, Local, Multi, Op, Received};
 use crate::limits;
-use crate::op::{RecvMsgMulti, RecvMulti, Request};
+use crate::op::{Poll, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{Control, Message};
-use std::future::poll_fn;
+use crate::sys::interest::Interest;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::os::fd::RawFd;
+use std::pin::Pin;
+use std::task::Poll::{Pending, Ready};
+use std::task::{self, Context, ready};
 
-/// The bytes of a stream, in order, in buffers of the loop's pool.
+/// The bytes of a stream, in order, in buffers of the loop's.
 ///
+/// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
+/// an idle connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`] in a row) goes over to
+/// large ones ([`limits::LARGE_BUFFER_BYTES`]): it waits until bytes are there, and receives into the one that was
+/// used last; when they are few again, back.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
-/// taken, and the peer is held up by its window. Where every buffer of the pool is held, it waits for one.
+/// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
+/// back to the pool; where every buffer of that is held, it waits for one.
 /// Dropping it loses the bytes that were received and not taken.
 /// Source: recv(2), multishot since kernel 6.0.
 #[derive(Debug)]
@@ -28,17 +37,33 @@ use std::task::{Context, Poll, ready};
 pub struct Receive<'a> {
     socket: &'a Socket,
     pool: PoolKind,
-    multi: Multi,
+    way: Way,
     is_over: bool,
+    /// Receives in a row that speak for the other way.
+    misfits: u32,
 }
+
+/// How bytes are received.
+#[derive(Debug)]
+enum Way {
+    /// Into buffers of a pool.
+    Pool(Multi),
+    /// As before, and asked to stop, for the large buffers.
+    Leaving(Multi),
+    /// Into a large buffer, once bytes are there: the wait for them, or none where some may be left.
+    Large(Option<Op<Poll>>),
+}
+
+type Item = Option<io::Result<Received>>;
 
 impl<'a> Receive<'a> {
     pub(super) fn new(socket: &'a Socket) -> Self {
         Self {
             socket,
             pool: PoolKind::Streams,
-            multi: Multi::default(),
+            way: Way::Pool(Multi::default()),
             is_over: false,
+            misfits: 0,
         }
     }
 
@@ -82,26 +107,139 @@ impl<'a> Receive<'a> {
     }
 
     /// [`Receive::next`] as a poll function, for streams of one's own.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         if self.is_over {
-            return Poll::Ready(None);
+            return Ready(None);
         }
+        let item = match &self.way {
+            Way::Large(_) => ready!(self.poll_large(cx)),
+            Way::Pool(_) | Way::Leaving(_) => ready!(self.poll_pool(cx)),
+        };
+        self.is_over = !matches!(item, Some(Ok(_)));
+        Ready(item)
+    }
+
+    fn poll_pool(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         let socket = self.socket;
-        if self.multi.is_idle() {
+        let (multi, is_leaving) = match &mut self.way {
+            Way::Pool(multi) => (multi, false),
+            Way::Leaving(multi) => (multi, true),
+            Way::Large(_) => return Ready(None),
+        };
+        if multi.is_idle() {
+            if is_leaving {
+                return self.enter_large(cx);
+            }
             let local = Local::current();
             self.pool = local.engine().driver_mut().receive_pool(self.pool);
         }
         let pool = self.pool;
         let request = || Request::RecvMulti(RecvMulti::into_pool(socket.on_loop(), pool));
-        let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
-        let item = match (result, buffer) {
-            (Ok(_), Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-            (Ok(_), None) => None,
-            (Err(error), _) => Some(Err(error)),
-        };
-        self.is_over = true;
-        Poll::Ready(item)
+        let Arrival { result, buffer, .. } = ready!(multi.poll_next(cx, request));
+        match (result, buffer) {
+            (Ok(_), Some(bytes)) => {
+                if pool == PoolKind::Streams && !is_leaving {
+                    self.weigh(bytes.len());
+                }
+                Ready(Some(Ok(bytes)))
+            }
+            (Ok(_), None) => Ready(None),
+            (Err(error), _) if is_leaving && is_cancelled(&error) => self.enter_large(cx),
+            (Err(error), _) => Ready(Some(Err(error))),
+        }
     }
+
+    /// A receive into the pool took so many bytes.
+    fn weigh(&mut self, len: usize) {
+        if len < limits::POOL_BUFFER_BYTES as usize {
+            self.misfits = 0;
+            return;
+        }
+        self.misfits += 1;
+        if self.misfits == limits::FULL_RECEIVES_MAX
+            && let Way::Pool(multi) = &mut self.way
+        {
+            multi.stop();
+            self.way = Way::Leaving(std::mem::take(multi));
+        }
+    }
+
+    fn enter_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
+        self.misfits = 0;
+        self.way = Way::Large(None);
+        self.poll_large(cx)
+    }
+
+    fn leave_large(&mut self) {
+        self.misfits = 0;
+        self.way = Way::Pool(Multi::default());
+    }
+
+    fn poll_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
+        let fd = self.socket.on_loop();
+        loop {
+            let Way::Large(wait) = &mut self.way else {
+                return Ready(None);
+            };
+            if let Some(ready) = wait {
+                let polled = ready!(Pin::new(ready).poll(cx));
+                *wait = None;
+                if let Err(error) = polled {
+                    return Ready(Some(Err(error)));
+                }
+            }
+            let local = Local::current();
+            if !local.spend_attempt() {
+                cx.waker().wake_by_ref();
+                return Pending;
+            }
+            let Some(buffer) = local.large_buffer() else {
+                self.leave_large();
+                return self.poll_pool(cx);
+            };
+            let (received, buffer) = Recv::now(fd, buffer);
+            let is_full = buffer.len() == buffer.capacity();
+            match received {
+                Ok(0) => {
+                    local.keep_large(buffer);
+                    return Ready(None);
+                }
+                Ok(count) => {
+                    if !is_full {
+                        *wait = Some(wait_for_bytes(fd));
+                    }
+                    self.misfits = match count {
+                        ..limits::SMALL_RECEIVE_BYTES => self.misfits + 1,
+                        _ => 0,
+                    };
+                    if self.misfits == limits::SMALL_RECEIVES_MAX {
+                        self.leave_large();
+                    }
+                    return Ready(Some(Ok(Received::large(&local, buffer))));
+                }
+                Err(error) => {
+                    local.keep_large(buffer);
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => *wait = Some(wait_for_bytes(fd)),
+                        io::ErrorKind::Interrupted => {}
+                        _ => return Ready(Some(Err(error))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn wait_for_bytes(fd: RawFd) -> Op<Poll> {
+    Op::patient(Poll {
+        fd,
+        interest: Interest::READ,
+        level: false,
+    })
+}
+
+fn is_cancelled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
 }
 
 /// The datagrams of a socket, in order of arrival, in buffers of the loop's pool for datagrams.
@@ -135,11 +273,11 @@ impl<'a> Datagrams<'a> {
     }
 
     /// [`Datagrams::next`] as a poll function, for streams of one's own.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Datagram>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> task::Poll<io::Result<Datagram>> {
         let (socket, control) = (self.socket, self.control);
         let request = || Request::RecvMsgMulti(RecvMsgMulti::new(socket.on_loop(), control));
         let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
-        Poll::Ready(match (result, buffer) {
+        Ready(match (result, buffer) {
             (Ok(_), Some(received)) => Datagram::parse(received),
             (Ok(_), None) => Err(io::ErrorKind::InvalidData.into()),
             (Err(error), _) => Err(error),

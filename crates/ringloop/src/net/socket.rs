@@ -3,12 +3,12 @@
 //! Owns: [`Socket`] (a descriptor whose driver is told before it is closed). Called by: the socket types of
 //! this folder, which put their own names and options around it. Never does: a call that could block.
 
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
 use crate::sys::socket;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -18,6 +18,8 @@ pub struct Socket {
     fd: Option<OwnedFd>,
     /// Where it was used last.
     home: RefCell<Option<Home>>,
+    /// The last receive left nothing behind, so the next one has to wait.
+    is_drained: Cell<bool>,
 }
 
 impl Socket {
@@ -53,11 +55,18 @@ impl Socket {
 
     /// Receive up to the capacity of `buf`.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let room = buf.capacity();
         let recv = Recv {
             fd: self.on_loop(),
             buf: RecvBuf::from(buf),
         };
-        let (result, buf) = Op::new(recv).await;
+        let (result, buf) = if self.is_drained.take() {
+            Op::patient(recv).await
+        } else {
+            Op::new(recv).await
+        };
+        let is_short = matches!(result, Ok(count) if count > 0 && count < room);
+        self.is_drained.set(is_short);
         (result, buf.into_vec())
     }
 
@@ -72,16 +81,22 @@ impl Socket {
     }
 
     /// Send all of `bytes`.
-    pub async fn send_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let mut buf = SendBuf::from(bytes);
+    pub async fn send_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
+        let (mut buf, kept) = bytes.lend();
+        let is_eager = B::JUST_RECEIVED && buf.len() >= limits::EAGER_SEND_BYTES_MIN;
         let mut sent = Ok(());
         while !buf.is_empty() && sent.is_ok() {
             let fd = self.on_loop();
-            let (result, back) = Op::new(Send { fd, buf }).await;
+            let request = Send { fd, buf };
+            let (result, back) = if is_eager {
+                Op::eager(request).await
+            } else {
+                Op::new(request).await
+            };
             buf = back;
             sent = result.map(|count| buf.advance(count));
         }
-        (sent, buf.into_vec().unwrap_or_default())
+        (sent, B::restore(kept, buf))
     }
 
     /// Send some of `bufs`, in order.
@@ -198,6 +213,7 @@ impl From<OwnedFd> for Socket {
         Self {
             fd: Some(fd),
             home: RefCell::new(None),
+            is_drained: Cell::new(false),
         }
     }
 }

@@ -6,6 +6,7 @@
 use super::receive::Receive;
 use super::socket::Socket;
 use super::{TcpStream, UnixStream};
+use crate::buf::Outgoing;
 use crate::sys::socket;
 use std::io;
 use std::net::Shutdown;
@@ -86,8 +87,8 @@ impl<S: Whole> WriteHalf<S> {
         self.stream.socket().send(bytes).await
     }
 
-    /// Send all of `bytes`.
-    pub async fn write_all(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+    /// Send all of `bytes`: a vector, static ones, or what [`ReadHalf::receive`] yielded.
+    pub async fn write_all<B: Outgoing>(&mut self, bytes: B) -> (io::Result<()>, B) {
         self.stream.socket().send_all(bytes).await
     }
 

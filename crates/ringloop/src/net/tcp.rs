@@ -11,7 +11,7 @@ use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
-use crate::buf::SendBuf;
+use crate::buf::{Outgoing, SendBuf};
 use crate::executor::{Lent, Op};
 use crate::op::{Accept, Connect};
 use crate::sys::address::SockAddr;
@@ -153,8 +153,8 @@ impl TcpStream {
         self.socket.send(bytes).await
     }
 
-    /// Send all of `bytes`.
-    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+    /// Send all of `bytes`: a vector, static ones, or what [`TcpStream::receive`] yielded.
+    pub async fn write_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
         self.socket.send_all(bytes).await
     }
 

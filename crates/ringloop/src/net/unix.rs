@@ -7,7 +7,7 @@ use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
 use super::tcp::{descriptor, from_socket};
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::Op;
 use crate::limits;
 use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors, SendMsg};
@@ -115,8 +115,8 @@ impl UnixStream {
         self.socket.send(bytes).await
     }
 
-    /// Send all of `bytes`.
-    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+    /// Send all of `bytes`: a vector, static ones, or what [`UnixStream::receive`] yielded.
+    pub async fn write_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
         self.socket.send_all(bytes).await
     }
 

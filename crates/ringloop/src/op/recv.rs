@@ -23,6 +23,18 @@ pub struct Recv {
     pub buf: RecvBuf,
 }
 
+impl Recv {
+    /// Receive into the room of `buf` what is there, from its start, by the system call.
+    pub(crate) fn now(fd: RawFd, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let buf = RecvBuf::from(buf);
+        let mut recv = Self { fd, buf };
+        let received = recv.attempt();
+        let count = received.as_ref().map_or(0, |count| *count as i32);
+        recv.finish(count);
+        (received.map(|count| count as usize), recv.buf.into_vec())
+    }
+}
+
 impl Operation for Recv {
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (ptr, capacity) = self.buf.as_mut_ptr();

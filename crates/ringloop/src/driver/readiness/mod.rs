@@ -132,6 +132,14 @@ impl ReadinessDriver {
     }
 
     pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
+        self.submit_as(request, sink, false)
+    }
+
+    pub(super) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
+        self.submit_as(request, sink, true)
+    }
+
+    fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
         let shape = request.shape();
         let need = request.need();
         if let Request::Close(close) = &request {
@@ -164,7 +172,7 @@ impl ReadinessDriver {
                     self.runnable.push_back((key, interest));
                 }
             }
-            Need::Ready(fd, interest) if self.watches.is_blocked(fd, interest) => {
+            Need::Ready(fd, interest) if is_patient || self.watches.is_blocked(fd, interest) => {
                 self.park(key, fd, interest);
             }
             Need::Ready(..) | Need::Pool(_) => self.place(key),

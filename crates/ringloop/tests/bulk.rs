@@ -1,0 +1,222 @@
+//! Bytes that come in bulk, and bytes that are sent as they came.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::executor::Op;
+use ringloop::limits::{LARGE_BUFFERS, POOL_BUFFER_BYTES};
+use ringloop::net::{Received, UnixStream};
+use ringloop::op::Recv;
+use ringloop::{spawn, time};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::LazyLock;
+use std::time::Duration;
+use support::{PATIENCE, in_runtimes};
+
+type Peer = std::os::unix::net::UnixStream;
+
+const POOL: usize = POOL_BUFFER_BYTES as usize;
+
+fn pair() -> (UnixStream, Peer) {
+    let (ours, peer) = Peer::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (OwnedFd::from(ours).into(), peer)
+}
+
+fn pattern(len: usize) -> &'static [u8] {
+    static PATTERN: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..4_000_000).map(|at| (at % 251) as u8).collect());
+    &PATTERN[..len]
+}
+
+fn run(test: impl AsyncFn()) {
+    in_runtimes(|runtime| {
+        let bounded = async { time::timeout(PATIENCE, test()).await.unwrap() };
+        runtime.block_on(bounded).unwrap();
+    });
+}
+
+/// Have the other end send `len` bytes, and take what comes until the first buffer that no pool has.
+async fn first_large(stream: &UnixStream, peer: Peer, len: usize) -> (Received, Peer) {
+    let writer = std::thread::spawn(move || {
+        (&peer).write_all(pattern(len)).unwrap();
+        peer
+    });
+    let mut incoming = stream.receive();
+    let mut came = 0;
+    let mut large = None;
+    while came < len {
+        let bytes = incoming.next().await.unwrap().unwrap();
+        assert!(
+            *bytes == pattern(len)[came..came + bytes.len()],
+            "at {came}"
+        );
+        came += bytes.len();
+        if bytes.len() > POOL {
+            large = Some(bytes);
+        }
+    }
+    (large.unwrap(), writer.join().unwrap())
+}
+
+#[test]
+fn a_stream_that_comes_in_bulk_gets_large_buffers_and_loses_nothing() {
+    run(async || {
+        let (stream, peer) = pair();
+        let (large, peer) = first_large(&stream, peer, 4_000_000).await;
+        assert!(large.len() > POOL);
+        drop((large, peer));
+        assert!(stream.receive().next().await.is_none());
+    });
+}
+
+#[test]
+fn a_stream_of_bulk_and_of_messages_by_turns_comes_in_order() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        let lens = [1, 200_000, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 70_000, 5, 300_000];
+        let mut incoming = stream.receive();
+        for round in 0..6 {
+            for len in lens {
+                let theirs = std::thread::spawn(move || {
+                    peer.write_all(pattern(len)).unwrap();
+                    peer
+                });
+                let mut came = Vec::new();
+                while came.len() < len {
+                    came.extend_from_slice(&incoming.next().await.unwrap().unwrap());
+                }
+                assert!(came == pattern(len), "round {round}, {len}");
+                peer = theirs.join().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn received_bytes_are_sent_and_come_back() {
+    run(async || {
+        for len in [5, 10_000, 2_000_000] {
+            let (stream, peer) = pair();
+            let mut reader = peer.try_clone().unwrap();
+            let echoed = std::thread::spawn(move || {
+                let mut all = vec![0; len];
+                reader.read_exact(&mut all).unwrap();
+                all
+            });
+            let writer = std::thread::spawn(move || {
+                (&peer).write_all(pattern(len)).unwrap();
+                peer
+            });
+            let mut incoming = stream.receive();
+            let mut came = 0;
+            while came < len {
+                let mut bytes = incoming.next().await.unwrap().unwrap();
+                came += bytes.len();
+                if bytes.len() > 2 {
+                    // A part of them by itself: what is left is what is sent next.
+                    let head = bytes[..1].to_vec();
+                    bytes.advance(1);
+                    stream.write_all(head).await.0.unwrap();
+                }
+                let expected = bytes.to_vec();
+                let (sent, back) = stream.write_all(bytes).await;
+                sent.unwrap();
+                assert!(back.ends_with(&expected));
+            }
+            assert!(echoed.join().unwrap() == pattern(len));
+            drop(writer.join().unwrap());
+        }
+    });
+}
+
+#[test]
+fn large_buffers_that_are_all_held_leave_the_others_the_pool() {
+    run(async || {
+        let mut held = Vec::new();
+        for _ in 0..LARGE_BUFFERS {
+            let (stream, peer) = pair();
+            held.push(first_large(&stream, peer, 1_000_000).await.0);
+        }
+        let (stream, peer) = pair();
+        let writer = std::thread::spawn(move || (&peer).write_all(pattern(1_000_000)).unwrap());
+        let mut incoming = stream.receive();
+        let mut came = 0;
+        while let Some(bytes) = incoming.next().await {
+            let bytes = bytes.unwrap();
+            assert!(bytes.len() <= POOL);
+            came += bytes.len();
+        }
+        assert_eq!(came, 1_000_000);
+        writer.join().unwrap();
+        drop(held);
+        let (stream, peer) = pair();
+        assert!(first_large(&stream, peer, 1_000_000).await.0.len() > POOL);
+    });
+}
+
+#[test]
+fn a_send_of_a_large_buffer_that_is_given_up_does_not_lose_it_for_good() {
+    run(async || {
+        for _ in 0..LARGE_BUFFERS + 2 {
+            let (stream, peer) = pair();
+            let (large, _peer) = first_large(&stream, peer, 1_000_000).await;
+            // The peer reads nothing: the socket fills up, and a send waits.
+            while let Ok((sent, _)) =
+                time::timeout(Duration::from_millis(2), stream.write_all(pattern(100_000))).await
+            {
+                sent.unwrap();
+            }
+            let given_up = time::timeout(Duration::from_millis(2), stream.write_all(large)).await;
+            assert!(given_up.is_err());
+        }
+    });
+}
+
+#[test]
+fn static_bytes_are_sent_as_they_are() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        let (sent, back) = stream.write_all(b"hello, ").await;
+        sent.unwrap();
+        assert_eq!(back, b"hello, ");
+        let all: &'static [u8] = b"world";
+        stream.write_all(all).await.0.unwrap();
+        let mut got = [0; 12];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello, world");
+    });
+}
+
+#[test]
+fn reads_after_a_short_one_wait_and_miss_nothing() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        let mut buf = Vec::with_capacity(64);
+        for round in 0..50_u8 {
+            // By turns there before the read begins, and after it.
+            if round % 2 == 0 {
+                peer.write_all(&[round; 5]).unwrap();
+                (_, buf) = stream.read(buf).await;
+                assert_eq!(buf, [round; 5]);
+            } else {
+                let (fd, room) = (stream.as_raw_fd(), std::mem::take(&mut buf));
+                let recv = Recv {
+                    fd,
+                    buf: room.into(),
+                };
+                let reading = spawn(async move { Op::patient(recv).await });
+                time::sleep(Duration::from_micros(200)).await;
+                peer.write_all(&[round; 64]).unwrap();
+                let (read, back) = reading.await.unwrap();
+                assert_eq!(read.unwrap(), 64);
+                buf = back.into_vec();
+                assert_eq!(buf, [round; 64]);
+            }
+        }
+        drop(peer);
+        assert_eq!(stream.read(buf).await.0.unwrap(), 0);
+    });
+}
