@@ -101,7 +101,7 @@ ecosystem: venv ## the test suites of uvicorn, anyio and others, on stock asynci
 smoke: check-tools ## asyncpg, psycopg, redis, grpc, tornado, dask and others at work, on stock asyncio and both drivers
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
 		tools/make-venv .venv-$$1 $$2; \
-		CARGO_TARGET_DIR=$(TARGET)/python-$$1 tools/develop .venv-$$1 $(TESTED); \
+		tools/develop .venv-$$1 $(TESTED); \
 		tools/smoke $$2 $(PYTEST)
 
 # PEERS="quic-go ngtcp2" instead of all, WRITE=1 to update docs/interop.md. What does not install here is skipped.
@@ -114,7 +114,7 @@ interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both 
 quic-shims: check-tools ## dnspython, hypercorn and urllib3-future over QUIC on ringloop.quic, by an import shim
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
 		tools/make-venv .venv-$$1 $$2; \
-		CARGO_TARGET_DIR=$(TARGET)/python-$$1 tools/develop .venv-$$1 $(TESTED); \
+		tools/develop .venv-$$1 $(TESTED); \
 		tools/make-venv .venv-quic-shims $$2 tests/ecosystem/quic/requirements.txt; \
 		PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q --noconftest -p no:cacheprovider \
 			-o addopts= tests/ecosystem/quic $(PYTEST)
