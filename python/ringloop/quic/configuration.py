@@ -348,8 +348,9 @@ def _decrypted(key: bytes, password: bytes | str | Callable[[], bytes | str]) ->
         password = password()
     secret = password.encode() if isinstance(password, str) else password
     loaded = serialization.load_pem_private_key(key, secret)
-    return loaded.private_bytes(
+    plain: bytes = loaded.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+    return plain

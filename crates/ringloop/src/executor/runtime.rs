@@ -180,15 +180,20 @@ impl Runtime {
     /// # Errors
     /// [`Error::WorkerFailed`]: the first worker whose loop had ended before its time.
     pub fn shut_down(mut self) -> Result<(), Error> {
-        self.threads.end()
+        self.end()
+    }
+
+    /// The calling thread's tasks end while the others' do: what a task's drop waits for may be on another worker.
+    fn end(&mut self) -> Result<(), Error> {
+        let local = &self.local;
+        self.threads.end(|| shut_down(local))
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
         // Said already, on standard error.
-        drop(self.threads.end());
-        shut_down(&self.local);
+        drop(self.end());
     }
 }
 

@@ -227,8 +227,9 @@ pub(super) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
 }
 
 impl Threads {
-    /// End all workers and wait for them; the first failure of one is returned, each is on standard error.
-    pub fn end(&mut self) -> Result<(), Error> {
+    /// End all workers, do `meanwhile`, and wait for them; the first failure of one is returned, each is on standard
+    /// error.
+    pub fn end(&mut self, meanwhile: impl FnOnce()) -> Result<(), Error> {
         let running = std::mem::take(&mut self.running);
         let mut threads = Vec::new();
         for Running {
@@ -240,6 +241,7 @@ impl Threads {
             drop(stop);
             threads.push((worker, thread));
         }
+        meanwhile();
         let mut first = Ok(());
         for (worker, thread) in threads {
             let ended = thread.join().unwrap_or_else(|payload| {
@@ -255,7 +257,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         // Said already, on standard error.
-        drop(self.end());
+        drop(self.end(|| ()));
     }
 }
 
