@@ -50,20 +50,14 @@ fn feed(core: &mut Core, now: Instant, message: &Message<'_>, place: Option<&Pla
     if message.is_cut() || message.payload.is_empty() {
         return;
     }
-    let (local_ip, ecn) = (message.local_ip(), message.ecn());
-    let segment_len = message
-        .segment_len()
-        .unwrap_or(message.payload.len())
-        .max(1);
-    let mut rest = BytesMut::from(message.payload);
-    while !rest.is_empty() {
-        let bytes = rest.split_to(segment_len.min(rest.len()));
-        let datagram = Datagram {
-            source,
-            local_ip,
-            ecn,
-            bytes,
-        };
+    let train = Datagram {
+        source,
+        local_ip: message.local_ip(),
+        ecn: message.ecn(),
+        bytes: BytesMut::from(message.payload),
+    };
+    let segment_len = message.segment_len().unwrap_or(message.payload.len());
+    for datagram in train.segments(segment_len) {
         let ours = match place {
             Some(place) => place.sort(datagram),
             None => Some(datagram),

@@ -93,6 +93,30 @@ pub struct Datagram {
     pub bytes: BytesMut,
 }
 
+impl Datagram {
+    /// The datagrams of a train that came as one: each of `segment_len` bytes but for the last, which may be shorter.
+    pub fn segments(self, segment_len: usize) -> impl Iterator<Item = Self> {
+        let Self {
+            source,
+            local_ip,
+            ecn,
+            bytes: mut rest,
+        } = self;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let bytes = rest.split_to(segment_len.clamp(1, rest.len()));
+            Some(Self {
+                source,
+                local_ip,
+                ecn,
+                bytes,
+            })
+        })
+    }
+}
+
 /// What is to be sent: the buffer's bytes, to one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
