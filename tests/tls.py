@@ -42,6 +42,7 @@ class Certificates:
             pytest.skip("no `openssl` command to make certificates with")
         self.folder = folder
         self._lock = threading.Lock()
+        self._alternatives: dict[str, str] = {}
         self.authority = folder / "authority.pem"
         self._authority_key = folder / "authority.key"
         openssl(
@@ -63,7 +64,9 @@ class Certificates:
         certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         with self._lock:
             if not certificate.exists():
+                self._alternatives[name] = alternative
                 self._sign(certificate, key, alternative, days, password)
+            assert self._alternatives[name] == alternative, f"{name} was issued for other names"
         return certificate, key
 
     def _sign(

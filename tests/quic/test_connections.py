@@ -129,7 +129,7 @@ def test_client_certificates_are_verified(run: Run, certificates: Certificates) 
 
 def test_certificate_by_name_and_its_change(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
-        other = certificates.issue("other", "DNS:other.test")
+        other = certificates.issue("by-sni", "DNS:other.test")
         config = server_config(certificates, sni={"other.test": other})
         async with served(certificates, configuration=config) as server:
 

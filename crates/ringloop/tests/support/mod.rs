@@ -90,14 +90,19 @@ pub fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// As many descriptors are open, once a pool thread that has done its call has let go of its loop.
+/// No more descriptors than these are open, once a pool thread that has done its call has let go of its loop; of an
+/// earlier test it may have held one when they were counted.
 #[track_caller]
 pub fn expect_descriptors(count: usize) {
     let begun = Instant::now();
-    while open_descriptors() != count && begun.elapsed() < PATIENCE {
+    while open_descriptors() > count && begun.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
-    assert_eq!(open_descriptors(), count, "descriptors");
+    let open = open_descriptors();
+    assert!(
+        open <= count,
+        "{open} descriptors are open, {count} at most were to be"
+    );
 }
 
 /// `mem::forget`, in a way that a leak checker knows for intended: a static reaches it.
