@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long anything may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn drivers() -> Vec<Choice> {
     let uring = Engine::new(Options {
