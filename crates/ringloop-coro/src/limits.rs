@@ -36,7 +36,7 @@ pub const SPARE_BUFFERS_MAX: usize = 256;
 pub const CALLS_PER_TURN: u32 = 64;
 
 /// Readers of a worker that hold a buffer of their own while they are parked: 2 MiB, of which only the pages that bytes
-/// came into are memory. Readers beyond use the loop's pool, which costs the ring some hundred nanoseconds more a read.
+/// came into are memory. Readers beyond use the loop's pool, which may cost the ring a little more a read.
 pub const READERS_WITH_BUFFERS_MAX: usize = 128;
 
 /// How long a runtime that ends waits for coroutines of a scope that unwind on other workers; then it leaves the stacks
