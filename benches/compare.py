@@ -15,15 +15,12 @@ import argparse
 import datetime as dt
 import json
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from comparison import machine, markdown, paths
 from comparison.environment import (
-    Environment,
     SetupError,
     available_loops,
     build_native,
@@ -34,6 +31,7 @@ from comparison.environment import (
 from comparison.measuring import Contestant, Settings, measure
 from comparison.results import Report, row_results
 from comparison.rows import CONNECTIONS, SIZES, Row, all_rows, selected
+from comparison.telling import plot, say
 from workloads.support.loops import FACTORIES
 
 QUICK = {"rounds": 3, "seconds": 0.4, "sizes": (1024, 100 * 1024), "connections": (1, 32)}
@@ -120,10 +118,10 @@ def write(report: Report, options: argparse.Namespace) -> None:
     if options.markdown:
         options.markdown.write_text(text)
     if options.plot:
-        plot(report, environment_for(options.python), options.plot)
+        plot(report, options.plot, environment_for(options.python).python)
     if options.write_results:
         picture = paths.RESULTS.with_suffix(".svg")
-        shown = plot(report, environment_for(options.python), picture)
+        shown = plot(report, picture, environment_for(options.python).python)
         image = (
             f"![each loop as a share of the best other loop]({picture.name})\n\n" if shown else ""
         )
@@ -131,24 +129,6 @@ def write(report: Report, options: argparse.Namespace) -> None:
             f"# Results\n\nHow to read and reproduce: README.md.\n\n{image}{text}"
         )
         paths.RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-
-
-def plot(report: Report, environment: Environment, target: Path) -> bool:
-    """Draw the picture where matplotlib is installed; say so where not."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(report, file)
-        file.flush()
-        script = paths.BENCHES / "comparison" / "plot.py"
-        command = [str(environment.python), str(script), file.name, str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
-    return done.returncode == 0
-
-
-def say(text: str) -> None:
-    """Show progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ import dataclasses
 import datetime as dt
 import json
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from tables import all_rows
 from comparison import machine, paths
 from comparison.environment import Environment, SetupError, commit, environment_for, set_up
 from comparison.rows import Row, selected
+from comparison.telling import plot, say
 
 QUICK = {"rounds": 3, "seconds": 2.0, "warmup": 1.0}
 FULL = {"rounds": 5, "seconds": 10.0, "warmup": 2.0}
@@ -122,24 +122,6 @@ def write(report: writing.Report, options: argparse.Namespace) -> None:
             f"{image}{text}"
         )
         RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-
-
-def plot(report: writing.Report, target: Path) -> bool:
-    """Draw the picture where matplotlib is installed; say so where not."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(report, file)
-        file.flush()
-        script = paths.BENCHES / "comparison" / "plot.py"
-        command = [sys.executable, str(script), file.name, str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
-    return done.returncode == 0
-
-
-def say(text: str) -> None:
-    """Show progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def contestants(text: str) -> list[Contestant]:

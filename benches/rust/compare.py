@@ -17,9 +17,7 @@ import json
 import math
 import shlex
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -33,6 +31,7 @@ from comparison import machine, markdown, paths
 from comparison.environment import SetupError, build_native, commit
 from comparison.results import Report, row_results
 from comparison.rows import selected
+from comparison.telling import plot, say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,24 +164,6 @@ def means(report: Report, suite: Suite) -> Iterator[str]:
             mean = math.exp(statistics.fmean(math.log(value) for value in known))
             yield f"{name}, geometric mean of {suite.averaged}: {mean:.2f} of the best peer of each."
             yield ""
-
-
-def plot(report: Report, target: Path) -> bool:
-    """Draw the picture where matplotlib is installed; say so where not."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(report, file)
-        file.flush()
-        script = paths.BENCHES / "comparison" / "plot.py"
-        command = [sys.executable, str(script), file.name, str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        say(f"no picture: {done.stderr.strip().splitlines()[-1:]}")
-    return done.returncode == 0
-
-
-def say(text: str) -> None:
-    """Show progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def peer_names(text: str) -> list[str]:
