@@ -11,6 +11,10 @@ from comparison.results import C_FLOOR, Entry, Report, RowResult
 from workloads.support.loops import OURS_PREFIX, is_ours
 
 FAILURE_LEN_MAX = 70
+BETWEEN = (
+    "in brackets, where the median lies with 95 % (of fewer than six rounds: the least and the "
+    "greatest); a row is won or lost where that does not include 1"
+)
 
 
 def render(report: Report) -> str:
@@ -57,7 +61,7 @@ def circumstances(report: Report) -> Iterator[str]:
         "Cells are operations a second, median of the rounds; the best loop of a row is bold. `÷` "
         "columns are medians of the ratios within a round: to the best other loop, and to the C "
         "epoll server. † = the load generator was busier than the server, so that the figure is "
-        "a lower bound."
+        f"a lower bound. Below: {BETWEEN}."
     )
     yield ""
 
@@ -172,29 +176,45 @@ def share(entry: Entry | None, key: str) -> str:
 
 
 def verdict(report: Report) -> Iterator[str]:
-    """Count won rows and list every lost one."""
+    """Count the won rows, and list every lost one and every one that the rounds do not decide."""
     for name in (loop for loop in report["loops"] if is_ours(loop)):
         entered = [row for row in report["rows"] if name in row["entries"] and row["best_peer"]]
         lost = [row for row in entered if is_lost(row["entries"][name])]
-        won = f"{len(entered) - len(lost)} of {len(entered)}"
-        yield f"### {name}: ahead of every other loop in {won} rows"
+        open_rows = [row for row in entered if row not in lost and is_open(row["entries"][name])]
+        won = f"{len(entered) - len(lost) - len(open_rows)} of {len(entered)}"
+        yield f"### {name}: ahead of every other loop in {won} rows, behind in {len(lost)}"
         yield ""
-        if lost:
-            yield "Behind in:"
-            yield ""
-        for row in sorted(lost, key=lambda row: row["entries"][name]["to_best_peer"] or 0.0):
-            yield f"- {row['group']}, {row['title']}: {behind(row, name)}"
-        yield ""
+        yield from listed("Behind in:", lost, name)
+        yield from listed("Undecided by these rounds:", open_rows, name)
+
+
+def listed(heading: str, rows: Sequence[RowResult], name: str) -> Iterator[str]:
+    """List rows, the worst first, with where the median of the ratios lies."""
+    if not rows:
+        return
+    yield heading
+    yield ""
+    for row in sorted(rows, key=lambda row: row["entries"][name]["to_best_peer"] or 0.0):
+        yield f"- {row['group']}, {row['title']}: {behind(row, name)}"
+    yield ""
 
 
 def is_lost(entry: Entry) -> bool:
-    """Tell whether a loop failed or came out behind the best other loop."""
-    return entry["to_best_peer"] is None or entry["to_best_peer"] < 1.0
+    """Tell whether a loop failed, or is behind the best other loop beyond chance."""
+    between = entry["to_best_peer_interval"]
+    return between is None or between[1] < 1.0
+
+
+def is_open(entry: Entry) -> bool:
+    """Tell whether it may be that a loop is behind the best other loop, or ahead of it."""
+    between = entry["to_best_peer_interval"]
+    return between is not None and between[0] <= 1.0 <= between[1]
 
 
 def behind(row: RowResult, name: str) -> str:
     """Say by how much a row is lost, or why it failed."""
     entry = row["entries"][name]
-    if entry["to_best_peer"] is None:
+    ratio, between = entry["to_best_peer"], entry["to_best_peer_interval"]
+    if ratio is None or between is None:
         return f"fails: {entry['failure']}"
-    return f"{entry['to_best_peer']:.2f} of {row['best_peer']}"
+    return f"{ratio:.2f} ({between[0]:.2f} to {between[1]:.2f}) of {row['best_peer']}"

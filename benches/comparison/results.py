@@ -4,9 +4,12 @@ Owns: the shape of the JSON report. Called by: `compare`; read by `markdown` and
 Never: rounds or drops anything.
 
 A ratio of two contestants is the median of the ratios of their runs in the same round: rounds are
-close in time, and so in the machine's speed, while runs of different rounds need not be.
+close in time, and so in the machine's speed, while runs of different rounds need not be. Beside it
+stands where that median lies, by what the rounds differ. The best peer is chosen by the same runs,
+so that of many alike the lucky one is taken: a ratio to it is somewhat low.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
@@ -18,6 +21,8 @@ from workloads.support.loops import is_ours
 C_FLOOR = "C epoll"
 # Above this share of its CPU the load generator may be what limits a row.
 CLIENT_BUSY_MAX = 0.95
+# How sure an interval is: the median lies outside of it, on either side, with half of the rest.
+CONFIDENCE = 0.95
 
 
 class Entry(TypedDict):
@@ -27,6 +32,7 @@ class Entry(TypedDict):
     rates: list[float]
     failure: str | None
     to_best_peer: float | None
+    to_best_peer_interval: tuple[float, float] | None
     to_floor: float | None
     details: list[dict[str, object]]
     client_bound: bool
@@ -77,18 +83,20 @@ def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference
         if rate is not None and not is_ours(name) and name not in floors
     }
     best_peer = max(peers, key=lambda name: peers[name], default=None)
-    entries: dict[str, Entry] = {
-        name: {
+    entries: dict[str, Entry] = {}
+    for name, one in runs.items():
+        to_best_peer = ratios(one, runs.get(best_peer or ""))
+        to_floor = ratios(one, runs.get(reference))
+        entries[name] = {
             "rate": medians[name],
             "rates": one.rates,
             "failure": one.failure,
-            "to_best_peer": ratio(one, runs[best_peer]) if best_peer else None,
-            "to_floor": ratio(one, runs[reference]) if reference in runs else None,
+            "to_best_peer": statistics.median(to_best_peer) if to_best_peer else None,
+            "to_best_peer_interval": interval(to_best_peer) if to_best_peer else None,
+            "to_floor": statistics.median(to_floor) if to_floor else None,
             "details": one.details,
             "client_bound": is_client_bound(one),
         }
-        for name, one in runs.items()
-    }
     return {
         "name": row.name,
         "group": row.group,
@@ -105,12 +113,28 @@ def median(runs: Runs) -> float | None:
     return statistics.median(runs.rates)
 
 
-def ratio(runs: Runs, reference: Runs) -> float | None:
-    """The median of the ratios, round by round."""
-    if runs.failure is not None or reference.failure is not None:
-        return None
+def ratios(runs: Runs, reference: Runs | None) -> list[float]:
+    """The ratios of the rates, round by round; none where either failed."""
+    if reference is None or runs.failure is not None or reference.failure is not None:
+        return []
     pairs = zip(runs.rates, reference.rates, strict=True)
-    return statistics.median(own / other for own, other in pairs)
+    return [own / other for own, other in pairs]
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median lies with `CONFIDENCE`, by counting values, whatever their distribution.
+
+    Each value is below the median as a coin falls. Fewer than six are too few for that: then it is the
+    least and the greatest.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    dropped, outside = 0, 2 * 0.5**count
+    while outside <= 1 - CONFIDENCE:
+        dropped += 1
+        outside += 2 * math.comb(count, dropped) * 0.5**count
+    at = max(dropped - 1, 0)
+    return ordered[at], ordered[-1 - at]
 
 
 def is_client_bound(runs: Runs) -> bool:

@@ -145,7 +145,7 @@ def circumstances(report: Report) -> Iterator[str]:
         "Cells are operations a second (cat: bytes), median of the rounds; the best of a row is bold. "
         "`÷` columns are medians of the ratios within a round: to the best peer, and to our own "
         f"server on raw io_uring ({REFERENCE}). † = the load generator was busier than the server, "
-        "so that the figure is a lower bound."
+        f"so that the figure is a lower bound. Below: {markdown.BETWEEN}."
     )
     yield ""
 

@@ -8,10 +8,8 @@ of the ratios within a round. Run `compare.py` first, or anything else that buil
 """
 
 import argparse
-import random
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,9 +20,9 @@ from tables import all_rows
 
 from comparison import machine
 from comparison.measuring import Runs
+from comparison.results import interval
 
 ONE, TWO, APART = "workers/1", "workers/2", "workers/2x1"
-RESAMPLINGS = 4000
 
 
 def main() -> None:
@@ -60,15 +58,6 @@ def measure(name: str, settings: Settings) -> dict[str, list[float]]:
             if runs.failure is not None:
                 raise SystemExit(f"{name}, {row.name}: {runs.failure}")
     return {row: [one["server_cpu_us"] for one in runs.details] for row, runs in measured.items()}
-
-
-def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return where the median lies in 95 of 100 resamplings."""
-    chance = random.Random(1)
-    medians = sorted(
-        statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(RESAMPLINGS)
-    )
-    return medians[RESAMPLINGS // 40], medians[-RESAMPLINGS // 40]
 
 
 if __name__ == "__main__":
