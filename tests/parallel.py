@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import support
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -120,7 +122,7 @@ def _run_in_threads(item: pytest.Function) -> None:
         try:
             with contextlib.ExitStack() as stack:
                 arguments = Arguments(item, stack).of_test()
-                start.wait(30)
+                start.wait(support.PATIENCE_SECONDS)
                 item.obj(**arguments)
         except BaseException as error:
             failures.append(error)

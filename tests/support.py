@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import gc
 import logging
 import os
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
     LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -39,6 +41,9 @@ LOOPS = tuple(
 TEST_BYTES = int(os.environ.get("RINGLOOP_TEST_BYTES", str(16 << 20)))
 
 _POLL_SECONDS = 0.002
+# How long a state may take to come. Only what fails waits so long: on a machine that tests several
+# interpreters at once a thread, a child or a whole process may not run for seconds.
+PATIENCE_SECONDS = 40.0
 
 
 def loop_factory(name: str) -> LoopFactory:
@@ -75,7 +80,7 @@ def usable_loop(name: str) -> str:
 
 
 async def wait_until(
-    condition: Callable[[], object], what: str = "the condition", timeout: float = 10
+    condition: Callable[[], object], what: str = "the condition", timeout: float = PATIENCE_SECONDS
 ) -> None:
     """Let the loop run until `condition()` is true; fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
@@ -86,7 +91,7 @@ async def wait_until(
 
 
 def wait_until_blocking(
-    condition: Callable[[], object], what: str = "the condition", timeout: float = 10
+    condition: Callable[[], object], what: str = "the condition", timeout: float = PATIENCE_SECONDS
 ) -> None:
     """Like `wait_until`, for threads without a loop."""
     deadline = time.monotonic() + timeout
@@ -96,9 +101,56 @@ def wait_until_blocking(
         time.sleep(_POLL_SECONDS)
 
 
-async def within(awaitable: Awaitable[T], timeout: float = 10) -> T:
+async def within(awaitable: Awaitable[T], timeout: float = PATIENCE_SECONDS) -> T:
     """Await with a deadline, so that a lost wake-up is a failure and not a hang."""
     return await asyncio.wait_for(awaitable, timeout)
+
+
+@contextlib.contextmanager
+def alone_on_this_machine(what: str) -> Iterator[None]:
+    """Wait for other interpreters' tests that use the same of the machine, such as a port."""
+    with open(Path(tempfile.gettempdir(), f"ringloop-tests-{what}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+async def while_scheduled(attempt: Callable[[], Awaitable[None]], stall_seconds: float) -> None:
+    """Await `attempt()`; again if it fails and the loop did not run for `stall_seconds` meanwhile.
+
+    For promises that hold only for a process that the machine lets run: a peer's timeout is kept off.
+    """
+    for _ in range(20):
+        ticker = _Ticker()
+        ticking = asyncio.ensure_future(ticker.run())
+        try:
+            await attempt()
+        except Exception:
+            if ticker.longest_gap_seconds() < stall_seconds:
+                raise
+        else:
+            return
+        finally:
+            ticking.cancel()
+            await asyncio.wait([ticking])
+    pytest.fail(f"this machine never let the loop run without a pause of {stall_seconds} s")
+
+
+class _Ticker:
+    """Note how long the loop did not come back to its timers at most."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._longest = 0.0
+
+    def longest_gap_seconds(self) -> float:
+        now = time.monotonic()
+        self._longest, self._last = max(self._longest, now - self._last), now
+        return self._longest
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            self.longest_gap_seconds()
 
 
 def open_descriptors() -> dict[int, str]:
@@ -184,7 +236,7 @@ class LeakCheck:
         found += [f"child process {pid}" for pid in children() - set(self.children)]
         return found
 
-    def assert_clean(self, timeout: float = 3) -> None:
+    def assert_clean(self, timeout: float = PATIENCE_SECONDS / 2) -> None:
         """Fail unless all of it is gone within `timeout` seconds; threads end a little late."""
         deadline = time.monotonic() + timeout
         while leaks := self.leaks():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.datagrams import Echo, Recorder, endpoint, name_of
-from tests.support import wait_until
+from tests.support import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +141,7 @@ def test_a_multicast_group_gets_what_a_turn_sends(run: Run) -> None:
                 sock.bind((group, members[0].getsockname()[1] if members else 0))
                 request = socket.inet_aton(group) + socket.inet_aton("127.0.0.1")
                 sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
-                sock.settimeout(5)
+                sock.settimeout(PATIENCE_SECONDS)
                 members.append(sock)
             async with endpoint() as sender:
                 sock = sender.transport.get_extra_info("socket")

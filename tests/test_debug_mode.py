@@ -85,7 +85,7 @@ def test_slow_callback_is_logged(
     schedule(debug_loop)
     debug_loop.run_until_complete(asyncio.sleep(0.005))
     (line,) = slow_lines(caplog, "sleep(0.02)" if kind == "builtin" else "slow(")
-    assert re.fullmatch(rf"Executing {description} took \d\.\d{{3}} seconds", line), line
+    assert re.fullmatch(rf"Executing {description} took \d+\.\d{{3}} seconds", line), line
     (record,) = [record for record in caplog.records if record.getMessage() == line]
     assert record.levelno == logging.WARNING
 
@@ -99,7 +99,7 @@ def test_slow_callback_of_a_thread_is_logged(
     name = "_ThreadSafeHandle" if sys.version_info >= (3, 14) else "Handle"
     (line,) = slow_lines(caplog, "slow(")
     description = rf"<{name} slow\(\) at {HERE}:\d+ created at {HERE}:\d+>"
-    assert re.fullmatch(rf"Executing {description} took \d\.\d{{3}} seconds", line), line
+    assert re.fullmatch(rf"Executing {description} took \d+\.\d{{3}} seconds", line), line
 
 
 def test_slow_step_of_a_task_is_logged_as_the_task(
@@ -117,7 +117,7 @@ def test_slow_step_of_a_task_is_logged_as_the_task(
     line = slow_lines(caplog)[-1]
     assert re.fullmatch(
         r"Executing <Task (pending|finished) name='the slow one' coro=<.*dawdle\(\) .*> .*"
-        r"created at .*:\d+> took \d\.\d{3} seconds",
+        r"created at .*:\d+> took \d+\.\d{3} seconds",
         line,
     ), line
 
@@ -142,6 +142,8 @@ def test_threshold_is_the_attribute(loop: Any, caplog: pytest.LogCaptureFixture)
     loop.call_soon(slow)
     loop.run_until_complete(asyncio.sleep(0.001))
     loop.set_debug(True)
+    # Above what a busy machine makes of `slow`.
+    loop.slow_callback_duration = support.PATIENCE_SECONDS
     loop.call_soon(slow)
     loop.run_until_complete(asyncio.sleep(0.001))
     assert slow_lines(caplog, "slow(") == []

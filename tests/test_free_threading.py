@@ -42,7 +42,7 @@ def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
 
     def run(index: int) -> None:
         try:
-            start.wait(30)
+            start.wait(support.PATIENCE_SECONDS)
             results[index] = bodies[index]()
         except BaseException as error:
             failures.append(error)
@@ -51,7 +51,7 @@ def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(2 * support.PATIENCE_SECONDS)
         assert not thread.is_alive(), "a thread does not end"
     if failures:
         raise failures[0]
@@ -84,7 +84,7 @@ def running(loop_factory: LoopFactory) -> Any:
         yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(20)
+        thread.join(support.PATIENCE_SECONDS)
         assert not thread.is_alive()
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
@@ -141,7 +141,7 @@ def test_timers_in_every_loop(loop_factory: LoopFactory) -> None:
         handles = [loop.call_later(n % 7 / 1000, ran.append, n) for n in range(count)]
         for handle in handles[::3]:
             handle.cancel()
-        await support.wait_until(lambda: len(ran) == count - len(handles[::3]), timeout=40)
+        await support.wait_until(lambda: len(ran) == count - len(handles[::3]))
         return sorted(ran)
 
     expected = [n for n in range(count) if n % 3]
@@ -175,14 +175,14 @@ def test_each_loop_is_sent_to_by_every_other(loop_factory: LoopFactory) -> None:
             got: list[list[int]] = [[] for _ in range(THREADS)]
             inboxes[me] = got
             loops[me] = asyncio.get_running_loop()
-            ready.wait(30)
+            ready.wait(support.PATIENCE_SECONDS)
             for number in range(messages):
                 for other, loop in enumerate(loops):
                     loop.call_soon_threadsafe(inboxes[other][me].append, number)
                 if number % 50 == 0:
                     await asyncio.sleep(0)
-            await support.wait_until(lambda: all(len(one) == messages for one in got), timeout=40)
-            ready.wait(30)  # nobody ends before all have sent
+            await support.wait_until(lambda: all(len(one) == messages for one in got))
+            ready.wait(support.PATIENCE_SECONDS)  # nobody ends before all have sent
             return got
 
         return main
@@ -218,7 +218,7 @@ def test_results_of_executors(loop_factory: LoopFactory) -> None:
         total = 0
         for _ in range(10 * STRESS):
             jobs = [loop.run_in_executor(None, int, str(n)) for n in range(50)]
-            total += sum(await support.within(asyncio.gather(*jobs), timeout=30))
+            total += sum(await support.within(asyncio.gather(*jobs)))
         return total
 
     assert in_loops(loop_factory, [main] * THREADS) == [10 * STRESS * 1225] * THREADS
@@ -241,14 +241,14 @@ def test_handles_are_cancelled_by_other_threads(
     def cancel(me: int) -> Callable[[], None]:
         def body() -> None:
             for _ in range(batches):
-                batch_ready.wait(30)
+                batch_ready.wait(support.PATIENCE_SECONDS)
                 # All cancel the same ones, so that they meet.
                 for handle in handles[me % 2 :: 2]:
                     repr(handle)
                     handle.cancel()
                     assert handle.cancelled()
                     assert handle.get_context() is not None
-                batch_done.wait(30)
+                batch_done.wait(support.PATIENCE_SECONDS)
 
         return body
 
@@ -263,9 +263,9 @@ def test_handles_are_cancelled_by_other_threads(
         for _ in range(batches):
             handles[:] = [schedule[kind](ran.append, n, *()) for n in range(size)]
             kept = [schedule[kind](ran.append, -1) for n in range(size)]
-            batch_ready.wait(30)
+            batch_ready.wait(support.PATIENCE_SECONDS)
             loop.run_until_complete(asyncio.sleep(0.001))
-            batch_done.wait(30)
+            batch_done.wait(support.PATIENCE_SECONDS)
             assert not any(handle.cancelled() for handle in kept)
         loop.run_until_complete(asyncio.sleep(0.002))
         loop.close()
@@ -283,7 +283,7 @@ def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> No
     class Callback:
         def __call__(self, *args: object) -> None:
             started.set()
-            assert cancelled.wait(10)
+            assert cancelled.wait(support.PATIENCE_SECONDS)
             seen.append([type(arg) for arg in args])
 
     started, cancelled = threading.Event(), threading.Event()
@@ -296,7 +296,7 @@ def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> No
 
         for _ in range(50 * STRESS):
             loop.call_soon_threadsafe(schedule)
-            assert started.wait(10)
+            assert started.wait(support.PATIENCE_SECONDS)
             made.pop().cancel()
             started.clear()
             cancelled.set()
@@ -305,65 +305,79 @@ def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> No
             assert seen.pop() == [object, bytearray]
 
 
-def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
-    """What only asks may be asked from anywhere, and answers what it would."""
-    loop_factory = support.loop_factory(loop_name)
-    connections = 20 * STRESS
-    transports: list[Any] = []
-    looks = [0, 0]
-    done = threading.Event()
+class Onlookers:
+    """Threads that look at a server's transports, and how often each has."""
 
-    def look(place: int) -> None:
-        while not done.is_set():
-            for transport in transports[-3:]:
+    def __init__(self, loop_name: str) -> None:
+        # asyncio's own finds its loop closed in the middle of the sentence.
+        self.sees_repr = loop_name != support.ORACLE
+        self.transports: list[Any] = []
+        self.looks = [0, 0]
+        self.done = threading.Event()
+
+    def look(self, place: int) -> None:
+        while not self.done.is_set():
+            for transport in self.transports[-3:]:
                 assert transport.is_closing() in {True, False}
                 assert transport.get_write_buffer_size() >= 0
                 assert transport.get_extra_info("sockname")
-                # asyncio's own finds its loop closed in the middle of the sentence.
-                assert loop_name == support.ORACLE or "transport" in repr(transport).lower()
+                assert not self.sees_repr or "transport" in repr(transport).lower()
                 transport.get_protocol()
                 transport.is_reading()
-                looks[place] += 1
+                self.looks[place] += 1
             time.sleep(0)
 
-    class Echo(asyncio.Protocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-            transports.append(transport)
 
-        def data_received(self, data: bytes) -> None:
-            self.transport.write(data)
+class Echo(asyncio.Protocol):
+    """Echo, and show its transport to the onlookers."""
+
+    def __init__(self, onlookers: Onlookers) -> None:
+        self.onlookers = onlookers
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        self.onlookers.transports.append(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+async def converse(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(20):
+        writer.write(b"x" * 3000)
+        assert len(await support.within(reader.readexactly(3000))) == 3000
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
+    """What only asks may be asked from anywhere, and answers what it would."""
+    loop_factory = support.loop_factory(loop_name)
+    onlookers = Onlookers(loop_name)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Echo(onlookers), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for _ in range(20 * STRESS):
+            await converse(port)
+        # A busy machine may not have let a looking thread run at all until now.
+        while not all(onlookers.looks):
+            await converse(port)
+        server.close()
+        await server.wait_closed()
 
     def serve() -> None:
-        async def converse(port: int) -> None:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            for _ in range(20):
-                writer.write(b"x" * 3000)
-                assert len(await support.within(reader.readexactly(3000))) == 3000
-            writer.close()
-            await writer.wait_closed()
-
-        async def main() -> None:
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(Echo, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            for _ in range(connections):
-                await converse(port)
-            # A busy machine may not have let a looking thread run at all until now.
-            while not all(looks):
-                await converse(port)
-            server.close()
-            await server.wait_closed()
-
         try:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
-                runner.run(support.within(main(), 60))
+                runner.run(support.within(main()))
         finally:
-            done.set()
+            onlookers.done.set()
 
-    in_threads([serve, functools.partial(look, 0), functools.partial(look, 1)])
-    assert all(looks)
-    transports.clear()
+    in_threads([serve, lambda: onlookers.look(0), lambda: onlookers.look(1)])
+    assert all(onlookers.looks)
+    onlookers.transports.clear()
 
 
 def test_wrong_thread_is_refused_or_served_and_never_hurts_the_loop(
@@ -396,7 +410,7 @@ def test_wrong_thread_is_refused_or_served_and_never_hurts_the_loop(
 
         future = asyncio.run_coroutine_threadsafe(work(), loop)
         in_threads([misuse] * THREADS)
-        assert future.result(30) == 499 * 250
+        assert future.result(support.PATIENCE_SECONDS) == 499 * 250
     assert len(ran) <= wrong * THREADS
 
 

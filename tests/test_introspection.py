@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import types
 import warnings
 import weakref
 from asyncio import trsock
@@ -236,6 +237,31 @@ def test_reprs_of_a_transport(run: Run) -> None:
     ]
 
 
+def test_members_of_a_native_type_take_only_its_instances() -> None:
+    """`Handle.cancel(something else)` is a TypeError, and no look at foreign memory."""
+    from ringloop import _native
+
+    natives = [value for value in vars(_native).values() if isinstance(value, type)]
+    members = [
+        (member, name)
+        for native in natives
+        for name, member in vars(native).items()
+        if not name.startswith("__") or name == "__repr__"
+    ]
+    refused = []
+    for member, name in members:
+        match member:
+            case types.MethodDescriptorType() | types.WrapperDescriptorType():
+                with pytest.raises(TypeError):
+                    member(object())
+                refused.append(name)
+            case types.GetSetDescriptorType():
+                with pytest.raises(TypeError):
+                    member.__get__(object())
+                refused.append(name)
+    assert {"cancel", "write", "call_soon", "is_closing"} <= set(refused), refused
+
+
 # --- what libraries poke at -----------------------------------------------------------------------
 
 
@@ -359,7 +385,8 @@ import asyncio, os, sys
 from tests import support
 
 async def innermost(asleep):
-    print("asleep", flush=True)
+    # Said by the loop, once every task waits: one that runs is not seen whole from outside.
+    asyncio.get_running_loop().call_soon(lambda: print("asleep", flush=True))
     await asleep
 
 async def middle(asleep):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 # A peer that sees nothing by then would wait for ever.
-BLOCKING_SECONDS = 5.0
+BLOCKING_SECONDS = support.PATIENCE_SECONDS
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -8,6 +8,7 @@ import functools
 import gc
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -87,12 +88,12 @@ def test_stop_before_run_runs_one_iteration_with_io(loop: Loop) -> None:
 def test_io_is_looked_at_between_the_links_of_a_chain(loop: Loop) -> None:
     reader, writer = os.pipe()
     links = 0
-    deadline = time.monotonic() + 10
+    stop = False
 
     def link() -> None:
         nonlocal links
         links += 1
-        if time.monotonic() < deadline:
+        if not stop and links < 1_000_000:
             loop.call_soon(link)
 
     try:
@@ -100,10 +101,9 @@ def test_io_is_looked_at_between_the_links_of_a_chain(loop: Loop) -> None:
         loop.call_soon(link)
         os.write(writer, b"x")
         loop.run_forever()
-        assert time.monotonic() < deadline, "a ready chain starved I/O"
-        assert links < 1_000_000
+        assert links < 1_000_000, "a ready chain starved I/O"
         loop.remove_reader(reader)
-        deadline = 0
+        stop = True
         run_pending(loop)
     finally:
         os.close(reader)
@@ -112,16 +112,21 @@ def test_io_is_looked_at_between_the_links_of_a_chain(loop: Loop) -> None:
 
 def test_due_timer_cuts_into_a_chain(loop: Loop) -> None:
     stop = False
+    links_late = 0
+    due = loop.time() + 0.02
 
     def link() -> None:
-        if not stop:
+        nonlocal links_late
+        links_late += loop.time() > due
+        if not stop and links_late < 1_000_000:
             loop.call_soon(link)
 
     loop.call_soon(link)
-    start = loop.time()
-    loop.call_later(0.02, loop.stop)
+    loop.call_at(due, loop.stop)
     loop.run_forever()
-    assert 0.02 <= loop.time() - start < 1
+    assert loop.time() >= due
+    # Counted and not timed: the machine may let the thread wait at any moment.
+    assert links_late < 1000, "a ready chain starved a timer"
     stop = True
     run_pending(loop)
 
@@ -518,12 +523,10 @@ def test_slow_callback_is_logged(
             loop.call_later(0.001, loop.stop)
             loop.run_forever()
     loop.set_debug(False)
-    (record,) = caplog.records
-    message = record.getMessage()
-    assert message.startswith("Executing <")
-    assert " took 0.0" in message
-    assert message.endswith(" seconds")
-    assert ("slow_task" if kind == "task" else "slow") in message
+    # On a busy machine others may be slow too.
+    name = "slow_task()" if kind == "task" else "slow()"
+    (message,) = [said for record in caplog.records if name in (said := record.getMessage())]
+    assert re.fullmatch(r"Executing <.*> took \d+\.\d{3} seconds", message), message
 
 
 def test_attributes_that_libraries_read(loop: Loop, run: Callable[..., Any]) -> None:

@@ -64,7 +64,7 @@ def test_handler_runs_in_the_loop_with_its_arguments(loop: Loop) -> None:
     start = time.monotonic()
     loop.run_forever()
     thread.join()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < support.PATIENCE_SECONDS
     assert got == [((1, "two"), True)]
     assert loop.remove_signal_handler(signal.SIGUSR1)
     assert not loop.remove_signal_handler(signal.SIGUSR1)
@@ -153,7 +153,7 @@ def test_interrupt_ends_a_wait_at_once(loop: Loop) -> None:
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         loop.run_forever()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < support.PATIENCE_SECONDS
     thread.join()
     assert loop.run_until_complete(asyncio.sleep(0.001, 5)) == 5
 
@@ -184,7 +184,7 @@ def test_python_handler_may_schedule(loop: Loop) -> None:
     start = time.monotonic()
     loop.run_forever()
     thread.join()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < support.PATIENCE_SECONDS
 
 
 def test_interrupt_in_a_runner_cancels_the_main_task(loop_factory: LoopFactory) -> None:
@@ -245,8 +245,8 @@ def test_interrupt_of_a_program(loop_name: str) -> None:
         assert process.stdout.readline() == "ready\n"
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
-    assert time.monotonic() - start < 5
+        _, errors = process.communicate(timeout=support.PATIENCE_SECONDS)
+    assert time.monotonic() - start < support.PATIENCE_SECONDS
     assert "KeyboardInterrupt" in errors
     assert process.returncode == -signal.SIGINT
 
@@ -596,7 +596,7 @@ def test_interrupt_is_the_main_threads_while_a_loop_runs_in_another(
     support.wait_until_blocking(loop.is_running)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(10)
+        time.sleep(support.PATIENCE_SECONDS)
     assert loop.is_running()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()

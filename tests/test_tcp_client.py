@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import random
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,17 @@ from tests import support
 from tests.tcp import Recorder, closed, serving, socket_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def unused_port() -> int:
+@pytest.fixture
+def nobody() -> Iterator[tuple[str, int]]:
+    """An address that refuses: somebody has it, so that nobody takes it, and does not listen."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+        yield sock.getsockname()
 
 
 async def finish(transport: Any) -> None:
@@ -56,13 +58,12 @@ def test_connects(run: Run, host: str) -> None:
     run(main())
 
 
-def test_refused(run: Run) -> None:
+def test_refused(run: Run, nobody: tuple[str, int]) -> None:
     async def main() -> None:
-        port = unused_port()
         with pytest.raises(ConnectionRefusedError) as caught:
-            await asyncio.get_running_loop().create_connection(Recorder, "127.0.0.1", port)
+            await asyncio.get_running_loop().create_connection(Recorder, *nobody)
         assert caught.value.errno == errno.ECONNREFUSED
-        assert str(port) in str(caught.value)
+        assert str(nobody[1]) in str(caught.value)
 
     run(main())
 
@@ -150,10 +151,14 @@ def test_timed_out_connect_leaves_no_descriptor(run: Run) -> None:
 
 def test_local_address(run: Run) -> None:
     async def main() -> None:
-        port = unused_port()
+        # An address of its own: whoever else asks for a port on this machine gets it on another one.
+        host = ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))
+        with socket.socket() as sock:
+            sock.bind((host, 0))
+            wanted = sock.getsockname()
         async with serving(Recorder) as (_, address):
-            sockname, _ = await connect_and_finish(*address, local_addr=("127.0.0.1", port))
-            assert sockname == ("127.0.0.1", port)
+            sockname, _ = await connect_and_finish(*address, local_addr=wanted)
+            assert sockname == wanted
 
     run(main())
 
@@ -254,11 +259,11 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> 
 
 @pytest.mark.parametrize("delay", [None, 0.001, 10])
 def test_the_second_address_is_tried(
-    run: Run, monkeypatch: pytest.MonkeyPatch, delay: float | None
+    run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int], delay: float | None
 ) -> None:
     async def main() -> None:
         async with serving(Recorder) as (_, address):
-            resolve_to(monkeypatch, ("127.0.0.1", unused_port()), address)
+            resolve_to(monkeypatch, nobody, address)
             _, peername = await connect_and_finish("example.invalid", 1, happy_eyeballs_delay=delay)
             assert peername == address
 
@@ -290,10 +295,11 @@ def test_happy_eyeballs_overtakes_an_address_that_hangs(
     run(main())
 
 
-def test_all_addresses_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_addresses_fail(
+    run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int]
+) -> None:
     async def main() -> None:
-        ports = unused_port(), unused_port()
-        resolve_to(monkeypatch, *(("127.0.0.1", port) for port in ports))
+        resolve_to(monkeypatch, nobody, nobody)
         loop = asyncio.get_running_loop()
         with pytest.raises(OSError, match=r"Connect call failed|Multiple exceptions"):
             await loop.create_connection(Recorder, "example.invalid", 1)
@@ -302,10 +308,9 @@ def test_all_addresses_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="all_errors is new in 3.12")
-def test_all_errors(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_errors(run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int]) -> None:
     async def main() -> None:
-        ports = unused_port(), unused_port()
-        resolve_to(monkeypatch, *(("127.0.0.1", port) for port in ports))
+        resolve_to(monkeypatch, nobody, nobody)
         loop = asyncio.get_running_loop()
         arguments: dict[str, Any] = {"all_errors": True}
         with pytest.raises(ExceptionGroup) as caught:

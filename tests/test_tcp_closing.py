@@ -238,7 +238,7 @@ def test_fin_is_sent_though_the_loop_stops_after_the_loss(
 
     loop.run_until_complete(main())
     with theirs:
-        theirs.settimeout(5)
+        theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b""
 
 

@@ -264,7 +264,7 @@ def test_unclosed_transport_warns_when_its_loop_is_gone(loop_factory: support.Lo
         gc.collect()
     assert sum("unclosed transport" in str(warning.message) for warning in caught) == 1
     with theirs:
-        theirs.settimeout(5)
+        theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b""
 
 
@@ -328,7 +328,7 @@ def test_closing_transport_on_a_closed_loop_lets_go(loop_factory: support.LoopFa
         del loop
         gc.collect()
     with theirs:
-        theirs.settimeout(5)
+        theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b""
 
 
@@ -401,7 +401,7 @@ def test_transport_is_freed_without_the_collector(loop_name: str, run: Run) -> N
         await closed(transport)
         theirs.close()
         del transport, ours
-        await support.wait_until(lambda: seen() is None, "the transport to be freed", timeout=5)
+        await support.wait_until(lambda: seen() is None, "the transport to be freed")
 
     gc.disable()
     try:
@@ -428,7 +428,7 @@ def test_paused_transport_that_nobody_holds(run: Run) -> None:
                 await closed(kept)
                 del kept
             gc.collect()
-        theirs.settimeout(5)
+        theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b""
         theirs.close()
 

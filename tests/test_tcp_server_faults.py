@@ -126,8 +126,8 @@ async def main(loop):
     began = loop.time()
     await wait_until(lambda: reports, "the report")
     await asyncio.sleep(0.3)
-    # No storm: it waits before it tries again. (asyncio tries as often as its backlog first.)
-    assert len(reports) == 1 or sys.argv[1] == "asyncio", reports
+    # No storm: it waits a second before it tries again. (asyncio tries as often as its backlog first.)
+    assert len(reports) <= 1 + (loop.time() - began) or sys.argv[1] == "asyncio", reports
     assert reports[0]["message"] == "socket.accept() out of system resource", reports
     assert reports[0]["exception"].errno == 24, reports
     for sock in spare:
@@ -144,7 +144,7 @@ async def main(loop):
             client.close()
         return True
     await wait_until(answered, "the answers")
-    assert 0.9 < loop.time() - began < 5
+    assert 0.9 < loop.time() - began
     server.close()
     await server.wait_closed()
     print("served")
@@ -161,7 +161,7 @@ def test_out_of_descriptors_backs_off_and_recovers(loop_name: str) -> None:
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=support.PATIENCE_SECONDS + 20,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -172,9 +172,10 @@ def test_close_during_the_back_off(loop_name: str) -> None:
     script = OUT_OF_DESCRIPTORS.replace(
         "    await asyncio.sleep(0.3)\n",
         "    server.close()\n"
+        "    until_closed = len(reports)\n"
         "    for sock in spare + clients: sock.close()\n"
         "    await asyncio.sleep(1.2)\n"
-        "    assert len(reports) == 1, reports\n"
+        "    assert len(reports) == until_closed, reports\n"
         "    await server.wait_closed()\n"
         "    print('served')\n"
         "    return\n",
@@ -186,7 +187,7 @@ def test_close_during_the_back_off(loop_name: str) -> None:
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=support.PATIENCE_SECONDS + 20,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -222,7 +222,7 @@ def test_write_is_sent_before_the_loop_returns(loop: asyncio.AbstractEventLoop) 
 
     transport = loop.run_until_complete(main())
     with theirs:
-        theirs.settimeout(5)
+        theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b"sent"
     transport.abort()
     loop.run_until_complete(closed(transport))

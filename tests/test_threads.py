@@ -43,7 +43,7 @@ NOT_THREAD_SAFE = "Non-thread-safe operation invoked on an event loop other than
 def in_thread(use: Callable[[], Any]) -> Any:
     """Call `use` in a thread of its own; return or raise what it did."""
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
-        return executor.submit(use).result(timeout=30)
+        return executor.submit(use).result(timeout=support.PATIENCE_SECONDS)
 
 
 async def echo_once() -> bytes:
@@ -300,7 +300,7 @@ def test_write_in_a_wrong_thread_arrives(run: Run, kind: Callable[[bytes], Any])
 
 def test_write_in_a_wrong_thread_wakes_a_loop_that_sleeps(loop: Any) -> None:
     ours, theirs = socket_pair()
-    theirs.settimeout(10)
+    theirs.settimeout(support.PATIENCE_SECONDS)
     transport, _ = loop.run_until_complete(loop.create_connection(Recorder, sock=ours))
     got: list[bytes] = []
 
@@ -333,7 +333,7 @@ def test_other_transports_in_a_wrong_thread_wake_the_loop(loop: Any, kind: str) 
             return transport, lambda: reading.read(100)
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         receiver.bind(("127.0.0.1", 0))
-        receiver.settimeout(10)
+        receiver.settimeout(support.PATIENCE_SECONDS)
         ends.append(receiver)
         transport, _ = await loop.create_datagram_endpoint(
             asyncio.DatagramProtocol, remote_addr=receiver.getsockname()

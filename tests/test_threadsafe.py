@@ -60,7 +60,7 @@ def test_ping_pong_between_threads_never_stalls(loop: Loop) -> None:
 
     def thread_side() -> None:
         for _ in range(rounds):
-            assert turn.wait(10)
+            assert turn.wait(support.PATIENCE_SECONDS)
             turn.clear()
             loop.call_soon_threadsafe(turn_back)
         done.set()
@@ -136,10 +136,10 @@ def test_close_and_send_race_ends_in_delivery_or_error(loop_factory: LoopFactory
 
         thread = threading.Thread(target=send)
         thread.start()
-        started.wait(10)
+        started.wait(support.PATIENCE_SECONDS)
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
-        thread.join(20)
+        thread.join(support.PATIENCE_SECONDS)
         assert refused.is_set()
 
 
@@ -166,7 +166,9 @@ def test_future_of_a_thread(loop: Loop, run: Callable[..., Any]) -> None:
     async def main() -> None:
         coroutine = asyncio.sleep(0.001, "result")
         worker = asyncio.to_thread(
-            lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
+            lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(
+                support.PATIENCE_SECONDS
+            )
         )
         assert await worker == "result"
 

@@ -69,7 +69,7 @@ class Busy(asyncio.Protocol):
     def be_busy(self, callback: str) -> None:
         answers: list[bool] = []
         self.questions.put((self.transport, answers))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + support.PATIENCE_SECONDS
         while not answers and time.monotonic() < deadline:
             pass
         self.heard += [(callback, answer) for answer in answers]
@@ -99,7 +99,7 @@ def test_transport_answers_while_its_protocol_is_busy(loop: Any, kind: str) -> N
 
     async def expect(callback: str, is_closing: bool) -> None:
         expected.append((callback, is_closing))
-        await support.wait_until(lambda: protocol.heard == expected, callback, timeout=30)
+        await support.wait_until(lambda: protocol.heard == expected, callback)
 
     async def main() -> None:
         left, right = socket.socketpair()
@@ -199,7 +199,7 @@ def test_every_method_in_four_threads(
                         time.sleep(0.0005)  # so that the loop sleeps too
 
             with threads(THREADS, use) as running:
-                await support.wait_until(lambda: not running(), "the threads to end", timeout=50)
+                await support.wait_until(lambda: not running(), "the threads to end")
 
     loop.run_until_complete(main())
     assert errors == []

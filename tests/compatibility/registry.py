@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     CheckFunction = Callable[["Probe"], None]
 
 T = TypeVar("T")
-# A loop that needs longer for one of these hangs.
-STEP_SECONDS = 5.0
+# A loop that needs longer for one of these hangs; a machine that does other things needs seconds.
+STEP_SECONDS = 20.0
+PROGRAM_SECONDS = 60.0
+# What only a loop that starves others reaches, in callbacks: a measure that no scheduler disturbs.
+CALLBACKS_MAX = 10_000
 
 
 class NotMeasuredError(Exception):
@@ -98,7 +101,7 @@ class Probe:
             [python, "-c", head + body, *arguments],
             capture_output=True,
             text=True,
-            timeout=4 * STEP_SECONDS,
+            timeout=PROGRAM_SECONDS,
             env=self.environment,
             check=False,
         )
@@ -106,6 +109,12 @@ class Probe:
             said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
             raise AssertionError(f"ended with {done.returncode}: {said[-1]}")
         return done.stdout.strip()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until `condition()` is true; who calls it has a limit for all of the check."""
+    while not condition():  # noqa: ASYNC110 - any state, on any loop
+        await asyncio.sleep(0.001)
 
 
 @contextlib.contextmanager

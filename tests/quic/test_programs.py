@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop.quic import __main__, versions
+from tests.support import PATIENCE_SECONDS, alone_on_this_machine, within
 
 if TYPE_CHECKING:
     from tests.tls import Certificates
@@ -30,6 +30,7 @@ def test_version_report(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.one_thread("it has a fixed port")
+@pytest.mark.timeout(600)  # the tests of other interpreters may have the port first
 @pytest.mark.parametrize(
     ("name", "serve", "ask", "answer"),
     [
@@ -45,12 +46,19 @@ def test_examples(
     program = [sys.executable, str(EXAMPLES / f"{name}.py")]
     certificate, key = map(str, certificates.issue())
     folder = [str(tmp_path)] if name == "transfer" else []
-    with subprocess.Popen([*program, serve, certificate, key, *folder]) as server:
+    with (
+        alone_on_this_machine("quic-examples"),
+        subprocess.Popen([*program, serve, certificate, key, *folder]) as server,
+    ):
         try:
             words = [str(certificates.authority) if word == "CA" else word for word in ask]
             # The client sends again until the server is there.
             done = subprocess.run(
-                [*program, *words], capture_output=True, text=True, timeout=30, check=False
+                [*program, *words],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_SECONDS,
+                check=False,
             )
         finally:
             server.kill()
@@ -81,7 +89,7 @@ def test_uvloop_drives_an_endpoint(certificates: Certificates, uvloop: Any) -> N
             async with await connection.open_stream() as stream:
                 stream.write(bytes(1_000_000))
                 stream.finish()
-                assert len(await asyncio.wait_for(stream.read_to_end(), 20)) == 1_000_000
+                assert len(await within(stream.read_to_end())) == 1_000_000
 
     loop = uvloop.new_event_loop()
     try:

@@ -8,7 +8,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tests.compatibility.registry import Group, NotMeasuredError
+from tests.compatibility.registry import PROGRAM_SECONDS, Group, NotMeasuredError
 
 if TYPE_CHECKING:
     from tests.compatibility.registry import Probe
@@ -106,8 +106,9 @@ def sees_the_tasks(probe: Probe) -> None:
         f"import asyncio, {probe.module}\n"
         "async def main():\n"
         "    async with asyncio.TaskGroup() as group:\n"
-        "        group.create_task(asyncio.sleep(30), name='sleeper')\n"
-        "        print('ready', flush=True)\n"
+        "        group.create_task(asyncio.sleep(300), name='sleeper')\n"
+        # Once every task waits: one that runs is not seen whole from outside.
+        "        loop.call_later(0.01, lambda: print('ready', flush=True))\n"
         f"loop = {probe.expression}\n"
         "loop.run_until_complete(main())\n"
     )
@@ -121,7 +122,7 @@ def sees_the_tasks(probe: Probe) -> None:
                 [sys.executable, "-m", "asyncio", "ps", str(child.pid)],
                 capture_output=True,
                 text=True,
-                timeout=20,
+                timeout=PROGRAM_SECONDS,
                 check=False,
             )
             if "ermission" in done.stderr:

@@ -108,7 +108,7 @@ async def main():
             status = 0
         finally:
             os._exit(status)
-    for _ in range(500):
+    for _ in range(2000):
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             break
@@ -117,7 +117,10 @@ async def main():
         os.kill(child, 9)
         status = -1
     right.send(b"x")
-    await asyncio.sleep(0.05)
+    for _ in range(500):
+        if got:
+            break
+        await asyncio.sleep(0.01)
     print(status, got)
     loop.remove_reader(left)
     left.close(); right.close()
@@ -149,7 +152,7 @@ if child == 0:
     finally:
         os._exit(1)
 import time
-for _ in range(500):
+for _ in range(2000):
     pid, status = os.waitpid(child, os.WNOHANG)
     if pid:
         break
@@ -158,7 +161,10 @@ else:
     os.kill(child, 9)
     status = -1
 right.send(b"x")
-loop.run_until_complete(asyncio.sleep(0.05))
+for _ in range(500):
+    if got:
+        break
+    loop.run_until_complete(asyncio.sleep(0.01))
 print(status, got)
 loop.remove_reader(left)
 loop.close()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from tests.compatibility.registry import Group, NotMeasuredError
+from tests.compatibility.registry import PROGRAM_SECONDS, Group, NotMeasuredError
 from tests.compatibility.rows.connections import end, open_server
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def calls_of(probe: Probe, body: str, names: tuple[str, ...]) -> int:
     program.write_text(head + body)
     done = subprocess.run(
         [strace, "-f", "-c", "-o", str(report), sys.executable, str(program)],
-        timeout=30,
+        timeout=PROGRAM_SECONDS,
         env=probe.environment,
         capture_output=True,
         text=True,
