@@ -12,14 +12,11 @@ change of ringloop. The tables go to standard output, progress to standard error
 """
 
 import argparse
-import datetime as dt
-import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparison import machine, markdown, paths
+from comparison import machine, markdown, paths, program
 from comparison.environment import (
     SetupError,
     available_loops,
@@ -42,15 +39,7 @@ def main() -> None:
     """Do what the command line asks for."""
     options = parse_arguments()
     rows = selected(all_rows(options.sizes, options.connections), options.only)
-    if options.list:
-        print("\n".join(row.name for row in rows))
-        return
-    try:
-        report = compare(options, rows)
-    except SetupError as error:
-        sys.exit(f"compare.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\ncompare.py: interrupted, nothing written")
+    report = program.run(options, rows, lambda: compare(options, rows))
     if report is not None:
         write(report, options)
 
@@ -84,8 +73,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
     before = machine.describe()
     measured = measure(rows, contestants, settings, say)
     return {
-        "command": shlex.join(["python3", *sys.argv]),
-        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **program.circumstances(),
         "commit": installed,
         "machine": before,
         "python": environment.describe(),
@@ -113,22 +101,17 @@ def write(report: Report, options: argparse.Namespace) -> None:
     """Write the report to wherever it was wanted."""
     text = markdown.render(report)
     print(text)
+    python = environment_for(options.python).python
     if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        program.write_figures(report, options.json)
     if options.markdown:
         options.markdown.write_text(text)
     if options.plot:
-        plot(report, options.plot, environment_for(options.python).python)
+        plot(report, options.plot, python)
     if options.write_results:
-        picture = paths.RESULTS.with_suffix(".svg")
-        shown = plot(report, picture, environment_for(options.python).python)
-        image = (
-            f"![each loop as a share of the best other loop]({picture.name})\n\n" if shown else ""
-        )
-        paths.RESULTS.write_text(
-            f"# Results\n\nHow to read and reproduce: README.md.\n\n{image}{text}"
-        )
-        paths.RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        head = "# Results\n\nHow to read and reproduce: README.md."
+        shows = "each loop as a share of the best other loop"
+        program.write_results(report, paths.RESULTS, head, shows, text, python)
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -150,14 +133,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    program.add_common_arguments(parser)
     what = parser.add_argument_group("what is compared")
-    what.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="rows or workloads by name, shell wildcards; may be repeated",
-    )
     what.add_argument(
         "--loops",
         type=loop_names,
@@ -168,11 +145,7 @@ def parse_arguments() -> argparse.Namespace:
     what.add_argument("--sizes", type=numbers, metavar="N,N", help="echo message bytes")
     what.add_argument("--connections", type=numbers, metavar="N,N", help="held by the client")
     what.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
-    what.add_argument("--list", action="store_true", help="print the names of the rows and stop")
     how = parser.add_argument_group("how")
-    how.add_argument("--quick", action="store_true", help="fewer rounds, sizes and connections")
-    how.add_argument("--rounds", type=int, help="runs of each loop in each row")
-    how.add_argument("--seconds", type=float, help="measured time of a run")
     how.add_argument("--gc", choices=["on", "off"], help="[off in scheduling rows, on in servers]")
     how.add_argument("--server-cpu", type=int, metavar="N", help="CPU of what is measured")
     how.add_argument("--load-cpu", type=int, metavar="N", help="CPU of the load generator")
@@ -183,15 +156,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     how.add_argument("--setup", action="store_true", help="(re)install everything and stop")
     out = parser.add_argument_group("where to")
-    out.add_argument("--json", type=Path, metavar="FILE", help="all figures")
     out.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
     out.add_argument("--plot", type=Path, metavar="FILE", help="a picture (.svg, .png)")
-    out.add_argument("--write-results", action="store_true", help="rewrite benches/RESULTS.*")
-    options = parser.parse_args()
-    for name, value in (QUICK if options.quick else FULL).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-    return options
+    return program.parse(parser, QUICK, FULL)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from comparison import paths
 from comparison.environment import reason_of
@@ -25,6 +26,17 @@ EXTRA_SECONDS = 30.0
 WARMUP_SECONDS = 0.3
 # Loops of others with networking of its own: what they add shows in the rows of TLS.
 TLS_ONLY = {"aiofastnet"}
+
+
+class Named(Protocol):
+    """Whoever takes part in a comparison."""
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+
+
+T = TypeVar("T", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -72,20 +84,32 @@ def measure(
     settings: Settings,
     say: Callable[[str], None],
 ) -> Measured:
-    """Run everything; a contestant that fails in a row is not run again in that row."""
-    field_of = {row.name: contestants_of(row, contestants) for row in rows}
-    total = settings.rounds * sum(len(names) for names in field_of.values())
-    progress = Progress(total, say)
+    """Run everything."""
+    fields = [(row, contestants_of(row, contestants)) for row in rows]
+
+    def once(row: Row, contestant: Contestant, runs: Runs) -> None:
+        run_once(row, contestant, settings, runs)
+
+    return in_turns(fields, settings.rounds, once, say)
+
+
+def in_turns(
+    fields: Sequence[tuple[Row, Sequence[T]]],
+    rounds: int,
+    once: Callable[[Row, T, Runs], None],
+    say: Callable[[str], None],
+) -> Measured:
+    """Have `once` run each row's contestants by turns, one that fails in a row not again there."""
+    progress = Progress(rounds * sum(len(entered) for _, entered in fields), say)
     measured: Measured = {}
-    for row in rows:
-        entered = field_of[row.name]
-        runs = measured[row.name] = {contestant.name: Runs() for contestant in entered}
-        for number in range(settings.rounds):
+    for row, entered in fields:
+        runs = measured[row.name] = {one.name: Runs() for one in entered}
+        for number in range(rounds):
             shift = number % len(entered)
-            for contestant in (*entered[shift:], *entered[:shift]):
-                if runs[contestant.name].failure is None:
-                    run_once(row, contestant, settings, runs[contestant.name])
-                progress.step(row, contestant, number, runs[contestant.name])
+            for one in (*entered[shift:], *entered[:shift]):
+                if runs[one.name].failure is None:
+                    once(row, one, runs[one.name])
+                progress.step(row, one.name, number, runs[one.name])
     return measured
 
 
@@ -177,12 +201,12 @@ class Progress:
         self.say = say
         self.start = time.monotonic()
 
-    def step(self, row: Row, contestant: Contestant, number: int, runs: Runs) -> None:
+    def step(self, row: Row, contestant: str, number: int, runs: Runs) -> None:
         """Count one run."""
         self.done += 1
         left = (time.monotonic() - self.start) / self.done * (self.total - self.done)
         outcome = f"fails: {runs.failure}" if runs.failure else f"{runs.rates[-1]:,.0f}/s"
         self.say(
             f"[{self.done:>4}/{self.total}, {left / 60:.0f} min left] {row.name}, "
-            f"round {number + 1}, {contestant.name}: {outcome}"
+            f"round {number + 1}, {contestant}: {outcome}"
         )

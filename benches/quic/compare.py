@@ -12,9 +12,6 @@ time. Needs a Rust toolchain, a C compiler and CPython 3.12 or later (aiopquic d
 
 import argparse
 import dataclasses
-import datetime as dt
-import json
-import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,10 +24,10 @@ from contestants import CEILINGS, CONTESTANTS, REQUIREMENTS, Contestant, availab
 from running import Settings, make_certificates, measure
 from tables import all_rows
 
-from comparison import machine, paths
+from comparison import machine, paths, program
 from comparison.environment import Environment, SetupError, commit, environment_for, set_up
 from comparison.rows import Row, selected
-from comparison.telling import plot, say
+from comparison.telling import say
 
 QUICK = {"rounds": 3, "seconds": 2.0, "warmup": 1.0}
 FULL = {"rounds": 5, "seconds": 10.0, "warmup": 2.0}
@@ -41,16 +38,9 @@ def main() -> None:
     """Do what the command line asks for."""
     options = parse_arguments()
     rows = selected(all_rows(), options.only)
-    if options.list:
-        print("\n".join(row.name for row in rows))
-        return
-    try:
-        found = compare(options, rows)
-    except SetupError as error:
-        sys.exit(f"compare.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\ncompare.py: interrupted, nothing written")
-    write(found, options)
+    found = program.run(options, rows, lambda: compare(options, rows))
+    if found is not None:
+        write(found, options)
 
 
 def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
@@ -78,8 +68,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
         measured = measure(rows, entered, settings, say)
     described = environment.describe()
     return {
-        "command": shlex.join(["python3", *sys.argv]),
-        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **program.circumstances(),
         "commit": commit(),
         "machine": before,
         "python": described,
@@ -111,17 +100,11 @@ def write(report: writing.Report, options: argparse.Namespace) -> None:
     text = writing.render(report)
     print(text)
     if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        program.write_figures(report, options.json)
     if options.write_results:
-        picture = RESULTS.with_suffix(".svg")
-        image = ""
-        if plot(report, picture):
-            image = f"![each stack as a share of the best of the others]({picture.name})\n\n"
-        RESULTS.write_text(
-            "# Results: QUIC\n\nHow to read and reproduce: [README.md](README.md#quic).\n\n"
-            f"{image}{text}"
-        )
-        RESULTS.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        head = "# Results: QUIC\n\nHow to read and reproduce: [README.md](README.md#quic)."
+        shows = "each stack as a share of the best of the others"
+        program.write_results(report, RESULTS, head, shows, text)
 
 
 def contestants(text: str) -> list[Contestant]:
@@ -141,13 +124,7 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     every = [*CONTESTANTS, *CEILINGS]
     names = ", ".join(one.name for one in every)
-    add(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="rows or workloads by name, shell wildcards",
-    )
+    program.add_common_arguments(parser)
     add(
         "--peers",
         type=contestants,
@@ -155,22 +132,12 @@ def parse_arguments() -> argparse.Namespace:
         metavar="A,B",
         help=f"contestants [all: {names}]",
     )
-    add("--list", action="store_true", help="print the names of the rows and stop")
-    add("--quick", action="store_true", help="fewer and shorter rounds")
-    add("--rounds", type=int, help="runs of each contestant in each row")
-    add("--seconds", type=float, help="measured time of a run")
     add("--warmup", type=float, help="time before it, under load")
     add("--python", default=sys.executable, help="the interpreter [this one]")
     add("--setup", action="store_true", help="make the environment anew")
     add("--as-is", action="store_true", help="use --python with the packages that it has")
     add("--no-build", action="store_true", help="take the ceilings as they were built last")
-    add("--json", type=Path, metavar="FILE", help="all figures")
-    add("--write-results", action="store_true", help=f"rewrite {RESULTS.name}")
-    options = parser.parse_args()
-    for name, value in (QUICK if options.quick else FULL).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-    return options
+    return program.parse(parser, QUICK, FULL)
 
 
 if __name__ == "__main__":

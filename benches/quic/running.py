@@ -1,6 +1,6 @@
-"""Who runs when, and one run: a server and a client, each a process of its own.
+"""One run: a server and a client, each a process of its own.
 
-Owns: the interleaving, the processes, time-outs. Called by: `compare`. Never: computes a figure.
+Owns: the processes, time-outs. Called by: `compare`. Never: computes a figure.
 """
 
 import contextlib
@@ -17,8 +17,7 @@ from contestants import CEILING, Contestant
 from tables import FIGURES
 
 from comparison.environment import reason_of
-from comparison.measuring import Contestant as Named
-from comparison.measuring import Measured, Progress, Runs, end_session, run_variables
+from comparison.measuring import Measured, Runs, end_session, in_turns, run_variables
 from comparison.rows import Row
 
 START_SECONDS_MAX = 20.0
@@ -47,23 +46,15 @@ def measure(
     settings: Settings,
     say: Callable[[str], None],
 ) -> Measured:
-    """Run everything, A B C, B C A …; who fails in a row is not run again in that row."""
-    field_of = {
-        row.name: [one for one in contestants if one.stack != "udp" or row.has_floor]
-        for row in rows
-    }
-    progress = Progress(settings.rounds * sum(map(len, field_of.values())), say)
-    measured: Measured = {}
-    for row in rows:
-        entered = field_of[row.name]
-        runs = measured[row.name] = {one.name: Runs() for one in entered}
-        for number in range(settings.rounds):
-            shift = number % len(entered)
-            for one in (*entered[shift:], *entered[:shift]):
-                if runs[one.name].failure is None:
-                    run_once(row, one, settings, runs[one.name])
-                progress.step(row, Named(one.name), number, runs[one.name])
-    return measured
+    """Run everything."""
+    fields = [
+        (row, [one for one in contestants if one.stack != "udp" or row.has_floor]) for row in rows
+    ]
+
+    def once(row: Row, one: Contestant, runs: Runs) -> None:
+        run_once(row, one, settings, runs)
+
+    return in_turns(fields, settings.rounds, once, say)
 
 
 def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:

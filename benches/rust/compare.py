@@ -12,10 +12,7 @@ and matplotlib where a picture is wanted.
 
 import argparse
 import dataclasses
-import datetime as dt
-import json
 import math
-import shlex
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,11 +24,11 @@ from contestants import CONTESTANTS, build, versions
 from running import REFERENCE, Settings, measure
 from tables import AVERAGED, all_rows
 
-from comparison import machine, markdown, paths
+from comparison import machine, markdown, paths, program
 from comparison.environment import SetupError, build_native, commit
 from comparison.results import Report, row_results
 from comparison.rows import selected
-from comparison.telling import plot, say
+from comparison.telling import say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,16 +51,9 @@ def main(suite: Suite | None = None) -> None:
     suite = suite or Suite()
     options = parse_arguments(suite)
     rows = selected(all_rows(), options.only)
-    if options.list:
-        print("\n".join(row.name for row in rows))
-        return
-    try:
-        report = compare(options, rows, suite)
-    except SetupError as error:
-        sys.exit(f"compare.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\ncompare.py: interrupted, nothing written")
-    write(report, options, suite)
+    report = program.run(options, rows, lambda: compare(options, rows, suite))
+    if report is not None:
+        write(report, options, suite)
 
 
 def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report:
@@ -77,8 +67,7 @@ def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report
     before = machine.describe()
     measured = measure(rows, options.peers, floors, settings, say)
     return {
-        "command": shlex.join(["python3", *sys.argv]),
-        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **program.circumstances(),
         "commit": commit(),
         "machine": before,
         "python": {},
@@ -103,17 +92,12 @@ def write(report: Report, options: argparse.Namespace, suite: Suite) -> None:
     text = render(report, suite)
     print(text)
     if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        program.write_figures(report, options.json)
     if options.write_results:
-        picture = suite.results.with_suffix(".svg")
-        image = ""
-        if plot(report, picture):
-            image = f"![each runtime as a share of the best other one]({picture.name})\n\n"
-        suite.results.write_text(
-            f"# Results: {suite.title}\n\nHow to read and reproduce: "
-            f"[README.md](README.md#{suite.anchor}).\n\n{image}{text}"
-        )
-        suite.results.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+        link = f"[README.md](README.md#{suite.anchor})"
+        head = f"# Results: {suite.title}\n\nHow to read and reproduce: {link}."
+        shows = "each runtime as a share of the best other one"
+        program.write_results(report, suite.results, head, shows, text)
 
 
 def render(report: Report, suite: Suite) -> str:
@@ -180,13 +164,7 @@ def parse_arguments(suite: Suite) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=suite.description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="rows or workloads by name, shell wildcards; may be repeated",
-    )
+    program.add_common_arguments(parser)
     parser.add_argument(
         "--peers",
         type=peer_names,
@@ -195,19 +173,7 @@ def parse_arguments(suite: Suite) -> argparse.Namespace:
         help=f"contestants [all: {', '.join(CONTESTANTS)}]",
     )
     parser.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
-    parser.add_argument("--list", action="store_true", help="print the names of the rows and stop")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    parser.add_argument("--rounds", type=int, help="runs of each contestant in each row")
-    parser.add_argument("--seconds", type=float, help="measured time of a server's run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
-    parser.add_argument(
-        "--write-results", action="store_true", help=f"rewrite {suite.results.name}"
-    )
-    options = parser.parse_args()
-    for name, value in (QUICK if options.quick else FULL).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-    return options
+    return program.parse(parser, QUICK, FULL)
 
 
 if __name__ == "__main__":

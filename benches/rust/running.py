@@ -1,6 +1,6 @@
-"""Who runs when, and one run.
+"""One run.
 
-Owns: the interleaving, one process a run, time-outs. Called by: `compare`.
+Owns: one process a run, time-outs. Called by: `compare`.
 Never: computes more than a rate.
 """
 
@@ -19,8 +19,7 @@ from tables import CAT_BYTES, REQUESTS_A_MESSAGE, UNPINNED
 
 from comparison import paths
 from comparison.environment import reason_of
-from comparison.measuring import WARMUP_SECONDS, Measured, Progress, Runs
-from comparison.measuring import Contestant as Named
+from comparison.measuring import WARMUP_SECONDS, Contestant, Measured, Runs, in_turns
 from comparison.rows import Row
 
 # What our servers are compared with, besides the peers.
@@ -54,21 +53,17 @@ def measure(
     settings: Settings,
     say: Callable[[str], None],
 ) -> Measured:
-    """Run everything, A B C, B C A …; who fails in a row is not run again in that row."""
-    field_of = {row.name: [*(floors if row.has_floor else ()), *peers] for row in rows}
-    progress = Progress(settings.rounds * sum(map(len, field_of.values())), say)
-    measured: Measured = {}
+    """Run everything."""
+    fields = [
+        (row, [Contestant(name) for name in (*(floors if row.has_floor else ()), *peers)])
+        for row in rows
+    ]
     with input_file() as path:
-        for row in rows:
-            entered = field_of[row.name]
-            runs = measured[row.name] = {name: Runs() for name in entered}
-            for number in range(settings.rounds):
-                shift = number % len(entered)
-                for name in (*entered[shift:], *entered[:shift]):
-                    if runs[name].failure is None:
-                        run_once(row, name, floors, settings, path, runs[name])
-                    progress.step(row, Named(name), number, runs[name])
-    return measured
+
+        def once(row: Row, contestant: Contestant, runs: Runs) -> None:
+            run_once(row, contestant.name, floors, settings, path, runs)
+
+        return in_turns(fields, settings.rounds, once, say)
 
 
 def run_once(
