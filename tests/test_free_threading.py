@@ -21,7 +21,7 @@ import pytest
 from tests import support
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from tests.support import LoopFactory
 
@@ -56,6 +56,18 @@ def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
     if failures:
         raise failures[0]
     return [results[index] for index in range(len(bodies))]
+
+
+def rounds_of(count: int) -> Iterator[int]:
+    """Count, and stop earlier where that takes long: a busy machine gets less done.
+
+    Without the interpreter lock a thread that waits for a lock gives its turn away to whatever runs.
+    """
+    deadline = time.monotonic() + 15 * STRESS
+    for number in range(count):
+        yield number
+        if time.monotonic() > deadline:
+            return
 
 
 def in_loops(
@@ -213,15 +225,15 @@ def test_two_loops_exchange(loop_factory: LoopFactory) -> None:
 
 
 def test_results_of_executors(loop_factory: LoopFactory) -> None:
-    async def main() -> int:
+    async def main() -> set[int]:
         loop = asyncio.get_running_loop()
-        total = 0
-        for _ in range(10 * STRESS):
+        sums = set()
+        for _ in rounds_of(10 * STRESS):
             jobs = [loop.run_in_executor(None, int, str(n)) for n in range(50)]
-            total += sum(await support.within(asyncio.gather(*jobs)))
-        return total
+            sums.add(sum(await support.within(asyncio.gather(*jobs))))
+        return sums
 
-    assert in_loops(loop_factory, [main] * THREADS) == [10 * STRESS * 1225] * THREADS
+    assert in_loops(loop_factory, [main] * THREADS) == [{1225}] * THREADS
 
 
 @pytest.mark.loop_errors
@@ -238,10 +250,14 @@ def test_handles_are_cancelled_by_other_threads(
     batch_done, batch_ready = threading.Barrier(THREADS + 1), threading.Barrier(THREADS + 1)
     ran: list[int] = []
 
+    done_count, over = 0, threading.Event()
+
     def cancel(me: int) -> Callable[[], None]:
         def body() -> None:
-            for _ in range(batches):
+            while True:
                 batch_ready.wait(support.PATIENCE_SECONDS)
+                if over.is_set():
+                    return
                 # All cancel the same ones, so that they meet.
                 for handle in handles[me % 2 :: 2]:
                     repr(handle)
@@ -253,6 +269,7 @@ def test_handles_are_cancelled_by_other_threads(
         return body
 
     def run() -> None:
+        nonlocal done_count
         loop = loop_factory()
         schedule: dict[str, Any] = {
             "soon": loop.call_soon,
@@ -260,20 +277,24 @@ def test_handles_are_cancelled_by_other_threads(
             "at once": lambda *args: loop.call_later(0, *args),
             "threadsafe": loop.call_soon_threadsafe,
         }
-        for _ in range(batches):
+        for _ in rounds_of(batches):
             handles[:] = [schedule[kind](ran.append, n, *()) for n in range(size)]
             kept = [schedule[kind](ran.append, -1) for n in range(size)]
             batch_ready.wait(support.PATIENCE_SECONDS)
             loop.run_until_complete(asyncio.sleep(0.001))
             batch_done.wait(support.PATIENCE_SECONDS)
             assert not any(handle.cancelled() for handle in kept)
+            done_count += 1
+        over.set()
+        batch_ready.wait(support.PATIENCE_SECONDS)
         loop.run_until_complete(asyncio.sleep(0.002))
         loop.close()
 
     in_threads([run, *(cancel(n) for n in range(THREADS))])
-    assert ran.count(-1) == batches * size
+    assert done_count > 0
+    assert ran.count(-1) == done_count * size
     for number in range(size):
-        assert ran.count(number) <= batches
+        assert ran.count(number) <= done_count
     assert not loop_log.take()
 
 
