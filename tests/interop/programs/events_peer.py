@@ -8,13 +8,13 @@ not in that of the tests.
 """
 
 import asyncio
-import contextlib
 import importlib
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from peer import ALPN, BYTES, BYTES_V2, DATAGRAMS, main, pattern, say
 
 PACKAGE = sys.argv[1]
 INNER = PACKAGE if PACKAGE == "ringloop.quic" else f"{PACKAGE}.quic"
@@ -23,25 +23,9 @@ protocols = importlib.import_module(f"{PACKAGE}.asyncio.protocol")
 configuration = importlib.import_module(f"{INNER}.configuration")
 events = importlib.import_module(f"{INNER}.events")
 
-ALPN = "interop"
-BYTES = 1 << 20
-DATAGRAMS = 20
-PATIENCE_SECONDS = 15
 VERSION_1, VERSION_2 = 0x00000001, 0x6B3343CF
-# Few enough packets that nobody changes keys by itself: see quic-go in tests/interop/programs.py.
-BYTES_V2 = 20_000
 # aiopquic has no call for a key update, but changes keys after so many packets.
 KEY_UPDATE_PACKETS = 100
-
-
-def pattern(size: int) -> bytes:
-    """What is sent."""
-    return bytes((at ^ (at >> 8) ^ (at >> 16)) & 0xFF for at in range(size))
-
-
-def say(**what: Any) -> None:
-    """Tell whoever started us."""
-    print(json.dumps(what), flush=True)
 
 
 # --- the server -----------------------------------------------------------------------------------
@@ -273,32 +257,5 @@ async def closed_by(session: Session) -> dict[str, Any]:
         return {"code": event.error_code, "reason": event.reason_phrase}
 
 
-async def obey(ca: str) -> None:
-    """Do what standard input says, line by line."""
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        case, port = line.split()
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                told = await run(case, int(port), ca)
-        except Exception as error:
-            say(ok=False, reason=f"{type(error).__name__}: {error}")
-        else:
-            say(ok=True, **told)
-
-
-def main() -> None:
-    """Take a role."""
-    match sys.argv[2:]:
-        case ["server", address, cert, key, *rest]:
-            work = serve(address, cert, key, retry="retry" in rest)
-        case ["client", ca]:
-            work = obey(ca)
-        case _:
-            sys.exit("see the first lines of the source")
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(work)
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[2:], serve, run)

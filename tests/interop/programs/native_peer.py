@@ -7,27 +7,12 @@ The contract is that of crates/ringloop-quic/examples/interop.rs, without its HT
 """
 
 import asyncio
-import json
 import sys
 from typing import Any
 
+from peer import ALPN, BYTES, BYTES_V2, DATAGRAMS, main, pattern, say
+
 from ringloop import quic
-
-ALPN = "interop"
-BYTES = 1 << 20
-BYTES_V2 = 20_000
-DATAGRAMS = 20
-PATIENCE_SECONDS = 15
-
-
-def pattern(size: int) -> bytes:
-    """What is sent."""
-    return bytes((at ^ (at >> 8) ^ (at >> 16)) & 0xFF for at in range(size))
-
-
-def say(**what: Any) -> None:
-    """Tell whoever started us."""
-    print(json.dumps(what), flush=True)
 
 
 async def serve(address: str, cert: str, key: str, *, retry: bool) -> None:
@@ -153,31 +138,5 @@ async def datagrams(connection: quic.Connection) -> None:
             raise ValueError("another datagram came back")
 
 
-async def obey(ca: str) -> None:
-    """Do what standard input says, line by line."""
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        case, port, *_ = line.split()
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                told = await run(case, int(port), ca)
-        except Exception as error:
-            say(ok=False, reason=f"{type(error).__name__}: {error}")
-        else:
-            say(ok=True, **told)
-
-
-def main() -> None:
-    """Take a role."""
-    match sys.argv[1:]:
-        case ["server", address, cert, key, *rest]:
-            work = serve(address, cert, key, retry="retry" in rest)
-        case ["client", ca]:
-            work = obey(ca)
-        case _:
-            sys.exit("see the first lines of the source")
-    asyncio.run(work)
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:], serve, run)
