@@ -10,6 +10,7 @@ use crate::workers::Place;
 use bytes::Bytes;
 use rustls::client::{ClientSessionStore, Resumption};
 use std::fmt;
+use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -383,6 +384,14 @@ impl ServerConfig {
         self
     }
 
+    /// Where clients may go on to once the handshake is complete (RFC 9000 §9.6): another of this endpoint's addresses.
+    #[must_use]
+    pub fn preferred_address(mut self, v4: Option<SocketAddrV4>, v6: Option<SocketAddrV6>) -> Self {
+        self.config.preferred_address_v4(v4);
+        self.config.preferred_address_v6(v6);
+        self
+    }
+
     /// The secret from which the keys of address tokens come: 32 random bytes or more, the same in all workers
     /// and processes that shall know each other's. By default a fresh one.
     #[must_use]
@@ -484,8 +493,17 @@ impl EndpointConfig {
     /// Tell of connection ids by `Event::IdIssued` and `Event::IdRetired`, for programs that route datagrams to
     /// cores of one connection each. `first` is what that connection has to begin with (no event tells it); all
     /// have its length, 4 to 20 bytes.
-    pub fn connection_ids(mut self, first: &[u8]) -> Result<Self, ConfigError> {
-        let len = first.len();
+    pub fn connection_ids(self, first: &[u8]) -> Result<Self, ConfigError> {
+        self.told_ids(first.len(), Some(first))
+    }
+
+    /// The same for endpoints with any number of connections, whose first ids
+    /// [`Connection::ids`](crate::core::Connection::ids) tells; all have `len` bytes, 4 to 20.
+    pub fn connection_id_len(self, len: usize) -> Result<Self, ConfigError> {
+        self.told_ids(len, None)
+    }
+
+    fn told_ids(mut self, len: usize, first: Option<&[u8]>) -> Result<Self, ConfigError> {
         if !(4..=20).contains(&len) {
             return Err(ConfigError::OutOfBounds("connection_ids: 4 to 20 bytes"));
         }
@@ -494,6 +512,21 @@ impl EndpointConfig {
         // Programs that route look at the bit to tell QUIC from other protocols (RFC 9287 §3).
         self.config.grease_quic_bit(false);
         self.config.cid_generator(move || log.generator(len));
+        Ok(self)
+    }
+
+    /// Have connection ids carry the number of one of `count` workers, 1 to 256, which are known to each other by `key`:
+    /// for programs with sockets of their own, which have the kernel route by [`steering_program`].
+    ///
+    /// [`steering_program`]: crate::steering_program
+    pub fn worker(mut self, number: usize, count: usize, key: u64) -> Result<Self, ConfigError> {
+        if !(1..=256).contains(&count) || number >= count {
+            return Err(ConfigError::OutOfBounds(
+                "worker: 1 to 256, numbered from 0",
+            ));
+        }
+        self.config
+            .cid_generator(move || Box::new(proto::worker::WorkerIds::new(number, count, key)));
         Ok(self)
     }
 

@@ -2,10 +2,14 @@
 //!
 //! Owns: two cores with a network and a clock between them ([`Net`]), and four things that bytes are taken for:
 //! [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/` (`make fuzz`), and the tests at the
-//! end, which replay the corpus and seeded noise on any toolchain. Never in a build of programs.
+//! end, which replay the corpus and seeded noise on any toolchain; `violations` breaks the rules one by one. Never in a
+//! build of programs.
 //!
 //! Each asserts that nothing panics, that an endpoint which has sent all it may send does not ask to be looked at
 //! again at once, and that every connection ends and is forgotten.
+
+#[cfg(test)]
+mod violations;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::core::{Core, Datagram, Event, Handle};

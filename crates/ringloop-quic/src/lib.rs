@@ -55,6 +55,7 @@ mod proto;
 pub mod qlog;
 mod receive;
 pub mod stats;
+pub mod store;
 mod stream;
 pub mod tls;
 mod transmit;
@@ -67,7 +68,7 @@ pub use datagram::Policy;
 pub use endpoint::Endpoint;
 pub use rustls;
 pub use stream::{RecvStream, SendStream};
-pub use workers::{Steering, Worker};
+pub use workers::{Steering, Worker, steering_program};
 
 /// Which way the bytes of a stream go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

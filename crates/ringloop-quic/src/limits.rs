@@ -78,3 +78,12 @@ pub const SOCKET_BUFFER: usize = 4 << 20;
 
 /// Sessions that a server remembers for resumption, and clients for servers' names.
 pub const SESSIONS: usize = 4096;
+
+/// Files of a store of sessions and tokens ([`crate::store::Directory`]): some hundred bytes each.
+pub const STORED_ENTRIES: usize = 65_536;
+
+/// Tokens of one server that such a store keeps; a server gives two a connection.
+pub const STORED_TOKENS: usize = 8;
+
+/// What such a store gives back is no older: no TLS session may be (RFC 8446 §4.6.1).
+pub const STORED_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);

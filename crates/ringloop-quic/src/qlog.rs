@@ -288,8 +288,10 @@ impl Log {
         let code = code.map_or(String::new(), |code| format!(",\"connection_code\":{code}"));
         let reason = escaped(reason);
         let data = format!("\"owner\":\"{owner}\"{code},\"reason\":\"{reason}\"");
-        self.records()
-            .event("connectivity:connection_closed", &data);
+        let mut records = self.records();
+        records.event("connectivity:connection_closed", &data);
+        // What the end is told to read is there by then.
+        drop(records.out.flush());
     }
 }
 

@@ -58,7 +58,7 @@ impl Worker {
         }
         if steering == Steering::Kernel {
             // A kernel that refuses leaves it to the workers.
-            drop(sockets[0].set_reuse_port_program(&program(count as u32)));
+            drop(sockets[0].set_reuse_port_program(&steering_program(count as u32)));
         }
         let routes = Arc::new(Routes::new(count));
         let worker = |(number, socket): (usize, &UdpSocket)| {
@@ -98,8 +98,10 @@ fn place_of(datagram: &[u8], count: usize) -> usize {
     }
 }
 
-/// [`place_of`] for the kernel: loads beyond the end return 0.
-fn program(count: u32) -> [Instruction; 13] {
+/// What has the kernel give a datagram to the socket, of those in a group with `SO_REUSEPORT`, whose number in the order
+/// of bind(2) is that of the worker that it is for: for programs that bind by themselves. Loads beyond a datagram's end
+/// return 0.
+pub fn steering_program(count: u32) -> [Instruction; 13] {
     let step = |code, value| Instruction {
         code,
         jump_true: 0,

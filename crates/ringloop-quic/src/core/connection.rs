@@ -422,6 +422,12 @@ impl<'a> Connection<'a> {
         self.live.proto.rtt()
     }
 
+    /// The connection id that the peer uses first, and the one that the client has named the server by at first; of
+    /// cores that tell of ids (`EndpointConfig::connection_id_len`).
+    pub fn ids(&self) -> Option<(Bytes, Bytes)> {
+        self.live.ids.as_ref().map(|ids| ids.known())
+    }
+
     /// Figures.
     pub fn stats(&self) -> Stats {
         let (receive_window_bytes, send_window_bytes) = self.live.tuning.windows();

@@ -51,6 +51,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Incoming {
     pub(super) inner: Box<proto::Incoming>,
+    /// Bytes of the datagram that it came in.
+    pub(super) len: usize,
 }
 
 impl Incoming {

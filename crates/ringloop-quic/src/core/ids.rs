@@ -1,4 +1,5 @@
-//! The connection ids of one connection, for programs that route datagrams to connections themselves.
+//! The connection ids of one connection, for programs that route datagrams to connections themselves or want to hear
+//! of ids.
 //!
 //! Owns: which ids the peer may use, by their sequence numbers, and what of that the program has not heard yet.
 //! Called by: `core`, around each step in which the engine may make ids. Never does: route; the engine does.
@@ -23,20 +24,32 @@ pub(super) struct Ids {
     by_sequence: BTreeMap<u64, ConnectionId>,
     next: u64,
     changes: VecDeque<Change>,
+    /// What the peer uses first.
+    first: Bytes,
+    /// What the client has named the server by at first.
+    original: Bytes,
 }
 
 impl Ids {
     /// For the connection that was made just now, with what `log` has from that; its first id is no news.
-    pub(super) fn new(log: &Log) -> Self {
+    pub(super) fn new(log: &Log, original: &ConnectionId) -> Self {
         let mut ids = Self {
             log: log.clone(),
             by_sequence: BTreeMap::new(),
             next: 0,
             changes: VecDeque::new(),
+            first: Bytes::new(),
+            original: bytes(original),
         };
         ids.issued();
-        ids.changes.pop_front();
+        if let Some(Change::Issued(first)) = ids.changes.pop_front() {
+            ids.first = first;
+        }
         ids
+    }
+
+    pub(super) fn known(&self) -> (Bytes, Bytes) {
+        (self.first.clone(), self.original.clone())
     }
 
     /// The engine is about to handle this event.

@@ -1,9 +1,11 @@
 //! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
 
+use super::Transmit;
 use super::datagrams::Datagrams;
 use super::ids::Ids;
 use super::staged::Staged;
 use super::tuning::Tuning;
+use super::unproved::Unproved;
 use crate::proto;
 use crate::qlog::Log;
 use std::collections::VecDeque;
@@ -41,9 +43,33 @@ pub(super) struct Live {
     /// Bytes that all datagrams which wait to be sent may take.
     pub(super) datagram_buffer: usize,
     pub(super) takes_datagrams: bool,
+    /// Servers, while the client may be anywhere.
+    pub(super) unproved: Option<Box<Unproved>>,
 }
 
 impl Live {
+    /// The next message, less what may not be sent yet to an address that is not proved.
+    pub(super) fn next_message(
+        &mut self,
+        now: Instant,
+        segments_max: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let Some(unproved) = &mut self.unproved else {
+            return Some((&self.proto.poll_transmit(now, segments_max, buf)?).into());
+        };
+        if unproved.is_over {
+            let held = self.unproved.take().and_then(|unproved| unproved.end(buf));
+            return held.or_else(|| self.next_message(now, segments_max, buf));
+        }
+        let received_len = self.proto.stats().udp_rx.bytes;
+        if unproved.is_full() {
+            return unproved.release(received_len, buf);
+        }
+        let transmit = self.proto.poll_transmit(now, segments_max, buf)?;
+        unproved.pass(received_len, (&transmit).into(), buf)
+    }
+
     /// Tell the log what time it is.
     pub(super) fn log_now(&self, now: Instant) {
         if let Some(log) = &self.log {

@@ -24,6 +24,7 @@
 //! | `staged` | small writes, gathered into one piece |
 //! | `tuning` | windows that follow what a connection does |
 //! | `timeouts` | the deadlines of many connections in one heap |
+//! | `unproved` | what is sent to an address before it is proved |
 
 mod connection;
 mod datagrams;
@@ -33,6 +34,7 @@ mod live;
 mod staged;
 mod timeouts;
 mod tuning;
+mod unproved;
 
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
@@ -49,6 +51,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use timeouts::Timeouts;
 use tuning::Tuning;
+use unproved::Unproved;
 
 pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
 pub use event::{Event, Incoming};
@@ -232,15 +235,20 @@ impl Core {
             };
             qlog.open(now, &trace)
         });
+        self.forget_ids();
         let (key, proto) = qlog::with_log(log.clone(), || {
             self.endpoint.connect(now, engine, remote, server_name)
         })?;
-        Ok(self.insert(now, key, proto, &config.kept, log))
+        Ok(self.insert(now, (key, proto), &id, &config.kept, log))
     }
 
     /// Take a datagram from the network.
     pub fn receive(&mut self, now: Instant, mut datagram: Datagram) {
         version::receive(&mut datagram.bytes);
+        let (len, is_proof) = (
+            datagram.bytes.len(),
+            version::has_handshake(&datagram.bytes),
+        );
         let ecn = proto::EcnCodepoint::from_bits(datagram.ecn);
         let (source, local_ip) = (datagram.source, datagram.local_ip);
         let mut buf = std::mem::take(&mut self.spare);
@@ -254,12 +262,15 @@ impl Core {
                 if let State::Live(live) = &mut self.slots[slot as usize].state {
                     live.log_now(now);
                     live.proto.handle_event(event);
+                    if let Some(unproved) = &mut live.unproved {
+                        unproved.is_over |= is_proof;
+                    }
                     self.queues.mark(live, slot);
                 }
             }
             Some(proto::DatagramEvent::NewConnection(inner)) => {
                 let inner = Box::new(inner);
-                self.incoming.push_back(Incoming { inner });
+                self.incoming.push_back(Incoming { inner, len });
             }
             Some(proto::DatagramEvent::Response(transmit)) => {
                 self.respond(&transmit, std::mem::take(&mut buf));
@@ -270,6 +281,7 @@ impl Core {
     }
 
     fn respond(&mut self, transmit: &proto::Transmit, mut buf: Vec<u8>) {
+        self.forget_ids();
         if self.responses.len() < RESPONSES_MAX {
             buf.truncate(transmit.size);
             self.responses.push_back((transmit.into(), buf));
@@ -297,6 +309,9 @@ impl Core {
             };
             qlog.open(now, &trace)
         });
+        let original = *incoming.inner.orig_dst_cid();
+        let unproved = (!incoming.is_validated()).then(|| Box::new(Unproved::new(incoming.len)));
+        self.forget_ids();
         let mut buf = Vec::new();
         let accepted = qlog::with_log(log.clone(), || {
             let inner = *incoming.inner;
@@ -305,7 +320,13 @@ impl Core {
                 .map_err(Box::new)
         });
         match accepted {
-            Ok((key, proto)) => Ok(self.insert(now, key, proto, &kept, log)),
+            Ok(made) => {
+                let handle = self.insert(now, made, &original, &kept, log);
+                if let State::Live(live) = &mut self.slots[handle.index()].state {
+                    live.unproved = unproved;
+                }
+                Ok(handle)
+            }
             Err(error) => {
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, buf);
@@ -326,7 +347,7 @@ impl Core {
     ///
     /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
     pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let mut buf = Vec::new();
+        let (mut buf, len) = (Vec::new(), incoming.len);
         match self.endpoint.retry(*incoming.inner, &mut buf) {
             Ok(transmit) => {
                 if version::is_v2(&buf) {
@@ -337,6 +358,7 @@ impl Core {
             }
             Err(error) => Err(Incoming {
                 inner: Box::new(error.into_incoming()),
+                len,
             }),
         }
     }
@@ -346,14 +368,22 @@ impl Core {
         self.endpoint.ignore(*incoming.inner);
     }
 
+    /// Ids that were made for a Retry or a refusal belong to no connection.
+    fn forget_ids(&self) {
+        if let Some(ids) = &self.ids {
+            ids.take();
+        }
+    }
+
     fn insert(
         &mut self,
         now: Instant,
-        key: proto::ConnectionHandle,
-        proto: proto::Connection,
+        (key, proto): (proto::ConnectionHandle, proto::Connection),
+        original: &proto::ConnectionId,
         kept: &Kept,
         log: Option<Arc<Log>>,
     ) -> Handle {
+        let ids = self.ids.as_ref().map(|log| Ids::new(log, original));
         let live = Box::new(Live {
             proto,
             key,
@@ -362,12 +392,13 @@ impl Core {
             armed: None,
             end: End::NotYet,
             staged: staged::Staged::default(),
-            ids: self.ids.as_ref().map(|log| Box::new(Ids::new(log))),
+            ids: ids.map(Box::new),
             log,
             tuning: Tuning::new(kept, now),
             datagrams: Datagrams::default(),
             datagram_buffer: kept.datagram_send_buffer,
             takes_datagrams: kept.takes_datagrams,
+            unproved: None,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -455,6 +486,7 @@ impl Core {
                 live.is_eventful = false;
                 if live.end == End::Drained {
                     live.end = End::Told;
+                    self.live_count -= 1;
                     self.queues.eventful.pop_front();
                     return Some(Event::Drained(handle));
                 }
@@ -491,10 +523,10 @@ impl Core {
             }
             let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
             let segments_max = segments_max.min(fitting).max(1);
-            if let Some(transmit) = live.proto.poll_transmit(now, segments_max, buf) {
+            if let Some(transmit) = live.next_message(now, segments_max, buf) {
                 // One message each: a connection that always has more does not hold up the others.
                 self.queues.active.rotate_left(1);
-                return Some((&transmit).into());
+                return Some(transmit);
             }
             live.is_active = false;
             self.queues.active.pop_front();
@@ -534,7 +566,6 @@ impl Core {
             log.standing(&live.proto.stats().into());
         }
         if live.end == End::Drained {
-            self.live_count -= 1;
             live.armed = None;
             self.queues.mark_eventful(live, slot);
             return;

@@ -21,10 +21,10 @@ struct State {
 }
 
 impl Log {
-    /// The next id shall be this one.
-    pub(crate) fn begin_with(first: &[u8]) -> Self {
+    /// The next id shall be this one, where there is one.
+    pub(crate) fn begin_with(first: Option<&[u8]>) -> Self {
         let log = Self::default();
-        log.state().first = Some(ConnectionId::new(first));
+        log.state().first = first.map(ConnectionId::new);
         log
     }
 

@@ -47,6 +47,21 @@ pub(crate) fn receive(datagram: &mut [u8]) {
     }
 }
 
+/// Whether one of a datagram's packets is of the Handshake kind, which a client sends once it has what was sent to its
+/// address (RFC 9000 §8.1); type bits are those of version 1.
+pub(crate) fn has_handshake(datagram: &[u8]) -> bool {
+    const HANDSHAKE: u8 = 0x20;
+    let mut rest = datagram;
+    while rest.first().is_some_and(|first| first & LONG_HEADER != 0) {
+        if rest[0] & TYPE_BITS == HANDSHAKE {
+            return true;
+        }
+        let len = packet_len(rest).unwrap_or(rest.len()).min(rest.len());
+        rest = &rest[len..];
+    }
+    false
+}
+
 /// How long the packet is that a datagram begins with; its type bits are those of version 1.
 fn packet_len(packet: &[u8]) -> Option<usize> {
     const INITIAL: u8 = 0x00;

@@ -1,0 +1,98 @@
+//! What a server sends to an address that is not proved: at most three times what came from there (RFC 9000 §8.1).
+//!
+//! Owns: the count, and what waits for the client to send more. Called by: `core`, of connections whose client has
+//! shown no token. Never does: know more than the engine about who is proved. The engine keeps the limit but for a
+//! datagram, which it begins while any of the allowance is left; what is past it waits here.
+
+use super::Transmit;
+
+/// Datagrams that one that came allows, by their bytes.
+const FACTOR: u64 = 3;
+
+pub(super) struct Unproved {
+    /// Bytes of the datagram that began the connection, which the engine does not count.
+    first_len: u64,
+    sent_len: u64,
+    held: Option<(Transmit, Vec<u8>)>,
+    /// The client has shown that it has what was sent.
+    pub(super) is_over: bool,
+}
+
+impl Unproved {
+    pub(super) fn new(first_len: usize) -> Self {
+        Self {
+            first_len: first_len as u64,
+            sent_len: 0,
+            held: None,
+            is_over: false,
+        }
+    }
+
+    /// What waited and may be sent now that `received_len` more bytes have come.
+    pub(super) fn release(&mut self, received_len: u64, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (transmit, bytes) = self.held.take()?;
+        *buf = bytes;
+        self.pass(received_len, transmit, buf)
+    }
+
+    /// Whether something waits.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// All that waits: the address is proved.
+    pub(super) fn end(self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (transmit, bytes) = self.held?;
+        *buf = bytes;
+        Some(transmit)
+    }
+
+    /// Leave of a message in `buf` the datagrams that may be sent now; the others wait. `None`: that is none.
+    pub(super) fn pass(
+        &mut self,
+        received_len: u64,
+        transmit: Transmit,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let allowed_len = FACTOR * (self.first_len + received_len);
+        let left = allowed_len.saturating_sub(self.sent_len);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if left < buf.len() {
+            let segment_len = transmit.segment_len.unwrap_or(buf.len()).max(1);
+            let rest = buf.split_off(left / segment_len * segment_len);
+            self.held = Some((transmit, rest));
+        }
+        self.sent_len += buf.len() as u64;
+        (!buf.is_empty()).then_some(transmit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(segment_len: usize) -> Transmit {
+        Transmit {
+            destination: ([192, 0, 2, 1], 4433).into(),
+            source: None,
+            ecn: 0,
+            segment_len: Some(segment_len),
+        }
+    }
+
+    #[test]
+    fn whole_datagrams_pass_up_to_three_times_what_came() {
+        let mut unproved = Unproved::new(1000);
+        let mut buf = vec![1; 3500];
+        assert!(unproved.pass(0, message(1200), &mut buf).is_some());
+        assert_eq!((buf.len(), unproved.is_full()), (2400, true));
+        assert_eq!(unproved.release(0, &mut buf), None);
+        assert!(unproved.release(100, &mut buf).is_none(), "900 of 1100");
+        assert!(unproved.release(200, &mut buf).is_some());
+        assert_eq!((buf.len(), unproved.is_full()), (1100, false));
+        let mut buf = vec![2; 400];
+        assert!(unproved.pass(200, message(400), &mut buf).is_none());
+        assert!(unproved.end(&mut buf).is_some());
+        assert_eq!(buf, [2; 400]);
+    }
+}

@@ -1,0 +1,317 @@
+//! Peers with valid keys that break one rule: the connection ends with the code that RFC 9000 gives it, and the
+//! endpoint's other connections go on.
+
+use super::*;
+use crate::error::ConnectionError;
+
+/// Bytes of frames in a packet of [`send`], at least.
+const PACKET_LEN: usize = 1000;
+
+/// A number in the form of RFC 9000 §16, always of eight bytes.
+fn number(value: u64) -> [u8; 8] {
+    (value | 3 << 62).to_be_bytes()
+}
+
+/// A frame: its type, and numbers.
+fn frame(kind: u8, numbers: &[u64]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(numbers.iter().flat_map(|&value| number(value)));
+    bytes
+}
+
+/// A STREAM frame with offset and length, which ends the stream where `fin` is set.
+fn stream(id: u64, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
+    let mut bytes = frame(0x0e | u8::from(fin), &[id, offset, data.len() as u64]);
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+/// A `NEW_CONNECTION_ID` frame.
+fn new_id(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
+    let mut bytes = frame(0x18, &[sequence, retire_prior_to]);
+    bytes.push(8);
+    bytes.extend_from_slice(&[sequence as u8; 8 + 16]);
+    bytes
+}
+
+/// Have an end send these frames in one packet, and the other take it.
+fn send(net: &mut Net, from: usize, frames: &[u8]) {
+    // A packet that is long enough; what it carries is replaced.
+    let filling = Bytes::from(vec![0; PACKET_LEN]);
+    net.connection(from)
+        .unwrap()
+        .send_datagram(filling, true)
+        .unwrap();
+    tamper::set_frames(Some(frames));
+    let mut wire = VecDeque::new();
+    net.sent(from, &mut wire);
+    tamper::set_frames(None);
+    let source = net.ends[from].address;
+    for (to, bytes) in wire {
+        net.ends[to].receive(net.now, source, &bytes);
+    }
+}
+
+/// With which code an end gives its connection up.
+fn verdict(net: &mut Net, end: usize) -> Option<u64> {
+    let mut code = None;
+    while let Some(event) = net.ends[end].core.next_event() {
+        if let Event::Lost(_, ConnectionError::Transport { code: given, .. }) = event {
+            code = Some(given);
+        }
+    }
+    code
+}
+
+/// The client says this; the code with which the server ends the connection.
+fn judged(frames: &[&[u8]]) -> Option<u64> {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let mut code = None;
+    for frames in frames {
+        send(&mut net, CLIENT, frames);
+        code = code.or(verdict(&mut net, SERVER));
+    }
+    net.end();
+    code
+}
+
+const FLOW_CONTROL: u64 = 0x3;
+const STREAM_LIMIT: u64 = 0x4;
+const STREAM_STATE: u64 = 0x5;
+const FINAL_SIZE: u64 = 0x6;
+const FRAME_ENCODING: u64 = 0x7;
+const CONNECTION_ID_LIMIT: u64 = 0x9;
+const VIOLATION: u64 = 0xa;
+const CRYPTO_BUFFER: u64 = 0xd;
+
+/// What the transport allows by default.
+const STREAM_WINDOW: u64 = crate::limits::STREAM_RECEIVE_WINDOW;
+const STREAMS: u64 = crate::limits::STREAMS_MAX;
+
+/// What the client says, by name, and the code that it is given for it.
+type Case<'a> = (&'a str, &'a [&'a [u8]], u64);
+
+fn check(cases: &[Case<'_>]) {
+    for (name, frames, code) in cases {
+        assert_eq!(judged(frames), Some(*code), "{name}");
+    }
+}
+
+#[test]
+fn what_breaks_the_limits_of_streams_ends_the_connection_with_the_rules_code() {
+    let last = STREAM_WINDOW - 1;
+    let both = [stream(0, last, b"x", false), stream(4, last, b"x", false)].concat();
+    let ended = stream(0, 0, b"ab", true);
+    check(&[
+        (
+            "a stream past the limit",
+            &[&stream(STREAMS * 4, 0, b"x", false)],
+            STREAM_LIMIT,
+        ),
+        (
+            "a unidirectional one",
+            &[&stream(STREAMS * 4 + 2, 0, b"x", false)],
+            STREAM_LIMIT,
+        ),
+        (
+            "a reset of one past the limit",
+            &[&frame(0x04, &[STREAMS * 4, 0, 0])],
+            STREAM_LIMIT,
+        ),
+        (
+            "bytes past a stream's window",
+            &[&stream(0, STREAM_WINDOW, b"x", false)],
+            FLOW_CONTROL,
+        ),
+        ("bytes past the connection's window", &[&both], FLOW_CONTROL),
+        (
+            "a reset past the window",
+            &[&frame(0x04, &[0, 0, STREAM_WINDOW + 1])],
+            FLOW_CONTROL,
+        ),
+        (
+            "bytes past the end",
+            &[&ended, &stream(0, 2, b"c", false)],
+            FINAL_SIZE,
+        ),
+        (
+            "another end",
+            &[&ended, &frame(0x04, &[0, 0, 7])],
+            FINAL_SIZE,
+        ),
+        (
+            // The engine does not look at a STREAM frame's end so.
+            "a reset before what was sent",
+            &[&stream(0, 9, b"x", false), &frame(0x04, &[0, 0, 1])],
+            FINAL_SIZE,
+        ),
+        (
+            "a stream that the server alone sends on",
+            &[&stream(3, 0, b"x", false)],
+            STREAM_STATE,
+        ),
+        (
+            "one that the server has not opened",
+            &[&stream(1, 0, b"x", false)],
+            STREAM_STATE,
+        ),
+        (
+            "credit for one that the client alone sends on",
+            &[&frame(0x11, &[2, 9])],
+            STREAM_STATE,
+        ),
+        ("a stop of one", &[&frame(0x05, &[2, 9])], STREAM_STATE),
+    ]);
+}
+
+#[test]
+fn what_breaks_another_rule_ends_the_connection_with_the_rules_code() {
+    check(&[
+        (
+            "more streams than there are numbers",
+            &[&frame(0x12, &[(1 << 60) + 1])],
+            FRAME_ENCODING,
+        ),
+        (
+            "a frame that nobody knows",
+            &[&[0x40, 0x21]],
+            FRAME_ENCODING,
+        ),
+        (
+            "a frame that is longer than its packet",
+            &[&frame(0x0e, &[0, 0, 9999])],
+            FRAME_ENCODING,
+        ),
+        (
+            "an id that retires later ones",
+            &[&new_id(1, 2)],
+            FRAME_ENCODING,
+        ),
+        (
+            "the retirement of an id that was not given",
+            &[&frame(0x19, &[1000])],
+            VIOLATION,
+        ),
+        ("a server's word", &[&[0x1e]], VIOLATION),
+        (
+            "a server's token",
+            &[&[&frame(0x07, &[3])[..], b"abc"].concat()],
+            VIOLATION,
+        ),
+        (
+            "thanks for a packet that was not sent",
+            &[&frame(0x02, &[1 << 20, 0, 0, 0])],
+            VIOLATION,
+        ),
+        (
+            "handshake bytes far ahead",
+            &[&[&frame(0x06, &[1 << 20, 1])[..], b"x"].concat()],
+            CRYPTO_BUFFER,
+        ),
+    ]);
+}
+
+#[test]
+fn more_connection_ids_than_are_kept_end_the_connection() {
+    let ids: Vec<u8> = (2..12).flat_map(|sequence| new_id(sequence, 0)).collect();
+    assert_eq!(judged(&[&ids]), Some(CONNECTION_ID_LIMIT));
+}
+
+#[test]
+fn a_client_judges_its_server_as_well() {
+    for (frames, code) in [
+        (stream(0, 0, b"x", false), STREAM_STATE),
+        (stream(STREAMS * 4 + 1, 0, b"x", false), STREAM_LIMIT),
+        (stream(3, STREAM_WINDOW, b"x", false), FLOW_CONTROL),
+        (frame(0x02, &[1 << 20, 0, 0, 0]), VIOLATION),
+    ] {
+        let mut net = Net::new();
+        net.connect();
+        net.run(|_| {});
+        send(&mut net, SERVER, &frames);
+        assert_eq!(verdict(&mut net, CLIENT), Some(code));
+        net.end();
+    }
+}
+
+#[test]
+fn the_other_connections_of_the_endpoint_go_on() {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let first = [CLIENT, SERVER].map(|end| net.ends[end].connection);
+    net.connect();
+    net.run(|_| {});
+    assert_ne!(first[SERVER], net.ends[SERVER].connection);
+    send(&mut net, CLIENT, &stream(STREAMS * 4, 0, b"x", false));
+    assert_eq!(verdict(&mut net, SERVER), Some(STREAM_LIMIT));
+    for end in [CLIENT, SERVER] {
+        net.ends[end].connection = first[end];
+    }
+    let mut connection = net.connection(CLIENT).unwrap();
+    let stream = connection.open(Direction::Bi).unwrap();
+    connection.write(stream, b"question").unwrap();
+    connection.finish(stream).unwrap();
+    net.run(|_| {});
+    // The server answers what it has read to its end.
+    // The server answers what has come.
+    assert_eq!(
+        net.connection(CLIENT)
+            .unwrap()
+            .stats()
+            .stream_frames_received,
+        1
+    );
+    assert_eq!(verdict(&mut net, CLIENT), None);
+    net.end();
+}
+
+#[test]
+fn a_flood_of_challenges_is_answered_within_what_came() {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let challenges: Vec<u8> = (0..100)
+        .flat_map(|n| [0x1a, n, 1, 2, 3, 4, 5, 6, 7])
+        .collect();
+    let mut sent_len = 0;
+    for _ in 0..100 {
+        send(&mut net, CLIENT, &challenges);
+        let mut wire = VecDeque::new();
+        net.sent(SERVER, &mut wire);
+        sent_len += wire.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+    }
+    assert_eq!(verdict(&mut net, SERVER), None);
+    assert!(
+        sent_len < 100 * PACKET_LEN * 3,
+        "{sent_len} bytes for 100 packets"
+    );
+    net.end();
+}
+
+#[test]
+fn pieces_with_gaps_between_them_do_not_keep_their_packets() {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let before = resident_kib();
+    // A byte in every thousand, each in a packet whose buffer would be kept whole: 16 MiB, were they.
+    for piece in 0..STREAM_WINDOW / 1000 {
+        send(&mut net, CLIENT, &stream(0, piece * 1000 + 1, b"x", false));
+        assert_eq!(verdict(&mut net, SERVER), None);
+    }
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < 8 << 10, "{grown} KiB for 16 KiB of pieces");
+    net.end();
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
