@@ -57,17 +57,17 @@ fn coroutines_take_turns_where_they_yield() {
 
 #[test]
 fn sleeps_pass_side_by_side() {
+    const EACH: Duration = Duration::from_millis(200);
     on_both(|| {
         let begin = Instant::now();
-        let handles: Vec<_> = (0..100)
-            .map(|_| spawn(|| sleep(Duration::from_millis(20))))
-            .collect();
+        let handles: Vec<_> = (0..100).map(|_| spawn(|| sleep(EACH))).collect();
         for handle in handles {
             handle.join().unwrap();
         }
         let took = begin.elapsed();
-        assert!(took >= Duration::from_millis(20), "{took:?}");
-        assert!(took < Duration::from_millis(1500), "{took:?}");
+        assert!(took >= EACH, "{took:?}");
+        // A hundred of them one after the other, and half of that for a machine that is late.
+        assert!(took < EACH * 50, "{took:?}");
     });
 }
 

@@ -44,7 +44,7 @@ fn both_ends_agree_on_what_the_handshake_says() {
         assert!(a != b);
         assert!(!ours.export_keying_material(&mut vec![0; 1 << 20], b"label", b""));
         assert_eq!(theirs.local_ip().unwrap().to_string(), "127.0.0.1");
-        assert!(ours.stats().rtt < Duration::from_secs(1));
+        assert!(ours.stats().rtt < support::PATIENCE);
     });
 }
 
@@ -487,26 +487,25 @@ fn keys_change_in_the_middle_of_a_transfer() {
 
 #[test]
 fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
+    // Long enough for a machine that lets the test wait in the middle of a handshake.
+    const IDLE: Duration = Duration::from_millis(1500);
     on_both(|| async {
         let transport = Transport {
-            idle_timeout: Some(Duration::from_millis(150)),
+            idle_timeout: Some(IDLE),
             ..Transport::default()
         };
+        let kept = pair_as(&Transport {
+            keep_alive: Some(IDLE / 20),
+            ..transport.clone()
+        })
+        .await;
         let silent = pair_as(&transport).await;
         let began = Instant::now();
         assert_eq!(silent.ours.closed().await, ConnectionError::TimedOut);
         assert_eq!(silent.theirs.closed().await, ConnectionError::TimedOut);
-        let took = began.elapsed();
-        assert!(
-            took > Duration::from_millis(100) && took < Duration::from_secs(3),
-            "{took:?}"
-        );
-        let kept = pair_as(&Transport {
-            keep_alive: Some(Duration::from_millis(40)),
-            ..transport
-        })
-        .await;
-        sleep(Duration::from_millis(500)).await;
+        assert!(began.elapsed() > IDLE * 2 / 3, "{:?}", began.elapsed());
+        // It has been silent for as long by now.
+        sleep(IDLE / 4).await;
         assert_eq!(kept.ours.close_reason(), None);
     });
 }

@@ -114,7 +114,7 @@ fn a_handshake_goes_through_heavy_loss() {
 fn a_path_that_swallows_everything_times_out_and_a_hole_that_closes_does_not() {
     on_both(|| async {
         let transport = Transport {
-            idle_timeout: Some(Duration::from_millis(1500)),
+            idle_timeout: Some(Duration::from_secs(3)),
             ..Transport::default()
         };
         let (pair, relay) = through(Faults::default(), 1, &transport).await;

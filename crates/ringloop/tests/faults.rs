@@ -387,9 +387,9 @@ fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
             })
         };
         let started = Instant::now();
-        bed.turn(Duration::from_secs(10));
+        bed.turn(support::PATIENCE);
         assert!(
-            started.elapsed() < Duration::from_secs(5),
+            started.elapsed() < support::PATIENCE,
             "a signal ends a wait"
         );
         assert!(bed.take(token).is_none());
@@ -452,8 +452,8 @@ fn unpark_before_the_wait_prevents_it_once() {
         unpark.notify();
         unpark.notify();
         let started = Instant::now();
-        bed.turn(Duration::from_secs(10));
-        assert!(started.elapsed() < Duration::from_secs(5));
+        bed.turn(support::PATIENCE);
+        assert!(started.elapsed() < support::PATIENCE);
         bed.assert_sleeps();
     });
 }
@@ -538,35 +538,40 @@ fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
 /// by that as long as the kernel holds no memory, so it need not wait.
 #[test]
 fn engine_with_only_polls_may_be_dropped_on_another_thread() {
+    let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2;
     for driver in [Choice::Uring, Choice::Epoll] {
-        let moved = std::thread::spawn(move || {
-            let mut engine = Engine::new(Options {
-                driver,
-                ..Options::default()
-            })
-            .unwrap();
-            engine.bind().unwrap();
-            let (read, write) = file::pipe().unwrap();
-            let poll = Poll {
-                fd: read.as_raw_fd(),
-                interest: Interest::READ,
-                level: true,
-            };
-            engine
-                .driver_mut()
-                .submit(Request::Poll(poll), Sink::Handler(Token(1)));
-            engine.park(Some(Duration::ZERO)).unwrap();
-            assert_eq!(engine.driver_mut().in_flight(), 1);
-            drop((read, write));
-            Moved(engine)
-        })
-        .join()
-        .unwrap();
-        let started = Instant::now();
-        drop(moved.0);
-        assert!(
-            started.elapsed() < Duration::from_millis(500),
-            "{driver:?} waited"
-        );
+        // The machine may keep the test waiting; one that waits for its polls does so each time.
+        let is_prompt = (0..10).any(|_| drop_elsewhere(driver) < limit);
+        assert!(is_prompt, "{driver:?} waited");
     }
+}
+
+/// How long it takes to drop an engine that another thread has used.
+fn drop_elsewhere(driver: Choice) -> Duration {
+    let moved = std::thread::spawn(move || {
+        let mut engine = Engine::new(Options {
+            driver,
+            ..Options::default()
+        })
+        .unwrap();
+        engine.bind().unwrap();
+        let (read, write) = file::pipe().unwrap();
+        let poll = Poll {
+            fd: read.as_raw_fd(),
+            interest: Interest::READ,
+            level: true,
+        };
+        engine
+            .driver_mut()
+            .submit(Request::Poll(poll), Sink::Handler(Token(1)));
+        engine.park(Some(Duration::ZERO)).unwrap();
+        assert_eq!(engine.driver_mut().in_flight(), 1);
+        drop((read, write));
+        Moved(engine)
+    })
+    .join()
+    .unwrap();
+    let started = Instant::now();
+    drop(moved.0);
+    started.elapsed()
 }

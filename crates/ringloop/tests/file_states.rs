@@ -321,9 +321,24 @@ fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
     })
 }
 
-/// Until a thread has begun what was handed over.
-fn let_threads_begin(bed: &mut Bed) {
-    bed.turn(Duration::from_millis(30));
+/// Until so many threads are inside of their reads of `reader`.
+fn let_threads_begin(bed: &mut Bed, reader: &OwnedFd, count: usize) {
+    let begun = Instant::now();
+    while threads_reading(reader) < count {
+        assert!(begun.elapsed() < support::PATIENCE, "no thread begins");
+        bed.turn(Duration::from_millis(1));
+    }
+}
+
+/// How many threads of this process wait inside of a read of `reader` (proc(5), syscall: number and arguments).
+fn threads_reading(reader: &OwnedFd) -> usize {
+    let fd = format!("{:#x}", reader.as_raw_fd());
+    let number = libc::SYS_preadv2.to_string();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let calls = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("syscall")).ok());
+    calls
+        .filter(|call| call.split(' ').take(2).eq([&number, &fd]))
+        .count()
 }
 
 fn is_open(fd: RawFd) -> bool {
@@ -339,7 +354,7 @@ fn file_closed_under_a_running_call_keeps_its_number_until_the_call_ends() {
     let (reader, writer) = file::pipe().unwrap();
     let fd = reader.as_raw_fd();
     let (key, _) = bed.submit(stuck_read(&reader, foreign.recv_buf()));
-    let_threads_begin(&mut bed);
+    let_threads_begin(&mut bed, &reader, 1);
     bed.forget(key);
     bed.engine.driver_mut().close(reader);
     assert!(is_open(fd), "a thread is reading from it");
@@ -358,15 +373,15 @@ fn release_waits_for_the_thread_that_names_the_descriptor() {
     let mut bed = Bed::new(Choice::Epoll);
     let (reader, writer) = file::pipe().unwrap();
     let (key, _) = bed.submit(stuck_read(&reader, RecvBuf::with_capacity(16)));
-    let_threads_begin(&mut bed);
+    let_threads_begin(&mut bed, &reader, 1);
     bed.forget(key);
+    let begun = Instant::now();
     let later = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));
         file::write(writer.as_raw_fd(), b"late", None).unwrap();
     });
-    let begun = Instant::now();
     bed.release(&reader);
-    assert!(begun.elapsed() >= Duration::from_millis(20));
+    assert!(begun.elapsed() >= Duration::from_millis(30));
     later.join().unwrap();
     bed.drain();
 }
@@ -377,7 +392,7 @@ fn cancelled_call_that_has_begun_ends_with_its_own_result() {
     let mut bed = Bed::new(Choice::Epoll);
     let (reader, writer) = file::pipe().unwrap();
     let (key, token) = bed.submit(stuck_read(&reader, RecvBuf::with_capacity(16)));
-    let_threads_begin(&mut bed);
+    let_threads_begin(&mut bed, &reader, 1);
     bed.cancel(key);
     let answer = bed.run(Request::Cancel(Cancel { target: key }));
     assert_eq!(answer.result, -libc::EALREADY);
@@ -397,7 +412,7 @@ fn what_waits_for_a_thread_is_cancelled_at_once_and_more_than_fits_waits_its_tur
     let stuck: Vec<Token> = (0..BLOCKING_THREADS)
         .map(|_| bed.submit(stuck_read(&reader, RecvBuf::with_capacity(1))).1)
         .collect();
-    let_threads_begin(&mut bed);
+    let_threads_begin(&mut bed, &reader, BLOCKING_THREADS);
     let world = World::new();
     let behind: Vec<_> = (0..2 * BLOCKING_QUEUE)
         .map(|_| bed.submit(fsync(&world)))
@@ -425,7 +440,7 @@ fn driver_dropped_under_a_call_that_does_not_end_leaks_its_buffer() {
     let foreign = Foreign::new(16);
     let (reader, writer) = file::pipe().unwrap();
     bed.submit(stuck_read(&reader, foreign.recv_buf()));
-    let_threads_begin(&mut bed);
+    let_threads_begin(&mut bed, &reader, 1);
     let begun = Instant::now();
     drop(bed);
     let waited = begun.elapsed().as_millis();

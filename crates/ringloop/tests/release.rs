@@ -13,7 +13,7 @@ use support::on_both;
 
 fn pair() -> (UnixStream, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let seconds = Some(Duration::from_secs(5));
+    let seconds = Some(support::PATIENCE);
     theirs.set_read_timeout(seconds).unwrap();
     (ours, theirs)
 }
