@@ -6,13 +6,12 @@ failure can be played again with the seed that it prints.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Any
 
 
 @dataclass
@@ -119,3 +118,19 @@ def _received(sock: socket.socket) -> list[tuple[bytes, Any]]:
         except OSError:
             continue  # an ICMP error of an earlier send
     return datagrams
+
+
+def main(host: str, port: str, loss: str, seed: str) -> None:
+    """Relay in a process of its own, until standard input ends; prints the port."""
+    loop = asyncio.new_event_loop()
+    relay = Relay(loop, (host, int(port)), Faults(loss=float(loss)), int(seed))
+    sys.stdout.write(f"{relay.address[1]}\n")
+    sys.stdout.flush()
+    loop.add_reader(sys.stdin.fileno(), loop.stop)
+    loop.run_forever()
+    relay.close()
+    loop.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -26,15 +26,20 @@ __all__ = [
     "Stream",
     "StreamDataReceived",
     "StreamReset",
+    "Traces",
     "engine_versions",
+    "steer",
 ]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 _Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
-_Material: TypeAlias = str | PathLike[str] | bytes | bytearray | Sequence[bytes]
+# The rest: objects of `cryptography`.
+_Material: TypeAlias = str | PathLike[str] | bytes | bytearray | Sequence[Any] | Any
+_Password: TypeAlias = bytes | str | Callable[[], bytes | str] | None
 _KeyLog: TypeAlias = str | PathLike[str] | Callable[[str], object] | Literal[False] | None
 
 def engine_versions() -> str: ...
+def steer(fd: int, count: int) -> None: ...
 
 # Configurations.
 
@@ -51,8 +56,10 @@ class ClientConfig:
         system_roots: bool | None = None,
         certificate: _Material | None = None,
         private_key: _Material | None = None,
+        password: _Password = None,
         keylog: _KeyLog = None,
         sessions: bool = True,
+        token_store: str | PathLike[str] | None = None,
         early_data: bool = True,
         version: int = 1,
         idle_timeout: float | None = 30.0,
@@ -71,7 +78,7 @@ class ClientConfig:
         ack_frequency: bool = False,
         max_data_grown: int = 67108864,
         send_window_min: int = 1048576,
-        qlog: str | PathLike[str] | None = None,
+        qlog: str | PathLike[str] | Traces | None = None,
     ) -> Self: ...
     def with_memory(self, memory: Memory, destination_id: bytes | None = None) -> Self: ...
 
@@ -101,12 +108,19 @@ class Memory:
     def take_tokens(self) -> list[bytes]: ...
 
 @final
+class Traces:
+    def __new__(cls) -> Self: ...
+    def read(self, original_id: bytes, is_client: bool) -> bytes: ...
+    def forget(self, original_id: bytes, is_client: bool) -> None: ...
+
+@final
 class ServerConfig:
     def __new__(
         cls,
         *,
         certificate: _Material | None = None,
         private_key: _Material | None = None,
+        password: _Password = None,
         sni: Mapping[str, tuple[_Material, _Material | None]] | None = None,
         alpn: Iterable[str | bytes] = (),
         client_auth: str = "none",
@@ -115,9 +129,10 @@ class ServerConfig:
         ca_data: _Material | None = None,
         system_roots: bool | None = None,
         keylog: _KeyLog = None,
-        sessions: bool = True,
+        sessions: bool | str | PathLike[str] = True,
         early_data: bool = False,
         migration: bool = True,
+        preferred_address: _Address | Iterable[_Address] = (),
         token_secret: bytes | None = None,
         retry_lifetime: float = 15.0,
         tokens: int = 2,
@@ -138,13 +153,14 @@ class ServerConfig:
         ack_frequency: bool = False,
         max_data_grown: int = 67108864,
         send_window_min: int = 1048576,
-        qlog: str | PathLike[str] | None = None,
+        qlog: str | PathLike[str] | Traces | None = None,
     ) -> Self: ...
     def set_certificate(
         self,
         certificate: _Material,
         private_key: _Material | None = None,
         name: str | None = None,
+        password: _Password = None,
     ) -> None: ...
     def remove_certificate(self, name: str) -> bool: ...
 
@@ -169,6 +185,8 @@ class Endpoint:
         segments_max: int = 64,
         reset_secret: bytes | None = None,
         connection_id: bytes | None = None,
+        connection_id_length: int | None = None,
+        worker: tuple[int, int, int] | None = None,
     ) -> Self: ...
     @property
     def connection_count(self) -> int: ...
@@ -304,6 +322,7 @@ class Connection:
     @property
     def streams_queued(self) -> int: ...
     def handshake(self) -> Handshake | None: ...
+    def ids(self) -> tuple[bytes, bytes] | None: ...
     def peer_certificates(self) -> list[bytes]: ...
     def export_keying_material(self, label: str | bytes, context: bytes, length: int) -> bytes: ...
     def stats(self) -> Stats: ...

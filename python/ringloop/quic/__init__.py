@@ -8,6 +8,7 @@ from ringloop.quic._connection import Connection, Policy
 from ringloop.quic._endpoint import Endpoint
 from ringloop.quic._serve import serve
 from ringloop.quic._stream import Stream
+from ringloop.quic._workers import Worker, bind_workers
 from ringloop.quic.errors import (
     ConfigurationError,
     ConnectError,
@@ -52,6 +53,8 @@ __all__ = [
     "TlsError",
     "TransportError",
     "VersionMismatch",
+    "Worker",
+    "bind_workers",
     "connect",
     "open_connection",
     "serve",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ringloop.quic._connection import Connection
     from ringloop.quic._stream import Stream
+    from ringloop.quic._workers import Worker
 
 __all__ = ["serve"]
 
@@ -36,6 +37,7 @@ async def serve(
     stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
     sock: socket.socket | None = None,
     reuse_port: bool = False,
+    worker: Worker | None = None,
     **keywords: Any,
 ) -> Endpoint:
     """Take connections at an address.
@@ -44,6 +46,9 @@ async def serve(
     (or what has a `server_config()`), or by its keywords; beside those: `retry` ("never",
     "always", "auto"), `max_connections`, `gso`, `gro`, `ecn`, `segments_max`, `socket_buffer`,
     `versions`. See `Endpoint` for what becomes of the handlers' connections and streams.
+
+    `worker`: one of `bind_workers`, in place of an address. `reuse_port` alone lets several servers
+    bind one address, between which clients that move are lost.
     """
     settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
     if configuration is None:
@@ -54,6 +59,9 @@ async def serve(
         config = configuration
     else:
         config = configuration.server_config()
+    if worker is not None:
+        sock = worker.sock
+        settings["worker"] = (worker.number, worker.count, worker.key)
     sock = sock or bind(host, port, reuse_port=reuse_port)
     try:
         return Endpoint(

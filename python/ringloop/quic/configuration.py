@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ringloop._native import quic as _quic
+from ringloop.quic._material import decrypted, encoded
+from ringloop.quic.logger import QuicLogger
 from ringloop.quic.packet import QuicProtocolVersion
 
 if TYPE_CHECKING:
@@ -127,8 +129,8 @@ class QuicConfiguration:
     """qh3's: the name is a part of the verification, so False is refused."""
     assert_fingerprint: str | None = None
     """qh3's: certificates are not pinned, so a fingerprint is refused."""
-    quic_logger: None = None
-    """aioquic's traces of Python objects are not made, so anything else is refused."""
+    quic_logger: QuicLogger | None = None
+    """Where the connections' traces go: `ringloop.quic.logger`."""
 
     def load_cert_chain(
         self,
@@ -148,7 +150,7 @@ class QuicConfiguration:
             with open(keyfile, "rb") as file:  # noqa: PTH123
                 key = file.read()
         if password is not None:
-            key = _decrypted(key, password)
+            key = decrypted(key, password)
         if b"-----BEGIN CERTIFICATE-----" not in chain:
             raise ValueError(f"No certificate in {os.fspath(certfile)}")
         if b"PRIVATE KEY-----" not in key:
@@ -198,7 +200,6 @@ class QuicConfiguration:
             "hostname_checks_common_name": self.hostname_checks_common_name,
             "verify_hostname=False": not self.verify_hostname,
             "assert_fingerprint": self.assert_fingerprint,
-            "quic_logger": self.quic_logger,
         }
         for name, is_asked in refused.items():
             if is_asked:
@@ -208,6 +209,9 @@ class QuicConfiguration:
 
     def _settings(self, *, probes: bool) -> dict[str, Any]:
         self._refuse()
+        logger = self.quic_logger
+        if logger is not None and not isinstance(logger, QuicLogger):
+            raise ValueError("quic_logger has to be one of ringloop.quic.logger")
         probes = probes and self.probe_datagram_size
         settings: dict[str, Any] = {
             "alpn": tuple(self.alpn_protocols or ()),
@@ -229,6 +233,7 @@ class QuicConfiguration:
             "initial_mtu": self.max_datagram_size,
             "mtu_max": max(_MTU_MAX, self.max_datagram_size) if probes else None,
             "initial_rtt": self.initial_rtt,
+            "qlog": None if logger is None else logger.native,
         }
         if (certificate := self._certificate()) is not None:
             settings["certificate"], settings["private_key"] = certificate
@@ -242,7 +247,7 @@ class QuicConfiguration:
         if self.private_key is None:
             raise ValueError("The certificate's key is missing: load_cert_chain(), or private_key")
         chain = (self.certificate, *self.certificate_chain)
-        return tuple(_encoded_certificate(one) for one in chain), _encoded_key(self.private_key)
+        return tuple(encoded(one) for one in chain), encoded(self.private_key)
 
     def _made(self, make: Callable[..., Any], settings: dict[str, Any]) -> Any:
         key = (make, *settings.items())
@@ -309,48 +314,3 @@ def _key_log(log: TextIO | _PathLike) -> Any:
         log.flush()
 
     return write
-
-
-def _encoded_certificate(certificate: Any) -> bytes:
-    if isinstance(certificate, str):
-        return certificate.encode()
-    if isinstance(certificate, bytes | bytearray | memoryview):
-        return bytes(certificate)
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 (optional)
-
-    encoded: bytes = certificate.public_bytes(Encoding.DER)
-    return encoded
-
-
-def _encoded_key(key: Any) -> bytes:
-    if isinstance(key, str):
-        return key.encode()
-    if isinstance(key, bytes | bytearray | memoryview):
-        return bytes(key)
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
-
-    encoded: bytes = key.private_bytes(
-        serialization.Encoding.DER,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return encoded
-
-
-def _decrypted(key: bytes, password: bytes | str | Callable[[], bytes | str]) -> bytes:
-    try:
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
-    except ImportError:
-        raise ValueError(
-            "A key with a password needs the 'cryptography' package; or decrypt it: openssl pkey -in KEY"
-        ) from None
-    if callable(password):
-        password = password()
-    secret = password.encode() if isinstance(password, str) else password
-    loaded = serialization.load_pem_private_key(key, secret)
-    plain: bytes = loaded.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return plain

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.logger import QuicLoggerTrace
     from ringloop.quic.tls import SessionTicket, SessionTicketFetcher, SessionTicketHandler
 
 __all__ = [
@@ -175,9 +176,8 @@ class QuicConnection:
         """The connection id that the peer uses first."""
         self._original = os.urandom(8) if original is None else original
         self.tls = TlsState(self)
-        self._quic_logger: None = (
-            None  # HTTP/3 layers look for it; the native core writes its own traces
-        )
+        # HTTP/3 layers look for it, and add what they do.
+        self._quic_logger: QuicLoggerTrace | None = None
         self._memory: Any = None
         self._endpoint: Any = None
         self._native: Any = None
@@ -213,7 +213,8 @@ class QuicConnection:
         self._is_client = False
         self._ticket_handler = self._token_handler = None
         self._issues_early_data = False
-        self.host_cid = self._original = b""
+        ids = _quic.Connection(endpoint, key).ids()
+        self.host_cid, self._original = ids or (b"", b"")
         self.tls = TlsState(self)
         self._quic_logger = None
         self._memory = None
@@ -236,7 +237,7 @@ class QuicConnection:
 
     @property
     def original_destination_connection_id(self) -> bytes:
-        """The id of the client's first packet; empty where `asyncio.serve` has the connection."""
+        """The id of the client's first packet."""
         return self._original
 
     @property
@@ -333,6 +334,10 @@ class QuicConnection:
         self._endpoint = endpoint
         self._native = _quic.Connection(endpoint, key)
         self._native.set_queued_max(self._configuration.tx_max_queued_bytes)
+        if (logger := self._configuration.quic_logger) is not None:
+            # By the name that the native trace has.
+            _first, original = self._native.ids() or (b"", self._original)
+            self._quic_logger = logger.start_trace(self._is_client, original)
         early, self._early = self._early, []
         self._repeat(early)
 
@@ -405,16 +410,27 @@ class QuicConnection:
         event = queue.popleft()
         if isinstance(event, events.StreamDataReceived):
             return event
+        if isinstance(event, events.PingAcknowledged) and event.uid == _KEY_UPDATE_PING:
+            self.request_key_update()
+            return self.next_event()
+        self._note(event)
+        return event
+
+    def _note(self, event: events.QuicEvent) -> None:
+        """Do what an event means here."""
         if isinstance(event, events.HandshakeCompleted):
             self._complete()
+        elif isinstance(event, events.ConnectionTerminated):
+            self._end_trace()
         elif isinstance(event, events.StopSendingReceived):
             self._stopped[event.stream_id] = None
             if len(self._stopped) > _STOPPED_MAX:
                 del self._stopped[next(iter(self._stopped))]
-        elif isinstance(event, events.PingAcknowledged) and event.uid == _KEY_UPDATE_PING:
-            self.request_key_update()
-            return self.next_event()
-        return event
+
+    def _end_trace(self) -> None:
+        trace, self._quic_logger = self._quic_logger, None
+        if trace is not None and (logger := self._configuration.quic_logger) is not None:
+            logger.end_trace(trace)
 
     def _complete(self) -> None:
         """Do what had to wait until the handshake is complete."""

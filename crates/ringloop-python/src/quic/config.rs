@@ -2,7 +2,9 @@
 //!
 //! Made once, never changed (but for a server's certificates), shared by any number of endpoints.
 
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -13,12 +15,15 @@ use ringloop_quic::error::ConfigError;
 use ringloop_quic::qlog::Qlog;
 use ringloop_quic::rustls::pki_types::pem::PemObject;
 use ringloop_quic::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use ringloop_quic::store::Directory;
 use ringloop_quic::tls::{Certificate, Certificates, ClientTls, Clients, Roots, ServerTls};
 
+use super::address;
 use super::errors;
 use super::keylog::{self, Listener};
 use super::keywords::Keywords;
 use super::memory::Memory;
+use super::traces::Traces;
 
 /// How connections are made.
 #[pyclass(frozen, module = "ringloop._native.quic")]
@@ -30,7 +35,7 @@ pub struct ClientConfig {
 #[pymethods]
 impl ClientConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, keylog=None, sessions=True, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ClientConfig", keywords)?;
         let refused = |error| errors::config(py, error);
@@ -43,7 +48,8 @@ impl ClientConfig {
         };
         tls = tls.alpn(protocols(&keywords)?);
         let shown = keywords.take_some("certificate")?;
-        if let Some(certificate) = certificate(py, shown, keywords.take_some("private_key")?)? {
+        let key = private_key(&keywords)?;
+        if let Some(certificate) = certificate(shown, key)? {
             tls = tls.certificate(certificate);
         }
         let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
@@ -52,11 +58,17 @@ impl ClientConfig {
             tls = tls.sessions(None);
         }
         tls = tls.early_data(keywords.take_or("early_data", true)?);
+        let tokens = keywords.take_some("token_store")?;
+        let tokens =
+            tokens.map(|path| Directory::open(path.extract::<PathBuf>()?).map_err(PyErr::from));
         let version = version(keywords.take_or("version", 1)?)?;
         let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
         keywords.end()?;
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
-        let inner = inner.map_err(refused)?.version(version).qlog(qlog);
+        let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
+        if let Some(tokens) = tokens {
+            inner = inner.tokens(Some(Arc::new(tokens?)));
+        }
         Ok(Self { inner, listener })
     }
 
@@ -94,7 +106,7 @@ pub struct ServerConfig {
 #[pymethods]
 impl ServerConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ServerConfig", keywords)?;
         let refused = |error| errors::config(py, error);
@@ -104,12 +116,18 @@ impl ServerConfig {
         tls = tls.clients(clients(py, &keywords)?);
         let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
         tls = tls.secrets(secrets);
-        if !keywords.take_or("sessions", true)? {
-            tls = tls.sessions(None);
+        match kept(keywords.take("sessions")?)? {
+            Kept::Default => {}
+            Kept::Nowhere => tls = tls.sessions(None),
+            Kept::In(directory) => tls = tls.sessions(Some(directory)),
         }
         tls = tls.early_data(keywords.take_or("early_data", false)?);
         let mut inner = config::ServerConfig::new(tls).map_err(refused)?;
         inner = inner.migration(keywords.take_or("migration", true)?);
+        if let Some(addresses) = keywords.take_some("preferred_address")? {
+            let (v4, v6) = preferred(&addresses)?;
+            inner = inner.preferred_address(v4, v6);
+        }
         if let Some(secret) = keywords.take_some("token_secret")? {
             inner = inner.token_secret(&bytes(&secret)?);
         }
@@ -130,15 +148,19 @@ impl ServerConfig {
     }
 
     /// Show another certificate from now on: for `name`, or for names that have none of their own.
-    #[pyo3(signature = (certificate, private_key=None, name=None))]
+    #[pyo3(signature = (certificate, private_key=None, name=None, password=None))]
     fn set_certificate(
         &self,
-        py: Python<'_>,
         certificate: Bound<'_, PyAny>,
         private_key: Option<Bound<'_, PyAny>>,
         name: Option<&str>,
+        password: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let certificate = self::certificate(py, Some(certificate), private_key)?;
+        let key = Key {
+            object: private_key,
+            password,
+        };
+        let certificate = self::certificate(Some(certificate), key)?;
         match (certificate, name) {
             (Some(certificate), Some(name)) => self.certificates.set(name, certificate),
             (Some(certificate), None) => self.certificates.set_default(certificate),
@@ -156,7 +178,7 @@ impl ServerConfig {
 fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Certificates> {
     let certificates = Certificates::default();
     let shown = keywords.take_some("certificate")?;
-    let default = certificate(py, shown, keywords.take_some("private_key")?)?;
+    let default = certificate(shown, private_key(keywords)?)?;
     let is_empty = default.is_none();
     if let Some(default) = default {
         certificates.set_default(default);
@@ -164,8 +186,12 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
     let named = keywords.take_some("sni")?;
     if let Some(named) = &named {
         for (name, pair) in named.cast::<PyDict>()?.iter() {
-            let (chain, key): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
-            if let Some(certificate) = certificate(py, Some(chain), key)? {
+            let (chain, object): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
+            let key = Key {
+                object,
+                password: None,
+            };
+            if let Some(certificate) = certificate(Some(chain), key)? {
                 certificates.set(&name.extract::<String>()?, certificate);
             }
         }
@@ -298,12 +324,15 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
     Ok(to)
 }
 
-/// The directory for logs of connections, a file each; it has to be there.
+/// Where logs of connections go: a directory that has to be there, a file each, or [`Traces`].
 fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
-    let Some(path) = keywords.take_some("qlog")? else {
+    let Some(place) = keywords.take_some("qlog")? else {
         return Ok(None);
     };
-    let path: PathBuf = path.extract()?;
+    if let Ok(traces) = place.cast::<Traces>() {
+        return Ok(Some(Qlog::to(traces.get().target.clone())));
+    }
+    let path: PathBuf = place.extract()?;
     if !path.is_dir() {
         return Err(PyValueError::new_err(format!(
             "qlog: {} is no directory",
@@ -311,6 +340,47 @@ fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
         )));
     }
     Ok(Some(Qlog::to_directory(path)))
+}
+
+/// Where a server keeps sessions.
+enum Kept {
+    Default,
+    Nowhere,
+    In(Arc<Directory>),
+}
+
+/// Read the argument `sessions`: whether to keep them, in memory, or a directory's path.
+fn kept(given: Option<Bound<'_, PyAny>>) -> PyResult<Kept> {
+    let Some(given) = given else {
+        return Ok(Kept::Default);
+    };
+    if let Ok(path) = given.extract::<PathBuf>() {
+        return Ok(Kept::In(Arc::new(Directory::open(path)?)));
+    }
+    let keeps: bool = given.extract()?;
+    Ok(if keeps { Kept::Default } else { Kept::Nowhere })
+}
+
+/// Read the argument `preferred_address`: one address, or one of each family.
+fn preferred(
+    addresses: &Bound<'_, PyAny>,
+) -> PyResult<(Option<SocketAddrV4>, Option<SocketAddrV6>)> {
+    let all = if let Ok(one) = address::from_python(addresses) {
+        vec![one]
+    } else {
+        let given = addresses.try_iter()?;
+        given
+            .map(|one| address::from_python(&one?))
+            .collect::<PyResult<_>>()?
+    };
+    let (mut v4, mut v6) = (None, None);
+    for address in all {
+        match address {
+            SocketAddr::V4(address) => v4 = Some(address),
+            SocketAddr::V6(address) => v6 = Some(address),
+        }
+    }
+    Ok((v4, v6))
 }
 
 fn is_pem(data: &[u8]) -> bool {
@@ -326,41 +396,74 @@ fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
-/// What a certificate or a key is given as: bytes, several of them, or a file's path.
+/// What a certificate or a key is given as: bytes, several of them, a file's path, or `cryptography`'s objects.
 fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
         return Ok(vec![object.extract()?]);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
-        return object.try_iter()?.map(|part| bytes(&part?)).collect();
+        let parts = object.try_iter()?;
+        return parts.map(|part| part_of(&part?)).collect();
     }
-    if let Ok(text) = object.cast::<PyString>()
-        && is_pem(text.to_str()?.as_bytes())
-    {
-        return Ok(vec![bytes(object)?]);
+    Ok(vec![match object.cast::<PyString>() {
+        Ok(text) if is_pem(text.to_str()?.as_bytes()) => bytes(object)?,
+        _ if is_of_cryptography(object)? => part_of(object)?,
+        _ => std::fs::read(object.extract::<PathBuf>()?)?,
+    }])
+}
+
+fn is_of_cryptography(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.hasattr("public_bytes")? || object.hasattr("private_bytes")?)
+}
+
+fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if is_of_cryptography(object)? {
+        let material = object.py().import("ringloop.quic._material")?;
+        return material.call_method1("encoded", (object,))?.extract();
     }
-    Ok(vec![std::fs::read(object.extract::<PathBuf>()?)?])
+    bytes(object)
+}
+
+/// A private key, as it was given.
+struct Key<'py> {
+    object: Option<Bound<'py, PyAny>>,
+    password: Option<Bound<'py, PyAny>>,
+}
+
+fn private_key<'py>(keywords: &Keywords<'py>) -> PyResult<Key<'py>> {
+    Ok(Key {
+        object: keywords.take_some("private_key")?,
+        password: keywords.take_some("password")?,
+    })
 }
 
 /// Read a chain and its key, which may stand in one PEM text.
-fn certificate(
-    py: Python<'_>,
-    chain: Option<Bound<'_, PyAny>>,
-    key: Option<Bound<'_, PyAny>>,
-) -> PyResult<Option<Certificate>> {
+fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option<Certificate>> {
     let Some(chain) = chain else {
         return Ok(None);
     };
+    let py = chain.py();
     let parts_of_chain = parts(&chain)?;
-    let key = match &key {
+    let encoded = match &key.object {
         Some(key) => parts(key)?.concat(),
         None => parts_of_chain.concat(),
     };
+    let encoded = match key.password {
+        Some(password) => {
+            let material = py.import("ringloop.quic._material")?;
+            let encoded = PyBytes::new(py, &encoded);
+            material
+                .call_method1("decrypted", (encoded, password))?
+                .extract()?
+        }
+        None => encoded,
+    };
     let made = read_chain(parts_of_chain).and_then(|chain| {
-        let key = if is_pem(&key) {
-            PrivateKeyDer::from_pem_slice(&key).map_err(|error| no_key(&key, &error.to_string()))?
+        let key = if is_pem(&encoded) {
+            PrivateKeyDer::from_pem_slice(&encoded)
+                .map_err(|error| no_key(&encoded, &error.to_string()))?
         } else {
-            PrivateKeyDer::try_from(key).map_err(|error| no_key(&[], error))?
+            PrivateKeyDer::try_from(encoded).map_err(|error| no_key(&[], error))?
         };
         Certificate::from_der(chain, key)
     });
@@ -370,7 +473,7 @@ fn certificate(
 fn no_key(pem: &[u8], error: &str) -> ConfigError {
     let text = String::from_utf8_lossy(pem);
     ConfigError::Pem(if text.contains("ENCRYPTED") {
-        "the private key is encrypted: decrypt it first, or name its password".to_owned()
+        "the private key is encrypted: give its password".to_owned()
     } else {
         format!("no private key: {error}")
     })

@@ -51,6 +51,8 @@ pub struct Connection {
     pub route: Route,
 }
 
+type Ids<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
 pub fn direction(unidirectional: bool) -> Direction {
     if unidirectional {
         Direction::Uni
@@ -170,6 +172,13 @@ impl Connection {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let encoded = self.look(py, |connection, _| connection.peer_transport_parameters())?;
         Ok(encoded.map(|encoded| PyBytes::new(py, &encoded)))
+    }
+
+    /// The connection id that the peer uses first, and that which the client has named the server by at first; None
+    /// of endpoints that do not tell ids.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Option<Ids<'py>>> {
+        let ids = self.look(py, |connection, _| connection.ids())?;
+        Ok(ids.map(|(first, original)| (PyBytes::new(py, &first), PyBytes::new(py, &original))))
     }
 
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed.

@@ -44,7 +44,7 @@ fn told(news: News) -> Option<Told> {
 #[pymethods]
 impl Endpoint {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None, connection_id_length=None, worker=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "Endpoint", keywords)?;
         let server = keywords.take_some("server")?;
@@ -413,8 +413,18 @@ fn endpoint_config(
         let made = config.connection_ids(&first.extract::<Vec<u8>>()?);
         config = made.map_err(|error| errors::config(py, error))?;
     }
+    if let Some(len) = keywords.take_some("connection_id_length")? {
+        let made = config.connection_id_len(len.extract()?);
+        config = made.map_err(|error| errors::config(py, error))?;
+    }
     if let Some(secret) = keywords.take_some("reset_secret")? {
         config = config.reset_secret(&secret.extract::<Vec<u8>>()?);
+    }
+    // Its ids, and not those of the secret.
+    if let Some(worker) = keywords.take_some("worker")? {
+        let (number, count, key) = worker.extract()?;
+        let made = config.worker(number, count, key);
+        config = made.map_err(|error| errors::config(py, error))?;
     }
     let gso: bool = keywords.take_or("gso", true)?;
     let segments_max: usize = keywords.take_or("segments_max", SEGMENTS_MAX)?;

@@ -20,6 +20,7 @@
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
 //! | `memory`     | what a client keeps of a server between connections                              |
 //! | `endpoint`, `connection`, `stream`, `events`, `config`, `stats` | the classes                   |
+//! | `traces`     | logs of connections that Python reads                                            |
 //! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
 //!
 //! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
@@ -45,14 +46,35 @@ mod state;
 mod stats;
 mod stream;
 mod told;
+mod traces;
 mod waiters;
 
+use std::os::fd::RawFd;
+
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The names and versions of what the protocol and its cryptography are built on.
 #[pyfunction]
 fn engine_versions() -> &'static str {
     env!("RINGLOOP_QUIC_ENGINE")
+}
+
+/// Have the kernel give datagrams to the socket, of `count` that share an address by `SO_REUSEPORT`, whose number in the
+/// order of binding is that of the worker that they are for. For all of them at once.
+#[pyfunction]
+fn steer(fd: RawFd, count: usize) -> PyResult<()> {
+    let count = u32::try_from(count)
+        .ok()
+        .filter(|count| (1..=256).contains(count));
+    let count = count.ok_or_else(|| PyValueError::new_err("1 to 256 workers"))?;
+    let steps = ringloop_quic::steering_program(count).map(|step| libc::sock_filter {
+        code: step.code,
+        jt: step.jump_true,
+        jf: step.jump_false,
+        k: step.value,
+    });
+    Ok(ringloop::sys::socket::set_reuse_port_program(fd, &steps)?)
 }
 
 /// Add the submodule.
@@ -69,6 +91,8 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_function(wrap_pyfunction!(engine_versions, &quic)?)?;
     quic.add_class::<memory::Memory>()?;
     quic.add_class::<memory::SessionTicket>()?;
+    quic.add_class::<traces::Traces>()?;
+    quic.add_function(wrap_pyfunction!(steer, &quic)?)?;
     events::add(&quic)?;
     quic.gil_used(false)?;
     module.add("quic", &quic)?;

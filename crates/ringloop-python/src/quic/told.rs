@@ -82,7 +82,12 @@ impl Connection {
         let Some(end) = errors::end_of(&self.route.record) else {
             return events::ConnectionTerminated::object(py, 0, None, String::new());
         };
-        let frame_type = (!end.is_application).then_some(0);
+        // Of which frame the error was is not known, but that alerts of TLS are of CRYPTO's (RFC 9001 §4.8).
+        let frame_type = match (end.is_application, end.code) {
+            (true, _) => None,
+            (false, 0x100..0x200) => Some(6),
+            (false, _) => Some(0),
+        };
         events::ConnectionTerminated::object(py, end.code, frame_type, end.reason)
     }
 }

@@ -61,7 +61,14 @@ async def connect(
         token_handler=token_handler,
     )
     protocol = create_protocol(connection, stream_handler=stream_handler)
-    endpoint = AsyncEndpoint(loop, configuration, host=None, port=local_port, family=family)
+    endpoint = AsyncEndpoint(
+        loop,
+        configuration,
+        host=None,
+        port=local_port,
+        family=family,
+        connection_id=connection.host_cid,
+    )
     try:
         endpoint.client(connection, protocol)
         protocol.connect(address, transmit=wait_connected)

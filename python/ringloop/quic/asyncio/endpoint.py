@@ -39,6 +39,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         family: int,
         server: Any = None,
         retry: bool = False,
+        connection_id: bytes | None = None,
     ) -> None:
         super().__init__()
         self._configuration = configuration
@@ -57,6 +58,10 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 retry="always" if retry else "never",
                 max_connections=configuration.max_connections,
                 socket_buffer=configuration.socket_buffer_size,
+                connection_id=connection_id,
+                connection_id_length=None
+                if connection_id is not None
+                else configuration.connection_id_length,
             )
             self._driver = Driver(loop, self._sock, self._native, self._news)
         except BaseException:
@@ -77,7 +82,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         for key in eventful:
             protocol = self._protocols.get(key) or self._client
             if protocol is not None:
-                protocol._process_events()
+                protocol._events_came()
         for key in gone:
             self._protocols.pop(key, None)
 

@@ -52,6 +52,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._connection_id_issued_handler: QuicConnectionIdHandler | None = None
         self._connection_id_retired_handler: QuicConnectionIdHandler | None = None
         self._connection_terminated_handler: Callable[[], None] | None = None
+        self._has_own_transmit = type(self).transmit is not QuicConnectionProtocol.transmit
 
     # --- for programs ---
 
@@ -160,7 +161,12 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self.transmit()
 
     def transmit(self) -> None:
-        """Send what there is; with `connect` and `serve` the loop does by itself, once a pass."""
+        """Send what there is; with `connect` and `serve` the loop does by itself, once a pass.
+
+        One that overrides it is called as aioquic does: after events, and where a stream was
+        written to. It is to call this one. It is not called for acknowledgements and timers, and
+        the datagrams of `connect` and `serve` do not pass through it.
+        """
         if self._transmit_handle is not None:
             self._transmit_handle.cancel()
             self._transmit_handle = None
@@ -185,8 +191,14 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._process_events()
         self.transmit()
 
+    def _events_came(self) -> None:
+        self._process_events()
+        if self._has_own_transmit:
+            self.transmit()
+
     def _transmit_soon(self) -> None:
-        if self._transmit_handle is None and self._quic._driver is None:
+        is_asked = self._quic._driver is None or self._has_own_transmit
+        if self._transmit_handle is None and is_asked:
             self._transmit_handle = self._loop.call_soon(self.transmit)
 
     def _process_soon(self) -> None:
@@ -197,9 +209,9 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._process_handle = None
         self._process_events()
         # What was read is credit, which the peer may wait for.
-        if self._quic._driver is None:
+        if self._quic._driver is None or self._has_own_transmit:
             self.transmit()
-        else:
+        if self._quic._driver is not None:
             self._quic.flush()
 
     def _process_events(self) -> None:

@@ -1,0 +1,55 @@
+"""Certificates and keys in the forms in which programs have them, as bytes.
+
+Owns: what needs the `cryptography` package, which is imported only then. Called by: `configuration`,
+the native configurations. Never does: keep a key or a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+__all__ = ["Password", "decrypted", "encoded"]
+
+Password: TypeAlias = bytes | str | Callable[[], bytes | str]
+
+
+def encoded(material: Any) -> bytes:
+    """Return a certificate or a key as bytes: text, bytes, or an object of `cryptography`."""
+    if isinstance(material, str):
+        return material.encode()
+    if isinstance(material, bytes | bytearray | memoryview):
+        return bytes(material)
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
+
+    if hasattr(material, "private_bytes"):
+        return _plain(material, serialization.Encoding.DER)
+    der: bytes = material.public_bytes(serialization.Encoding.DER)
+    return der
+
+
+def decrypted(key: bytes, password: Password) -> bytes:
+    """Return an encrypted key (PEM, or PKCS#8 in DER) without its password, in the same encoding."""
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
+    except ImportError:
+        raise ValueError(
+            "A key with a password needs the 'cryptography' package; or decrypt it: openssl pkey -in KEY"
+        ) from None
+    if callable(password):
+        password = password()
+    secret = password.encode() if isinstance(password, str) else password
+    if b"-----BEGIN" in key:
+        loaded = serialization.load_pem_private_key(key, secret)
+        return _plain(loaded, serialization.Encoding.PEM)
+    loaded = serialization.load_der_private_key(key, secret)
+    return _plain(loaded, serialization.Encoding.DER)
+
+
+def _plain(key: Any, encoding: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
+
+    plain: bytes = key.private_bytes(
+        encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return plain

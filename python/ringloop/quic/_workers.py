@@ -1,0 +1,69 @@
+"""Several servers at one address, each with a loop of its own: in threads or in processes.
+
+Owns: the sockets that share the address, and what their connection ids say. Called by: programs
+before they start their workers. Never does: start them.
+
+The kernel gives each datagram to the worker whose number its connection id names, so connections
+stay with their worker when clients move (RFC 9000 §9); without that a client that moves, or whose
+NAT is started again, would come to any of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ringloop._native import quic as _quic
+from ringloop.quic._driver import bind
+
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["Worker", "bind_workers"]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One of several workers: `serve(worker=…)` in its thread or process.
+
+    Goes to a process that is forked as it is. A process closes the workers that are another's.
+    """
+
+    sock: socket.socket
+    number: int
+    count: int
+    key: int
+
+    def close(self) -> None:
+        """Close the socket, where another process serves it."""
+        self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[Worker]:
+    """Bind the sockets of `count` workers (1 to 256) to one address; port 0: the system chooses it.
+
+    All of them have to be served: what is for a worker that does not run is lost. Workers that
+    are to resume each other's sessions take `ServerConfig`s with the same `sessions` directory (in
+    one process: the same `ServerConfig`) and the same `token_secret`.
+    """
+    if not 1 <= count <= 256:  # noqa: PLR2004
+        raise ValueError(f"count is {count}: 1 to 256 workers")
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            sockets.append(bind(host, port, reuse_port=True))
+            port = sockets[0].getsockname()[1]
+        _quic.steer(sockets[0].fileno(), count)
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    key = secrets.randbits(64)
+    return [Worker(sock, number, count, key) for number, sock in enumerate(sockets)]
