@@ -82,6 +82,8 @@ test-rust: check-tools ## the engine on both drivers
 		echo "== cargo test, RINGLOOP_DRIVER=$$driver"; \
 		RINGLOOP_DRIVER=$$driver cargo test --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
 	done
+	@echo "== QUIC on ring"
+	@cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
 .PHONY: test-python
 # The newest first: a free-threaded one plays its tests twice and would else be the last to end.
@@ -111,13 +113,15 @@ interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both 
 	@$(BIN)/python -m tests.interop $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 
 .PHONY: quic-shims
-quic-shims: check-tools ## dnspython, hypercorn and urllib3-future over QUIC on ringloop.quic, by an import shim
+quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic, by an import shim; programs on aioquic and on ours
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
 		tools/make-venv .venv-$$1 $$2; \
 		tools/develop .venv-$$1 $(TESTED); \
 		tools/make-venv .venv-quic-shims $$2 tests/ecosystem/quic/requirements.txt; \
 		PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q --noconftest -p no:cacheprovider \
-			-o addopts= tests/ecosystem/quic $(PYTEST)
+			-o addopts= tests/ecosystem/quic $(PYTEST); \
+		RINGLOOP_TEST_AIOQUIC=1 PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q \
+			-p no:cacheprovider tests/quic/test_scenarios.py tests/quic/test_material.py
 
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
@@ -148,8 +152,10 @@ valgrind: check-tools ## the memory of tasks under valgrind's memcheck (needs va
 	cargo test --quiet -p ringloop --test tasks -- --test-threads=1
 
 .PHONY: quic-bulk
-quic-bulk: check-tools ## a gigabyte each way by QUIC through a hundredth of loss, verified, on both drivers; BYTES=67108864 for less
-	@BYTES=$(BYTES) cargo test --quiet --profile tested -p ringloop-quic --test bulk -- --ignored --nocapture
+quic-bulk: venv ## a gigabyte each way by QUIC through a hundredth of loss, verified, in Rust and Python; BYTES=67108864 for less
+	@BYTES=$(BYTES) cargo test --quiet $(TESTED) -p ringloop-quic --test bulk -- --ignored --nocapture
+	@tools/develop $(VENV) $(TESTED)
+	@RINGLOOP_QUIC_BYTES=$(BYTES) $(BIN)/python -m pytest --quiet --capture=no tests/quic/test_bulk.py $(PYTEST)
 
 # What `make fuzz` runs, and for how long each; what it finds new stays in $(TARGET)/fuzz.
 FUZZ ?= datagrams mutations frames parameters
