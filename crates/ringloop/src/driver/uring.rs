@@ -377,34 +377,6 @@ impl UringDriver {
         }
     }
 
-    /// Stop an operation whose completions nobody takes; what the kernel has done by then still comes.
-    fn pause(&mut self, key: Key) {
-        let Some(slot) = self.table.slot(key) else {
-            return;
-        };
-        // Changes are counted as one: they need no pause.
-        if slot.paused || slot.request().map(Operation::shape) == Some(Shape::Edge) {
-            return;
-        }
-        slot.paused = true;
-        if slot.phase == Phase::Armed && !slot.cancelled {
-            slot.was_stopped = true;
-            if !self.backlog.is_empty() || !self.push_cancel(key) {
-                self.backlog.push_back(Entry::Cancel(key));
-            }
-        }
-    }
-
-    /// Its completions have been taken: let it go on, where it was paused.
-    pub(super) fn resume(&mut self, key: Key) {
-        if let Some(slot) = self.table.slot(key)
-            && slot.paused
-        {
-            slot.paused = false;
-            self.rearm(key);
-        }
-    }
-
     /// Everything that has to be on the submission queue before a wait.
     fn prepare_to_wait(&mut self) {
         if !self.wake_armed {

@@ -1,10 +1,11 @@
-//! Cancelling: what is told to the kernel, and what is over without it.
+//! Cancelling: what is told to the kernel, and what is over without it; and the pause of what goes on later.
 //!
 //! Called by: `driver::uring`. Never does: free a slot before its last completion.
 
 use super::{Entry, KIND_CANCEL, UringDriver};
 use crate::driver::Key;
 use crate::driver::table::Phase;
+use crate::op::{Operation, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -127,5 +128,33 @@ impl UringDriver {
             self.unsubmitted.push(fd);
         }
         pushed
+    }
+
+    /// Stop an operation whose completions nobody takes; what the kernel has done by then still comes.
+    pub(super) fn pause(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
+        // Changes are counted as one: they need no pause.
+        if slot.paused || slot.request().map(Operation::shape) == Some(Shape::Edge) {
+            return;
+        }
+        slot.paused = true;
+        if slot.phase == Phase::Armed && !slot.cancelled {
+            slot.was_stopped = true;
+            if !self.backlog.is_empty() || !self.push_cancel(key) {
+                self.backlog.push_back(Entry::Cancel(key));
+            }
+        }
+    }
+
+    /// Its completions have been taken: let it go on, where it was paused.
+    pub(in crate::driver) fn resume(&mut self, key: Key) {
+        if let Some(slot) = self.table.slot(key)
+            && slot.paused
+        {
+            slot.paused = false;
+            self.rearm(key);
+        }
     }
 }
