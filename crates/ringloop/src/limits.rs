@@ -17,25 +17,26 @@ pub const POOL_BUFFERS: u16 = 64;
 /// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
 pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
 
-/// Receives that fill their pool buffer, in a row, after which a sequence of receives goes over to large buffers.
+/// Receives that fill their pool buffer with more behind them, without one between that does not fill it, after which a
+/// sequence of receives goes over to large buffers.
 pub const FULL_RECEIVES_MAX: u32 = 2;
 
-/// Bytes in a large buffer: what comes in bulk is received in one call, and is still in a core's second-level cache
-/// when it is sent.
+/// Bytes that a large buffer has room for: what comes in bulk is received in one call, and is still in a core's
+/// second-level cache when it is sent.
 pub const LARGE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Large buffers of a loop, made when they are needed: 4 MiB. One serves all connections that send what they received
 /// at once; where all are held, the streams go on with the pool.
 pub const LARGE_BUFFERS: usize = 16;
 
-/// Bytes below which a large buffer is more than a receive needs.
-pub const SMALL_RECEIVE_BYTES: usize = POOL_BUFFER_BYTES as usize / 2;
+/// Bytes for which a large buffer is more than a receive needs.
+pub const SMALL_RECEIVE_BYTES: usize = POOL_BUFFER_BYTES as usize;
 
 /// Such receives in a row after which a sequence goes back to the pool, which costs an idle connection nothing.
 pub const SMALL_RECEIVES_MAX: u32 = 8;
 
 /// Received bytes that are sent on by the system call at once: so many are better copied while they are in the cache
-/// than with the next batch.
+/// than with the next batch, and by the kernel alone.
 pub const EAGER_SEND_BYTES_MIN: usize = 8 * 1024;
 
 /// Buffers in a loop's shared pool for datagrams, made when the first endpoint receives into it: 2 MiB.

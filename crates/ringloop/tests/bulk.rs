@@ -4,14 +4,18 @@
 
 mod support;
 
+use ringloop::driver::Kind;
 use ringloop::executor::Op;
 use ringloop::limits::{LARGE_BUFFERS, POOL_BUFFER_BYTES};
-use ringloop::net::{Received, UnixStream};
+use ringloop::net::{Received, TcpStream, UnixStream};
 use ringloop::op::Recv;
 use ringloop::{spawn, time};
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::future::{Future, poll_fn};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::pin;
 use std::sync::LazyLock;
+use std::task::Poll;
 use std::time::Duration;
 use support::{PATIENCE, in_runtimes};
 
@@ -133,6 +137,43 @@ fn received_bytes_are_sent_and_come_back() {
 }
 
 #[test]
+fn received_bytes_that_the_socket_takes_in_part_are_sent_to_the_end() {
+    run(async || {
+        let (stream, peer) = pair();
+        let (large, mut peer) = first_large(&stream, peer, 1_000_000).await;
+        let expected = large.to_vec();
+        let socket = stream.as_fd().try_clone_to_owned().unwrap();
+        TcpStream::from(socket).set_send_buffer(1).unwrap();
+        let mut sending = pin!(stream.write_all(large));
+        // The peer reads nothing: some of it stays here.
+        let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        let mut got = vec![0; expected.len()];
+        let reading = std::thread::spawn(move || {
+            peer.read_exact(&mut got).unwrap();
+            got
+        });
+        let (sent, back) = sending.await;
+        sent.unwrap();
+        assert!(*back == *expected);
+        assert!(reading.join().unwrap() == expected);
+    });
+}
+
+#[test]
+fn received_bytes_for_a_peer_that_is_gone_come_back_with_the_error() {
+    run(async || {
+        let (stream, peer) = pair();
+        let (large, peer) = first_large(&stream, peer, 1_000_000).await;
+        let expected = large.to_vec();
+        drop(peer);
+        let (sent, back) = stream.write_all(large).await;
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(*back == *expected);
+    });
+}
+
+#[test]
 fn large_buffers_that_are_all_held_leave_the_others_the_pool() {
     run(async || {
         let mut held = Vec::new();
@@ -154,6 +195,32 @@ fn large_buffers_that_are_all_held_leave_the_others_the_pool() {
         drop(held);
         let (stream, peer) = pair();
         assert!(first_large(&stream, peer, 1_000_000).await.0.len() > POOL);
+    });
+}
+
+#[test]
+fn messages_as_long_as_a_pool_buffer_leave_the_large_ones_to_others() {
+    in_runtimes(|runtime| {
+        // Nothing tells the readiness driver that no more is behind them.
+        if runtime.kind() == Kind::Epoll {
+            return;
+        }
+        let test = async {
+            let (stream, mut peer) = pair();
+            let mut incoming = stream.receive();
+            let mut held = Vec::new();
+            for _ in 0..LARGE_BUFFERS + 4 {
+                peer.write_all(pattern(POOL)).unwrap();
+                let bytes = incoming.next().await.unwrap().unwrap();
+                assert_eq!(bytes.len(), POOL);
+                held.push(bytes);
+            }
+            let (other, others_peer) = pair();
+            let (large, _peer) = first_large(&other, others_peer, 1_000_000).await;
+            assert!(large.len() > POOL);
+        };
+        let bounded = async { time::timeout(PATIENCE, test).await.unwrap() };
+        runtime.block_on(bounded).unwrap();
     });
 }
 

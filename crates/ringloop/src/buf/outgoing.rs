@@ -13,9 +13,11 @@ pub trait Outgoing: Sized {
     /// What is kept beside the buffer.
     type Kept;
 
-    /// Whether the bytes were received a moment ago: many of them are sent by the system call at once, while the
-    /// processor still has them at hand, and not with the next batch.
-    const JUST_RECEIVED: bool = false;
+    /// The bytes, where they were received a moment ago: many of them are sent by the system call at once, from where
+    /// they are and while the processor still has them at hand, and not with the next batch.
+    fn just_received(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Make it a buffer.
     fn lend(self) -> (SendBuf, Self::Kept);

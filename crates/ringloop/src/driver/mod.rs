@@ -278,6 +278,14 @@ impl Driver {
         }
     }
 
+    /// Send from the caller's memory without waiting; `None`: it would block, or others wait before it.
+    pub(crate) fn send_first(&mut self, fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
+        match self {
+            Self::Uring(_) => readiness::receive::send(fd, bytes),
+            Self::Readiness(driver) => driver.send_first(fd, bytes),
+        }
+    }
+
     /// Have the ring hold on to a descriptor, where there is a ring and that can be.
     pub(crate) fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
         match self {
@@ -376,6 +384,15 @@ impl Driver {
             each!(self, driver => driver.resume(key));
         }
         polled
+    }
+
+    /// Whether more than was taken of a multishot receive may be there: on the ring another completion of it waits; on
+    /// the readiness driver, which receives once a turn, nothing tells.
+    pub(crate) fn may_be_followed(&mut self, key: Key) -> bool {
+        match self {
+            Self::Uring(driver) => driver.table_mut().has_kept(key),
+            Self::Readiness(_) => true,
+        }
     }
 
     /// The pool to receive into where `wanted` is asked for: that one where the kernel has such buffers, and the

@@ -324,6 +324,12 @@ impl Table {
         Poll::Pending
     }
 
+    /// Whether a completion waits for the operation's future.
+    pub fn has_kept(&mut self, key: Key) -> bool {
+        self.slot(key)
+            .is_some_and(|slot| !slot.results.is_empty() || slot.phase == Phase::Done)
+    }
+
     /// Nobody wants the results any more: what had arrived is closed, and its pool buffers are
     /// returned for the driver to give back. The slot lives on until the last completion unless it
     /// is `Done`.

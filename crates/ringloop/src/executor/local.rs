@@ -6,6 +6,7 @@
 
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
+use super::large::Large;
 use super::operation::Beginning;
 #[cfg(feature = "hyper")]
 use super::remote::{self, RemoteJoinHandle};
@@ -54,14 +55,6 @@ struct Shared {
     attempts_left: Cell<u32>,
     /// Set once, when the loop becomes one of several.
     seat: OnceCell<Seat>,
-}
-
-/// Buffers for bytes that come in bulk.
-#[derive(Default)]
-struct Large {
-    /// The last one back on top: it is the one that the processor has at hand.
-    free: Vec<Vec<u8>>,
-    held_count: usize,
 }
 
 /// Which of a runtime's workers a loop is.
@@ -292,25 +285,15 @@ impl Local {
         Begun::InFlight(driver.submit(request, sink()))
     }
 
-    /// A buffer for bytes that come in bulk ([`limits::LARGE_BUFFER_BYTES`]), the one that was used last; `None` where
-    /// all are held.
+    /// A buffer for bytes that come in bulk, to be received behind what it holds ([`limits::LARGE_BUFFER_BYTES`]): the
+    /// one that was used last; `None` where all are held.
     pub(crate) fn large_buffer(&self) -> Option<Vec<u8>> {
-        let mut large = self.shared.large.borrow_mut();
-        if large.held_count == limits::LARGE_BUFFERS {
-            return None;
-        }
-        large.held_count += 1;
-        let known = large.free.pop();
-        Some(known.unwrap_or_else(|| Vec::with_capacity(limits::LARGE_BUFFER_BYTES)))
+        self.shared.large.borrow_mut().take()
     }
 
     /// Give such a buffer back; an empty vector stands for one that is lost.
     pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
-        let mut large = self.shared.large.borrow_mut();
-        large.held_count -= 1;
-        if buffer.capacity() >= limits::LARGE_BUFFER_BYTES {
-            large.free.push(buffer);
-        }
+        self.shared.large.borrow_mut().keep(buffer);
     }
 
     /// Poll the task that has been ready for the longest time; `false` where none is.

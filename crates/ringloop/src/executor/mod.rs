@@ -17,6 +17,7 @@ mod hub;
 mod inbox;
 mod join;
 mod knock;
+mod large;
 mod link;
 mod local;
 mod multi;

@@ -7,6 +7,7 @@
 //! Bounded: as many completions as `op::Shape::untaken_max` says wait for their taker; then the driver
 //! stops the operation until they are taken.
 
+use super::large::lead_len;
 use super::{Home, Local};
 use crate::buf::{Outgoing, SendBuf};
 use crate::driver::{Completion, Key, Lease, Sink};
@@ -36,6 +37,13 @@ impl Multi {
     /// Whether the next poll submits.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_none()
+    }
+
+    /// Whether more may have come than was taken.
+    pub fn may_be_followed(&self) -> bool {
+        self.in_flight
+            .as_ref()
+            .is_some_and(|(local, key)| local.engine().driver_mut().may_be_followed(*key))
     }
 
     /// Ask it to stop: what has arrived still comes, and behind it `ECANCELED`, or what ended it before.
@@ -133,7 +141,7 @@ impl Received {
     /// The bytes of one of `local`'s large buffers.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
         Self {
-            filled: 0..bytes.len(),
+            filled: lead_len(&bytes)..bytes.len(),
             home: local.home(),
             memory: Memory::Large(bytes),
         }
@@ -200,7 +208,10 @@ impl Drop for Sending {
 
 impl Outgoing for Received {
     type Kept = Sending;
-    const JUST_RECEIVED: bool = true;
+
+    fn just_received(&self) -> Option<&[u8]> {
+        Some(self)
+    }
 
     /// What lies in a buffer of the pool is copied, and the buffer given back: held until the bytes are sent, the few
     /// of the pool would be what all streams wait for.
@@ -229,14 +240,20 @@ impl Outgoing for Received {
 
     fn restore(mut kept: Sending, buf: SendBuf) -> Self {
         let bytes = buf.into_vec().unwrap_or_default();
+        let home = kept.home.clone();
+        if std::mem::take(&mut kept.is_large) {
+            let filled = lead_len(&bytes)..bytes.len();
+            let memory = Memory::Large(bytes);
+            return Self {
+                home,
+                memory,
+                filled,
+            };
+        }
         Self {
+            home,
             filled: 0..bytes.len(),
-            home: kept.home.clone(),
-            memory: if std::mem::take(&mut kept.is_large) {
-                Memory::Large(bytes)
-            } else {
-                Memory::Copied(bytes)
-            },
+            memory: Memory::Copied(bytes),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! Byte path: from `driver` (a completion with a pool buffer) to the [`Received`] that the caller reads.
 
 use super::socket::Socket;
+use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
 use crate::executor::{Arrival, Local, Multi, Op, Received};
 use crate::limits;
@@ -24,9 +25,9 @@ use std::task::{self, Context, ready};
 /// The bytes of a stream, in order, in buffers of the loop's.
 ///
 /// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
-/// an idle connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`] in a row) goes over to
-/// large ones ([`limits::LARGE_BUFFER_BYTES`]): it waits until bytes are there, and receives into the one that was
-/// used last; when they are few again, back.
+/// an idle connection owns no buffer. A stream that fills them, with more behind ([`limits::FULL_RECEIVES_MAX`]), goes
+/// over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it waits until bytes are there, and receives into the one that
+/// was used last; when they are few again, back.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
 /// back to the pool; where every buffer of that is held, it waits for one.
@@ -155,10 +156,14 @@ impl<'a> Receive<'a> {
             self.misfits = 0;
             return;
         }
-        self.misfits += 1;
-        if self.misfits == limits::FULL_RECEIVES_MAX
-            && let Way::Pool(multi) = &mut self.way
-        {
+        let Way::Pool(multi) = &mut self.way else {
+            return;
+        };
+        // Else it may be just as long as a buffer.
+        if multi.may_be_followed() {
+            self.misfits += 1;
+        }
+        if self.misfits == limits::FULL_RECEIVES_MAX {
             multi.stop();
             self.way = Way::Leaving(std::mem::take(multi));
         }
@@ -197,19 +202,19 @@ impl<'a> Receive<'a> {
                 self.leave_large();
                 return self.poll_pool(cx);
             };
-            let (received, buffer) = Recv::now(fd, buffer);
-            let is_full = buffer.len() == buffer.capacity();
+            let room = RecvBuf::append(buffer, limits::LARGE_BUFFER_BYTES);
+            let (received, buffer) = Recv::now(fd, room);
             match received {
                 Ok(0) => {
                     local.keep_large(buffer);
                     return Ready(None);
                 }
                 Ok(count) => {
-                    if !is_full {
+                    if count < limits::LARGE_BUFFER_BYTES {
                         *wait = Some(wait_for_bytes(fd));
                     }
                     self.misfits = match count {
-                        ..limits::SMALL_RECEIVE_BYTES => self.misfits + 1,
+                        ..=limits::SMALL_RECEIVE_BYTES => self.misfits + 1,
                         _ => 0,
                     };
                     if self.misfits == limits::SMALL_RECEIVES_MAX {

@@ -82,21 +82,37 @@ impl Socket {
 
     /// Send all of `bytes`.
     pub async fn send_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
+        let mut sent_count = 0;
+        if let Some(received) = bytes.just_received()
+            && received.len() >= limits::EAGER_SEND_BYTES_MIN
+            && let Some(result) = self.send_now(received)
+        {
+            match result {
+                Ok(count) if count == received.len() => return (Ok(()), bytes),
+                Ok(count) => sent_count = count,
+                Err(error) => return (Err(error), bytes),
+            }
+        }
         let (mut buf, kept) = bytes.lend();
-        let is_eager = B::JUST_RECEIVED && buf.len() >= limits::EAGER_SEND_BYTES_MIN;
+        buf.advance(sent_count);
         let mut sent = Ok(());
         while !buf.is_empty() && sent.is_ok() {
             let fd = self.on_loop();
-            let request = Send { fd, buf };
-            let (result, back) = if is_eager {
-                Op::eager(request).await
-            } else {
-                Op::new(request).await
-            };
+            let (result, back) = Op::new(Send { fd, buf }).await;
             buf = back;
             sent = result.map(|count| buf.advance(count));
         }
         (sent, B::restore(kept, buf))
+    }
+
+    /// Send some of `bytes` by the system call; `None` where it would block, others wait before it, or this poll of
+    /// the task has had its share of such calls.
+    fn send_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let fd = self.on_loop();
+        Local::with_current(|local| {
+            let may = local.spend_attempt();
+            may.then(|| local.engine().driver_mut().send_first(fd, bytes))?
+        })
     }
 
     /// Send some of `bufs`, in order.

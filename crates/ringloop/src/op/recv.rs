@@ -24,9 +24,8 @@ pub struct Recv {
 }
 
 impl Recv {
-    /// Receive into the room of `buf` what is there, from its start, by the system call.
-    pub(crate) fn now(fd: RawFd, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let buf = RecvBuf::from(buf);
+    /// Receive into the room of `buf` what is there, by the system call.
+    pub(crate) fn now(fd: RawFd, buf: RecvBuf) -> (io::Result<usize>, Vec<u8>) {
         let mut recv = Self { fd, buf };
         let received = recv.attempt();
         let count = received.as_ref().map_or(0, |count| *count as i32);

@@ -15,7 +15,7 @@
 //! 2. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
 mod deadlines;
-mod receive;
+pub(super) mod receive;
 mod watches;
 
 use super::blocking_pool::BlockingPool;

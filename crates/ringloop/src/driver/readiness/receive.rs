@@ -1,4 +1,5 @@
-//! Receives of the readiness driver into buffers of its pools, one system call a time.
+//! Receives of the readiness driver into buffers of its pools, one system call a time, and what is tried on the caller's
+//! own memory.
 //!
 //! Called by: the driver, when the descriptor is ready. Never does: wait.
 
@@ -84,6 +85,18 @@ impl ReadinessDriver {
         Some(received)
     }
 
+    /// A send from the caller's own memory, unless it is known to block or others wait before it.
+    pub fn send_first(&mut self, fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
+        if self.watches.is_blocked(fd, Interest::WRITE) {
+            return None;
+        }
+        let sent = send(fd, bytes);
+        if sent.is_none() {
+            self.watches.note_blocked(fd, Interest::WRITE);
+        }
+        sent
+    }
+
     /// One receive of messages, into as many buffers of the pool as the operation asks for.
     pub(super) fn receive_messages(&mut self, key: Key) -> Option<Event> {
         let pool = &mut self.pools[PoolKind::Datagrams as usize];
@@ -124,5 +137,13 @@ impl ReadinessDriver {
         }
         self.unpark(key);
         self.deliver(key, negated(error), false, None)
+    }
+}
+
+/// Send without waiting; `None`: it would block.
+pub(in crate::driver) fn send(fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
+    match socket::send(fd, bytes, libc::MSG_DONTWAIT) {
+        Err(error) if would_block(&error) => None,
+        sent => Some(sent),
     }
 }
