@@ -30,7 +30,7 @@ impl UringDriver {
         }
     }
 
-    /// See [`super::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
+    /// See [`crate::driver::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
     pub(in crate::driver) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
         let keys = self.table.cancellable_on(fd);
         let mut is_armed = false;
@@ -49,7 +49,7 @@ impl UringDriver {
         keys.len()
     }
 
-    /// See [`super::Driver::cancel_all`].
+    /// See [`crate::driver::Driver::cancel_all`].
     pub(in crate::driver) fn cancel_all(&mut self) -> usize {
         let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
         for key in &keys {
@@ -65,7 +65,7 @@ impl UringDriver {
         }
     }
 
-    /// See [`super::Driver::forget_now`].
+    /// See [`crate::driver::Driver::forget_now`].
     pub(in crate::driver) fn forget_now(&mut self, key: Key) {
         self.forget(key);
         // Task work frees what the cancel ended. What fails here fails again, and is reported, at the
