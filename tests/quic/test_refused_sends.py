@@ -26,7 +26,7 @@ def test_messages_that_the_kernel_refuses_are_sent_later_or_again(
         [sys.executable, "-m", "tests.quic.refused_sends", loop_name, *map(str, paths)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
         cwd=Path(__file__).parents[2],
     )

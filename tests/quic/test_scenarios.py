@@ -27,7 +27,7 @@ from tests.quic.scenarios import (
     served,
     server_side,
 )
-from tests.support import wait_until, within
+from tests.support import wait_until, while_scheduled, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,7 +224,7 @@ def test_silence_ends_a_connection_with_aioquics_words(
             reason_phrase="Idle timeout",
         )
 
-    run(main())
+    run(while_scheduled(main, 0.1))
 
 
 # --- streams, protocols ---------------------------------------------------------------------------
