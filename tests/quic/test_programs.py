@@ -38,6 +38,7 @@ def test_version_report(capsys: pytest.CaptureFixture[str]) -> None:
         ("requests", "serve", ["ask", "CA"], "fastest"),
         ("transfer", "receive", ["send", "CA", __file__], "stored"),
         ("early", "serve", ["ask", "CA"], "asked early"),
+        ("workers", "serve", ["ask", "CA"], "4: resumed"),
     ],
 )
 def test_examples(
