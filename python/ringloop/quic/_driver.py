@@ -47,7 +47,8 @@ class Driver:
 
     `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
     loop: new ones (of an endpoint without events: once there is something to do for them),
-    those with events, those that are forgotten. Errors that it raises are the loop's to report.
+    those with events, those that are forgotten. It returns True where it has left something to
+    the loop's queue that may write. Errors that it raises are the loop's to report.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Driver:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         endpoint: _quic.Endpoint,
-        on_news: Callable[[list[int], list[int], list[int]], object],
+        on_news: Callable[[list[int], list[int], list[int]], bool | None],
     ) -> None:
         self.loop = loop
         self.endpoint = endpoint
@@ -63,7 +64,7 @@ class Driver:
         self._on_news = on_news
         self._idle: list[asyncio.Future[None]] = []
         self._writing = False
-        endpoint.attach(loop.call_soon, loop.call_later, loop.create_future, self._news, self._full)
+        endpoint.attach(loop, self._news, self._full)
         loop.add_reader(sock.fileno(), endpoint.turn)
 
     @property
@@ -81,9 +82,9 @@ class Driver:
             raise RuntimeError("the endpoint is closed")
         return self._sock
 
-    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool | None:
         try:
-            self._on_news(accepted, eventful, gone)
+            return self._on_news(accepted, eventful, gone)
         finally:
             if gone and self._idle and self.endpoint.connection_count == 0:
                 self._wake_idle()

@@ -8,6 +8,7 @@ the connection and native code.
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from ringloop._native import quic as _quic
@@ -50,6 +51,8 @@ class Endpoint:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: list[asyncio.Future[None]] = []
         self._is_private = False
+        # What was told last has left something to the loop's queue.
+        self._has_queued = False
         self._native = _quic.Endpoint(server=server, fd=sock.fileno(), **settings)
         self._driver = Driver(self._loop, sock, self._native, self._news)
 
@@ -85,7 +88,8 @@ class Endpoint:
             connection.announce_streams()
         return connection
 
-    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
+        self._has_queued = False
         for key in accepted:
             connection = self._add(key)
             self._take_streams(connection)
@@ -102,8 +106,10 @@ class Endpoint:
             self._driver.close()
         if self._changed:
             self._wake_changed()
+        return self._has_queued
 
     def _wake_changed(self) -> None:
+        self._has_queued = True
         waiters, self._changed = self._changed, []
         for waiter in waiters:
             if not waiter.done():
@@ -117,7 +123,17 @@ class Endpoint:
     # Handlers.
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(coroutine)
+        """Run a handler as a task; as far as it gets at once, unless the loop makes tasks its own way.
+
+        What a short request needs has come with it: its answer goes out in the same turn then.
+        """
+        if sys.version_info >= (3, 12) and self._loop.get_task_factory() is None:
+            task = asyncio.Task(coroutine, loop=self._loop, eager_start=True)
+            if task.done():
+                return
+        else:
+            task = self._loop.create_task(coroutine)
+            self._has_queued = True
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -354,7 +354,6 @@ impl LoopCore {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        static STEPS: pyo3::sync::PyOnceLock<StepTypes> = pyo3::sync::PyOnceLock::new();
         Ok(Self {
             engine: EngineCell::new(),
             handlers: Confined::new(Handlers::default()),
@@ -382,7 +381,7 @@ impl LoopCore {
             foreign_clock: AtomicBool::new(false),
             has_task_factory: AtomicBool::new(false),
             thread_id: Arc::new(AtomicU64::new(0)),
-            steps: STEPS.get_or_try_init(py, || StepTypes::find(py))?,
+            steps: StepTypes::shared(py)?,
         })
     }
 

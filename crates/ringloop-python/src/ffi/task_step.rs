@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
 
 use super::object::Obj;
@@ -49,8 +50,14 @@ pub struct StepTypes {
 }
 
 impl StepTypes {
+    /// Those of this interpreter.
+    pub fn shared(py: Python<'_>) -> PyResult<&'static Self> {
+        static SHARED: PyOnceLock<StepTypes> = PyOnceLock::new();
+        SHARED.get_or_try_init(py, || Self::find(py))
+    }
+
     /// Find the types; an interpreter without `_asyncio` has none, and everything takes the long way.
-    pub fn find(py: Python<'_>) -> PyResult<Self> {
+    fn find(py: Python<'_>) -> PyResult<Self> {
         let nothing = Self {
             step: None,
             task: None,
@@ -78,8 +85,9 @@ impl StepTypes {
             || self.is_wakeup(callable)
     }
 
+    /// Say whether it is a task's bound `task_wakeup`.
     #[inline]
-    fn is_wakeup(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
+    pub fn is_wakeup(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
         let pointer = callable.as_ptr();
         if callable.get_type_ptr() != &raw mut ffi::PyCFunction_Type {
             return false;

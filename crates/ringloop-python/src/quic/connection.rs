@@ -17,6 +17,7 @@ use super::notes::Note;
 use super::shared::Route;
 use super::state::{Link, PeerStreams, Phase, Ping};
 use super::stats::Stats;
+use super::waiter::{Waiter, Way};
 use super::waiters::{Wait, Waiters};
 use crate::ffi;
 
@@ -598,7 +599,7 @@ impl Connection {
         Ok(list)
     }
 
-    /// A future for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
+    /// What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
     /// `"progress"`.
     #[pyo3(signature = (what, unidirectional=false))]
     fn waiter<'py>(
@@ -606,7 +607,7 @@ impl Connection {
         py: Python<'py>,
         what: &str,
         unidirectional: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Bound<'py, Waiter>> {
         let wait = match what {
             "open" => Wait::Open(direction(unidirectional)),
             "accept" => Wait::Accept(direction(unidirectional)),
@@ -619,19 +620,19 @@ impl Connection {
     }
 }
 
-/// Make a future that waits for something of a connection.
-pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, PyAny>> {
+/// Make a waiter for something of a connection.
+pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
     let methods = LoopSide::methods(&route.shared.loop_)
         .ok_or_else(|| errors::connection(py, &route.record))?;
-    let future = methods.create_future.bind(py).call0()?;
+    let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
     if route.lost().is_some() {
-        // Nothing will wake it.
-        future.call_method1("set_result", (py.None(),))?;
-        return Ok(future);
+        // Nothing else will wake it.
+        Waiter::wake(&waiter, Way::Queue)?;
+        return Ok(waiter);
     }
     let key = route.handle.to_bits();
-    Waiters::add(&route.shared.waiters, py, key, wait, &future)?;
-    Ok(future)
+    Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind());
+    Ok(waiter)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -24,6 +24,8 @@ use super::loop_::{LoopSide, Methods};
 use super::shared::Shared;
 use super::socket::{Progress, Settings, Socket};
 use super::state::{Admission, News, Retry, State, Style};
+use super::waiter::Way;
+use super::waiters::{Waiters, Wake};
 use crate::ffi;
 use crate::limits::QUIC_CONNECTIONS_MAX;
 
@@ -149,21 +151,18 @@ impl Endpoint {
         self.shared.arm_flush(py)
     }
 
-    /// Have a loop drive it: `call_soon`, `call_later` and `create_future` are the loop's;
-    /// `on_news(accepted, eventful, gone)` gets lists of keys; `on_full()` has `flush` called once the socket
-    /// is writable.
+    /// Have a loop drive it: `on_news(accepted, eventful, gone)` gets lists of keys, and returns True where it
+    /// has left something to the loop's queue; `on_full()` has `flush` called once the socket is writable.
     fn attach(
         slf: &Bound<'_, Self>,
-        call_soon: Py<PyAny>,
-        call_later: Py<PyAny>,
-        create_future: Py<PyAny>,
+        r#loop: &Bound<'_, PyAny>,
         on_news: Py<PyAny>,
         on_full: Py<PyAny>,
     ) -> PyResult<()> {
         let methods = Methods {
-            call_soon,
-            call_later,
-            create_future,
+            call_soon: r#loop.getattr("call_soon")?.unbind(),
+            call_later: r#loop.getattr("call_later")?.unbind(),
+            loop_: r#loop.clone().unbind(),
             flush: slf.getattr("flush")?.unbind(),
             expire: slf.getattr("expire")?.unbind(),
             on_news,
@@ -194,8 +193,17 @@ impl Endpoint {
             state.dispatch(now, &mut woken);
             (woken, std::mem::take(&mut state.news))
         });
-        self.shared.finish(py, woken)?;
-        self.tell(py, news)
+        // What is written now goes out with what is owed for what has come.
+        if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
+            return self.hand_out(py, &woken, news).map(drop);
+        }
+        match self.hand_out(py, &woken, news) {
+            Ok(false) => self.flush(py),
+            handed => {
+                LoopSide::call_soon_flush(&self.shared.loop_, py)?;
+                handed.map(drop)
+            }
+        }
     }
 
     /// Its timer has come up.
@@ -235,7 +243,7 @@ impl Endpoint {
         if !woken.is_empty() {
             self.shared.finish(py, woken)?;
         }
-        self.tell(py, news)
+        self.tell(py, news).map(drop)
     }
 
     /// Take a datagram from the network. `now` is any clock that does not go back, the same one always.
@@ -331,8 +339,8 @@ impl Endpoint {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // A lock that is taken belongs to a thread that will leave it: the next collection sees what it guards.
         if let Ok(waiters) = self.shared.waiters.try_lock() {
-            for future in waiters.futures() {
-                visit.call(future)?;
+            for waiter in waiters.all() {
+                visit.call(waiter)?;
             }
         }
         match self.shared.loop_.try_lock() {
@@ -351,14 +359,26 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    fn tell(&self, py: Python<'_>, news: News) -> PyResult<()> {
+    /// Wake and tell those whom it concerns; whether the loop's queue has something of theirs now.
+    fn hand_out(&self, py: Python<'_>, woken: &[Wake], news: News) -> PyResult<bool> {
+        let mut queued = Ok(false);
+        if !woken.is_empty() {
+            let way = Way::from_the_loop(py)?;
+            queued = Waiters::wake(&self.shared.waiters, py, woken, way);
+        }
+        let has_told = self.tell(py, news);
+        Ok(queued? | has_told?)
+    }
+
+    /// Whether the loop's queue has something of the program's now.
+    fn tell(&self, py: Python<'_>, news: News) -> PyResult<bool> {
         self.listeners.deliver(py)?;
         if let Some(told) = told(news)
             && let Some(methods) = LoopSide::methods(&self.shared.loop_)
         {
-            methods.on_news.call1(py, told)?;
+            return methods.on_news.call1(py, told)?.is_truthy(py);
         }
-        Ok(())
+        Ok(false)
     }
 }
 

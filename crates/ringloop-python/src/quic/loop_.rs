@@ -1,9 +1,10 @@
 //! The loop that drives an endpoint: one reader, one timer, one flush a pass.
 //!
 //! ```text
-//!   readable ─▶ turn: receive ─▶ due timers ─▶ wake who waits ─▶ [their callbacks, this pass] ─▶ flush: send ─▶ timer
-//!   write    ─▶ call_soon(flush), once a pass ─────────────────────────────────────────────────▶
+//!   readable ─▶ turn: receive ─▶ due timers ─▶ wake who waits: their steps ─▶ flush: send ─▶ timer
+//!   write    ─▶ call_soon(flush), once a pass ──────────────────────────────▶
 //! ```
+//! Where waking has left something to the loop's queue, the flush goes behind it.
 //! Any asyncio loop will do; what is used of it is in [`Methods`]. An endpoint that nobody has attached has no
 //! loop, and whoever has it sends by `datagrams_to_send`.
 
@@ -19,10 +20,10 @@ use pyo3::prelude::*;
 pub struct Methods {
     pub call_soon: Py<PyAny>,
     pub call_later: Py<PyAny>,
-    pub create_future: Py<PyAny>,
+    pub loop_: Py<PyAny>,
     pub flush: Py<PyAny>,
     pub expire: Py<PyAny>,
-    /// `on_news(accepted, eventful, gone)`.
+    /// `on_news(accepted, eventful, gone)`; true where it has left something to the loop's queue.
     pub on_news: Py<PyAny>,
     /// `on_full()`: the socket is full; call `flush` once it is writable.
     pub on_full: Py<PyAny>,
@@ -117,7 +118,7 @@ impl LoopSide {
             for method in [
                 &methods.call_soon,
                 &methods.call_later,
-                &methods.create_future,
+                &methods.loop_,
                 &methods.flush,
                 &methods.expire,
                 &methods.on_news,

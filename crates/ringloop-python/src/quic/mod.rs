@@ -15,7 +15,7 @@
 //! | `dispatch`   | from what has happened to who has to hear of it                                  |
 //! | `queued`     | bytes that were written and have no room in the send window                      |
 //! | `notes`, `told` | aioquic's events, kept as small notes until they are asked for                |
-//! | `waiters`    | asyncio futures that wait for something                                          |
+//! | `waiters`, `waiter` | who waits for something, and what is awaited                              |
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
 //! | `memory`     | what a client keeps of a server between connections                              |
@@ -47,6 +47,7 @@ mod stats;
 mod stream;
 mod told;
 mod traces;
+mod waiter;
 mod waiters;
 
 use std::os::fd::RawFd;
@@ -85,6 +86,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<connection::Connection>()?;
     quic.add_class::<connection::Handshake>()?;
     quic.add_class::<stream::Stream>()?;
+    quic.add_class::<waiter::Waiter>()?;
     quic.add_class::<stats::Stats>()?;
     quic.add_class::<config::ClientConfig>()?;
     quic.add_class::<config::ServerConfig>()?;

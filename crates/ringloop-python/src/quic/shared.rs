@@ -6,7 +6,7 @@
 //! | lock      | guards                     | while it is held                                              |
 //! |-----------|----------------------------|---------------------------------------------------------------|
 //! | `state`   | the protocol; no object of Python's | nothing of Python's is called, made or dropped       |
-//! | `waiters` | futures                    | they are moved in or out, never dropped or called             |
+//! | `waiters` | waiters                    | they are moved in or out, never dropped or called             |
 //! | `loop_`   | the loop's methods, timer  | as above                                                      |
 //!
 //! So no thread waits for the interpreter with a lock of these in hand, and a thread that has the interpreter
@@ -24,6 +24,7 @@ use ringloop_quic::error::ConnectionError;
 use super::loop_::LoopSide;
 use super::notes::Told;
 use super::state::State;
+use super::waiter::Way;
 use super::waiters::{Waiters, Wake};
 
 /// See the module's text.
@@ -84,7 +85,7 @@ impl Shared {
     /// Wake those who wait, and have the loop send.
     pub fn finish(self: &Arc<Self>, py: Python<'_>, woken: Vec<Wake>) -> PyResult<()> {
         if !woken.is_empty() {
-            Waiters::wake(&self.waiters, py, &woken)?;
+            Waiters::wake(&self.waiters, py, &woken, Way::Queue)?;
         }
         self.arm_flush(py)
     }

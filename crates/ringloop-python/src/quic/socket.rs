@@ -34,6 +34,9 @@ pub struct Settings {
     pub buffer: usize,
 }
 
+/// One more than there is most often: that there is no more is told by the same call.
+const WANTED_MIN: usize = 2;
+
 /// How far sending has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
@@ -85,7 +88,7 @@ impl Socket {
             is_unfragmented,
             settings,
             segments_max: settings.segments_max.max(1),
-            wanted: 1,
+            wanted: WANTED_MIN,
             waiting: None,
         })
     }
@@ -123,7 +126,9 @@ impl Socket {
                 }
                 left -= count;
                 if count < wanted {
-                    self.wanted = (count + 1).next_power_of_two().min(self.wanted);
+                    self.wanted = (count + 1)
+                        .next_power_of_two()
+                        .clamp(WANTED_MIN, self.wanted);
                     return;
                 }
                 self.wanted = (wanted * 2).min(QUIC_TRAINS_PER_CALL);

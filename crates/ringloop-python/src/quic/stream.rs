@@ -15,6 +15,7 @@ use super::connection::{Connection, wait_for};
 use super::errors;
 use super::shared::Route;
 use super::state::State;
+use super::waiter::Waiter;
 use super::waiters::Wait;
 use crate::ffi;
 
@@ -131,8 +132,8 @@ impl Stream {
         queued.map_or(0, super::queued::Queued::len)
     }
 
-    /// A future for the moment when all that was written has found room; None where it has.
-    fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// What to await for the moment when all that was written has found room; None where it has.
+    fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         let (handle, id) = (self.route.handle, self.id);
         let is_full = self.with(py, |state| {
             let (_, link) = state.open_both(handle)?;
@@ -231,8 +232,8 @@ impl Stream {
         Ok(Some(joined.into_bound(py)))
     }
 
-    /// A future for the moment when there is something to read.
-    fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// What to await for the moment when there is something to read.
+    fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         wait_for(&self.route, py, Wait::Read(self.id))
     }
 
@@ -250,8 +251,8 @@ impl Stream {
         Ok(stopped)
     }
 
-    /// A future for the moment when `sent` tells more.
-    fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// What to await for the moment when `sent` tells more.
+    fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         wait_for(&self.route, py, Wait::Ended(self.id))
     }
 

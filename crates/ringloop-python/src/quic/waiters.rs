@@ -1,17 +1,19 @@
-//! asyncio futures that wait for something a connection will tell.
+//! Who waits for something that a connection will tell.
 //!
-//! Made only where there is nothing to be had at the moment. A future that was cancelled stays until what it
+//! A waiter is made only where there is nothing to be had at the moment. One that was cancelled stays until what it
 //! waited for comes, or another one waits for the same: at most one for a stream's direction, and one for each
 //! task that accepts, opens or waits for datagrams.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop_quic::{Direction, StreamId};
 
-/// What a future waits for.
+use super::waiter::{Waiter, Way};
+
+/// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wait {
     Read(StreamId),
@@ -27,7 +29,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Whether at most one future waits for it.
+    /// Whether at most one waits for it.
     fn is_single(self) -> bool {
         matches!(self, Self::Read(_))
     }
@@ -40,94 +42,99 @@ pub enum Wake {
     For(u64, Wait),
     /// All who wait for anything of a connection.
     All(u64),
-    /// All, of every connection.
-    Everybody,
 }
 
-/// The futures, by connection.
+/// The waiters, by connection.
 #[derive(Default)]
 pub struct Waiters {
-    by_key: HashMap<u64, HashMap<Wait, Vec<Py<PyAny>>>>,
+    by_key: HashMap<u64, HashMap<Wait, Waiting>>,
+}
+
+/// Those who wait for one thing, most often one.
+struct Waiting {
+    first: Py<Waiter>,
+    others: Vec<Py<Waiter>>,
 }
 
 impl Waiters {
-    /// Have a future wait. Those that are done, and what it replaces, are dropped once the lock is free.
-    pub fn add(
-        waiters: &Mutex<Self>,
-        py: Python<'_>,
-        key: u64,
-        wait: Wait,
-        future: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let future = future.clone().unbind();
-        let old = {
-            let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = guard.by_key.entry(key).or_default().entry(wait);
-            std::mem::replace(place.or_default(), vec![future])
-        };
-        if wait.is_single() || old.is_empty() {
-            return Ok(());
-        }
-        let mut waiting = Vec::with_capacity(old.len());
-        for future in old {
-            if !is_done(future.bind(py))? {
-                waiting.push(future);
-            }
-        }
+    /// Have one wait. Those that are done, and what it replaces, are dropped once the lock is free.
+    pub fn add(waiters: &Mutex<Self>, key: u64, wait: Wait, waiter: Py<Waiter>) {
         let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let place = guard.by_key.entry(key).or_default().entry(wait);
-        place.or_default().append(&mut waiting);
-        Ok(())
+        let waiting = Waiting {
+            first: waiter,
+            others: Vec::new(),
+        };
+        let old = match place {
+            Entry::Vacant(place) => {
+                place.insert(waiting);
+                return;
+            }
+            Entry::Occupied(mut place) => {
+                let old = place.insert(waiting);
+                if wait.is_single() {
+                    vec![old.first]
+                } else {
+                    let (done, others) = std::iter::once(old.first)
+                        .chain(old.others)
+                        .partition(|waiter| waiter.get().is_done());
+                    place.get_mut().others = others;
+                    done
+                }
+            }
+        };
+        drop(guard);
+        drop::<Vec<_>>(old);
     }
 
-    /// Give those a result who wait for what has come.
-    pub fn wake(waiters: &Mutex<Self>, py: Python<'_>, woken: &[Wake]) -> PyResult<()> {
-        let mut futures = Vec::new();
+    /// Wake those who wait for what has come; tells whether the loop's queue has anything of them now. All of them
+    /// are woken, whatever one of them raises.
+    pub fn wake(waiters: &Mutex<Self>, py: Python<'_>, woken: &[Wake], way: Way) -> PyResult<bool> {
+        let mut found = Vec::new();
         {
             let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
             for wake in woken {
-                guard.take(*wake, &mut futures);
+                guard.take(*wake, &mut found);
             }
         }
-        for future in futures {
-            let future = future.bind(py);
-            if !is_done(future)? {
-                future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+        let (mut queued, mut failed) = (false, Ok(()));
+        for waiter in found {
+            let way = if failed.is_ok() { way } else { Way::Queue };
+            match Waiter::wake(waiter.bind(py), way) {
+                Ok(is_queued) => queued |= is_queued,
+                Err(error) => failed = failed.and(Err(error)),
             }
         }
-        Ok(())
+        failed.map(|()| queued)
     }
 
-    fn take(&mut self, wake: Wake, into: &mut Vec<Py<PyAny>>) {
+    fn take(&mut self, wake: Wake, into: &mut Vec<Py<Waiter>>) {
         match wake {
             Wake::For(key, wait) => {
                 let Some(of_one) = self.by_key.get_mut(&key) else {
                     return;
                 };
-                into.extend(of_one.remove(&wait).into_iter().flatten());
-                if of_one.is_empty() {
-                    self.by_key.remove(&key);
+                if let Some(waiting) = of_one.remove(&wait) {
+                    into.push(waiting.first);
+                    into.extend(waiting.others);
                 }
             }
             Wake::All(key) => {
                 let of_one = self.by_key.remove(&key).into_iter().flatten();
-                into.extend(of_one.flat_map(|(_, futures)| futures));
-            }
-            Wake::Everybody => {
-                let all = std::mem::take(&mut self.by_key).into_values().flatten();
-                into.extend(all.flat_map(|(_, futures)| futures));
+                into.extend(of_one.flat_map(|(_, waiting)| waiting.all()));
             }
         }
     }
 
-    /// Every future, for the collector.
-    pub fn futures(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.by_key.values().flat_map(HashMap::values).flatten()
+    /// Every waiter, for the collector.
+    pub fn all(&self) -> impl Iterator<Item = &Py<Waiter>> {
+        let waiting = self.by_key.values().flat_map(HashMap::values);
+        waiting.flat_map(|waiting| std::iter::once(&waiting.first).chain(&waiting.others))
     }
 }
 
-fn is_done(future: &Bound<'_, PyAny>) -> PyResult<bool> {
-    future
-        .call_method0(intern!(future.py(), "done"))?
-        .is_truthy()
+impl Waiting {
+    fn all(self) -> impl Iterator<Item = Py<Waiter>> {
+        std::iter::once(self.first).chain(self.others)
+    }
 }

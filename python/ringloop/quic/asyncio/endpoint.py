@@ -76,7 +76,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         self._client = protocol
         protocol.connection_made(self)
 
-    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> None:
+    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
         for key in accepted:
             self._let_in(key)
         for key in eventful:
@@ -85,6 +85,8 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 protocol._events_came()
         for key in gone:
             self._protocols.pop(key, None)
+        # Events give futures their results, and tasks wait for those.
+        return bool(eventful)
 
     def _let_in(self, key: int) -> None:
         if self.make_protocol is None:

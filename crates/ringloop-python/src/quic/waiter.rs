@@ -1,0 +1,293 @@
+//! `Waiter`: what a coroutine awaits until a connection tells something.
+//!
+//! It is a future to asyncio: tasks, `wait_for` and `shield` take it by the protocol of `_asyncio_future_blocking`
+//! (`asyncio/base_futures.py`, `isfuture`). One of asyncio's own wakes its task by way of the loop's queue, and the loop
+//! looks at the kernel once more before the task's step; where the endpoint is called by the loop itself, nothing of
+//! another task is on the stack, and the step is made at once. Other callbacks than a task's own always take the queue.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+use crate::ffi::{self, Obj, StepTypes};
+
+#[derive(Debug)]
+enum Outcome {
+    Pending,
+    Done,
+    /// With its message.
+    Cancelled(Option<Py<PyAny>>),
+}
+
+struct Callback {
+    callable: Obj,
+    context: Obj,
+}
+
+struct Inner {
+    outcome: Outcome,
+    callbacks: Vec<Callback>,
+}
+
+/// A future of the loop that drives an endpoint; its result is None.
+#[pyclass(frozen, weakref, module = "ringloop._native.quic")]
+pub struct Waiter {
+    loop_: Py<PyAny>,
+    is_blocking: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+/// How callbacks are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// A task's step at once.
+    Direct,
+    /// By the loop's queue.
+    Queue,
+}
+
+impl Way {
+    /// Direct, where no task is under way.
+    pub fn from_the_loop(py: Python<'_>) -> PyResult<Self> {
+        static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let current_task = CURRENT_TASK.get_or_try_init(py, || {
+            let found = py.import("asyncio")?.getattr("current_task")?;
+            Ok::<_, PyErr>(found.unbind())
+        })?;
+        // An error: no loop runs in this thread.
+        match current_task.bind(py).call0() {
+            Ok(task) if task.is_none() => Ok(Self::Direct),
+            _ => Ok(Self::Queue),
+        }
+    }
+}
+
+impl Waiter {
+    pub fn new(loop_: Py<PyAny>) -> Self {
+        Self {
+            loop_,
+            is_blocking: AtomicBool::new(false),
+            inner: Mutex::new(Inner {
+                outcome: Outcome::Pending,
+                callbacks: Vec::new(),
+            }),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_done(&self) -> bool {
+        !matches!(self.inner().outcome, Outcome::Pending)
+    }
+
+    /// End it, unless it has ended; tells whether the loop's queue has anything of it now.
+    pub fn wake(slf: &Bound<'_, Self>, way: Way) -> PyResult<bool> {
+        let mut queued = false;
+        let mut failed = Ok(());
+        for callback in slf.get().end(Outcome::Done) {
+            let way = if failed.is_ok() { way } else { Way::Queue };
+            match call(slf, &callback, way) {
+                Ok(is_queued) => queued |= is_queued,
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+        failed.map(|()| queued)
+    }
+
+    fn end(&self, outcome: Outcome) -> Vec<Callback> {
+        let mut inner = self.inner();
+        if !matches!(inner.outcome, Outcome::Pending) {
+            return Vec::new();
+        }
+        inner.outcome = outcome;
+        std::mem::take(&mut inner.callbacks)
+    }
+
+    /// Its result, for who asks: an error where there is none.
+    fn outcome(&self, py: Python<'_>) -> PyResult<()> {
+        let message = match &self.inner().outcome {
+            Outcome::Done => return Ok(()),
+            Outcome::Pending => return Err(InvalidStateError::new_err("Result is not set.")),
+            Outcome::Cancelled(message) => message.as_ref().map(|message| message.clone_ref(py)),
+        };
+        Err(match message {
+            Some(message) => CancelledError::new_err(message),
+            None => CancelledError::new_err(()),
+        })
+    }
+}
+
+/// Tells whether it stands in the loop's queue now.
+fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way) -> PyResult<bool> {
+    let py = waiter.py();
+    let Callback { callable, context } = callback;
+    let is_direct =
+        way == Way::Direct && StepTypes::shared(py)?.is_wakeup(callable.bind(py).as_borrowed());
+    if is_direct && ffi::context_enter(py, context).is_ok() {
+        let result = ffi::call_one(py, callable, &Obj::from(waiter.clone().into_any()));
+        ffi::context_exit(py, context)?;
+        return result.map(|_| false);
+    }
+    let named = PyDict::new(py);
+    named.set_item(intern!(py, "context"), context.bind(py))?;
+    let loop_ = waiter.get().loop_.bind(py);
+    loop_.call_method(
+        intern!(py, "call_soon"),
+        (callable.bind(py), waiter),
+        Some(&named),
+    )?;
+    Ok(true)
+}
+
+#[pymethods]
+impl Waiter {
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// To the task, until there is a result.
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Self>>> {
+        let this = slf.get();
+        if !this.is_done() {
+            this.is_blocking.store(true, Ordering::Relaxed);
+            return Ok(Some(slf.clone()));
+        }
+        this.outcome(slf.py()).map(|()| None)
+    }
+
+    #[getter(_asyncio_future_blocking)]
+    fn is_blocking(&self) -> bool {
+        self.is_blocking.load(Ordering::Relaxed)
+    }
+
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, blocking: bool) {
+        self.is_blocking.store(blocking, Ordering::Relaxed);
+    }
+
+    /// The loop.
+    fn get_loop<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.loop_.bind(py)
+    }
+
+    /// Whether there is a result, or it was cancelled.
+    fn done(&self) -> bool {
+        self.is_done()
+    }
+
+    /// Whether it was cancelled.
+    fn cancelled(&self) -> bool {
+        matches!(self.inner().outcome, Outcome::Cancelled(_))
+    }
+
+    /// None once it is done; else an error.
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        self.outcome(py)
+    }
+
+    /// None once it is done; else an error.
+    fn exception(&self, py: Python<'_>) -> PyResult<()> {
+        self.outcome(py)
+    }
+
+    /// Have the loop call `callback` with this, in a context, when it is done.
+    #[pyo3(signature = (callback, /, *, context=None))]
+    fn add_done_callback(
+        slf: &Bound<'_, Self>,
+        callback: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let context = match context {
+            Some(context) => context.into_bound(py).into(),
+            None => ffi::context_copy_current(py)?,
+        };
+        let callback = Callback {
+            callable: callback.into_bound(py).into(),
+            context,
+        };
+        let mut inner = slf.get().inner();
+        if matches!(inner.outcome, Outcome::Pending) {
+            inner.callbacks.push(callback);
+            return Ok(());
+        }
+        drop(inner);
+        call(slf, &callback, Way::Queue).map(drop)
+    }
+
+    /// Forget a callback; tells how many there were of it.
+    fn remove_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut kept = std::mem::take(&mut slf.get().inner().callbacks);
+        let count = kept.len();
+        let mut failed = Ok(());
+        kept.retain(|known| match known.callable.bind(slf.py()).eq(callback) {
+            Ok(is_same) => !is_same,
+            Err(error) => {
+                failed = Err(error);
+                true
+            }
+        });
+        let removed = count - kept.len();
+        let added = std::mem::take(&mut slf.get().inner().callbacks);
+        kept.extend(added);
+        slf.get().inner().callbacks = kept;
+        failed.map(|()| removed)
+    }
+
+    /// Cancel it; False where it is done.
+    #[pyo3(signature = (msg=None))]
+    fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        if slf.get().is_done() {
+            return Ok(false);
+        }
+        for callback in slf.get().end(Outcome::Cancelled(msg)) {
+            call(slf, &callback, Way::Queue)?;
+        }
+        Ok(true)
+    }
+
+    fn __repr__(&self) -> &'static str {
+        match self.inner().outcome {
+            Outcome::Pending => "<Waiter pending>",
+            Outcome::Done => "<Waiter finished result=None>",
+            Outcome::Cancelled(_) => "<Waiter cancelled>",
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.loop_)?;
+        // A lock that is taken belongs to a thread that will leave it: the next collection sees what it guards.
+        let Ok(inner) = self.inner.try_lock() else {
+            return Ok(());
+        };
+        for callback in &inner.callbacks {
+            visit.call(callback.callable.as_py())?;
+            visit.call(callback.context.as_py())?;
+        }
+        match &inner.outcome {
+            Outcome::Cancelled(Some(message)) => visit.call(message),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            let callbacks = std::mem::take(&mut inner.callbacks);
+            drop(inner);
+            drop(callbacks);
+        }
+    }
+}

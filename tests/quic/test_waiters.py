@@ -1,0 +1,186 @@
+"""What is awaited until a connection tells something: a future that wakes its task at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.quic.support import both, dialled, served
+from tests.support import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringloop import quic
+    from tests.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+def test_a_waiter_is_a_future_to_asyncio(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            waiter: Any = stream.read_waiter()
+            assert asyncio.isfuture(waiter)
+            assert asyncio.ensure_future(waiter) is waiter
+            assert waiter.get_loop() is asyncio.get_running_loop()
+            with pytest.raises(asyncio.InvalidStateError):
+                waiter.result()
+            called: list[Any] = []
+            context = contextvars.copy_context()
+            context.run(_VALUE.set, "its own")
+            waiter.add_done_callback(called.append)
+            waiter.add_done_callback(lambda _: called.append(_VALUE.get()), context=context)
+            waiter.add_done_callback(print)
+            assert waiter.remove_done_callback(print) == 1
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(waiter), 0.001)
+            await stream.send(b"x")
+            await within((await within(server.accept_stream())).send(b"y"))
+            assert await within(waiter) is None
+            assert (waiter.done(), waiter.cancelled(), waiter.result()) == (True, False, None)
+            assert not waiter.cancel()
+            await asyncio.sleep(0)
+            assert called == [waiter, "its own"]
+            assert await stream.read(1) == b"y"
+
+    run(main())
+
+
+_VALUE = contextvars.ContextVar("_VALUE", default="nobody's")
+
+
+def test_a_cancelled_waiter_says_so_with_its_message(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            stream = await client.open_stream()
+            waiter = stream.read_waiter()
+            assert waiter.cancel("enough")
+            assert waiter.cancelled()
+            with pytest.raises(asyncio.CancelledError, match="enough"):
+                waiter.result()
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+            task = asyncio.ensure_future(stream.read(1))
+            await asyncio.sleep(0)
+            task.cancel("that too")
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(main())
+
+
+def test_a_task_keeps_its_context_and_name_when_it_is_woken(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            streams = [await client.open_stream() for _ in range(3)]
+
+            async def read(number: int, stream: quic.Stream) -> tuple[str, str, bytes]:
+                _VALUE.set(f"value {number}")
+                data = await stream.read_to_end()
+                task = asyncio.current_task()
+                assert task is not None
+                return _VALUE.get(), task.get_name(), data
+
+            tasks = [
+                asyncio.create_task(read(number, stream), name=f"task {number}")
+                for number, stream in enumerate(streams)
+            ]
+            for stream in streams:
+                await stream.send(b"x")
+            for _ in streams:
+                answering = await within(server.accept_stream())
+                answering.write(b"answer %d" % (answering.id // 4))
+                answering.finish()
+            for number, task in enumerate(tasks):
+                expected = f"value {number}", f"task {number}", b"answer %d" % number
+                assert await within(task) == expected
+            assert asyncio.current_task() is not None
+            assert _VALUE.get() == "nobody's"
+
+    run(main())
+
+
+def test_a_task_that_has_the_endpoint_look_is_not_interrupted(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            await stream.send(b"x")
+            answering = await within(server.accept_stream())
+            steps: list[str] = []
+
+            async def read() -> None:
+                steps.append((await answering.readexactly(6)).decode())
+
+            task = asyncio.create_task(read())
+            await asyncio.sleep(0)
+            stream.write(b"later")
+            client.endpoint._native.flush()
+            server.endpoint._native.turn()
+            steps.append("first")
+            await within(task)
+            assert steps == ["first", "xlater"]
+
+    run(main())
+
+
+def test_a_handler_begins_with_what_has_come(run: Run, certificates: Certificates) -> None:
+    """A short request is answered in the turn that brought it."""
+
+    async def main() -> None:
+        async def answer(stream: quic.Stream) -> None:
+            tasks.append(asyncio.current_task())
+            stream.write(await stream.read_to_end())
+
+        tasks: list[asyncio.Task[Any] | None] = []
+        async with (
+            served(certificates, stream_handler=answer) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            for number in range(10):
+                stream = await connection.open_stream()
+                stream.write(b"%d" % number)
+                stream.finish()
+                assert await within(stream.read_to_end()) == b"%d" % number
+            assert len(set(map(id, tasks))) == len(tasks) == 10
+            assert None not in tasks
+            if sys.version_info >= (3, 12):
+                assert not server._tasks
+
+    run(main())
+
+
+def test_handlers_run_as_tasks_of_the_loops_factory(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        def make(
+            loop: asyncio.AbstractEventLoop, coroutine: Any, **keywords: Any
+        ) -> asyncio.Task[Any]:
+            made.append(coroutine.__name__)
+            return asyncio.Task(coroutine, loop=loop, **keywords)
+
+        async def answer(stream: quic.Stream) -> None:
+            stream.write(await stream.read_to_end())
+
+        made: list[str] = []
+        async with (
+            served(certificates, stream_handler=answer) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            asyncio.get_running_loop().set_task_factory(make)
+            stream = await connection.open_stream()
+            stream.write(b"x")
+            stream.finish()
+            assert await within(stream.read_to_end()) == b"x"
+            asyncio.get_running_loop().set_task_factory(None)
+            assert "_handle_stream" in made
+
+    run(main())
