@@ -49,6 +49,27 @@ fn both_ends_agree_on_what_the_handshake_says() {
 }
 
 #[test]
+fn a_server_hears_of_a_client_that_closes_at_once() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        for code in 0..20 {
+            let accepting = ringloop::spawn({
+                let server = server.clone();
+                async move { server.accept().await.unwrap().accept().unwrap().await }
+            });
+            let ours = client.connect(address, "localhost").unwrap().await;
+            ours.unwrap().close(code, b"done");
+            let theirs = accepting.await.unwrap().unwrap();
+            let reason = Bytes::from_static(b"done");
+            let closed = ConnectionError::ClosedByPeer { code, reason };
+            assert_eq!(theirs.closed().await, closed);
+        }
+    });
+}
+
+#[test]
 fn closing_carries_code_and_reason_and_ends_everything() {
     on_both(|| async {
         let Pair {

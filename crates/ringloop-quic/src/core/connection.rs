@@ -321,13 +321,14 @@ impl<'a> Connection<'a> {
         self.live.datagram_room()
     }
 
-    /// Close the connection with the program's code and reason; streams and datagrams are dropped.
+    /// Close the connection with the program's code and reason; streams and datagrams are dropped. What a client has
+    /// still to say of its handshake goes first.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         if let Some(log) = &self.live.log {
             log.set_now(now);
             log.closed(true, Some(code), &String::from_utf8_lossy(&reason));
         }
-        self.live.proto.close(now, varint(code), reason);
+        self.live.close(now, code, reason);
         self.mark();
     }
 

@@ -7,7 +7,9 @@ use super::staged::Staged;
 use super::tuning::Tuning;
 use super::unproved::Unproved;
 use crate::proto;
+use crate::proto::varint;
 use crate::qlog::Log;
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,6 +36,8 @@ pub(super) struct Live {
     /// The deadline that stands in the heap for it.
     pub(super) armed: Option<Instant>,
     pub(super) end: End,
+    /// It is to be closed so once what waits has been sent.
+    pub(super) closing: Option<(u64, Bytes)>,
     pub(super) staged: Staged,
     /// Where the program wants to hear of connection ids.
     pub(super) ids: Option<Box<Ids>>,
@@ -75,6 +79,29 @@ impl Live {
         if let Some(log) = &self.log {
             log.set_now(now);
         }
+    }
+
+    /// Close it now, or behind the last flight of a client's handshake, which closing would take back: the server
+    /// would hear of neither the connection nor the code (RFC 9000 §10.2.3).
+    pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
+        let is_owed = self.proto.side() == proto::Side::Client
+            && !self.proto.is_handshaking()
+            && self.proto.stats().frame_rx.handshake_done == 0;
+        if is_owed {
+            self.closing = Some((code, reason));
+        } else {
+            self.proto.close(now, varint(code), reason);
+        }
+    }
+
+    /// Nothing else waits to be sent: close it, if it is to be closed; tells whether it was.
+    pub(super) fn close_now(&mut self, now: Instant) -> bool {
+        let closing = self.closing.take();
+        if let Some((code, reason)) = closing {
+            self.proto.close(now, varint(code), reason);
+            return true;
+        }
+        false
     }
 }
 

@@ -391,6 +391,7 @@ impl Core {
             is_eventful: false,
             armed: None,
             end: End::NotYet,
+            closing: None,
             staged: staged::Staged::default(),
             ids: ids.map(Box::new),
             log,
@@ -527,6 +528,9 @@ impl Core {
                 // One message each: a connection that always has more does not hold up the others.
                 self.queues.active.rotate_left(1);
                 return Some(transmit);
+            }
+            if live.close_now(now) {
+                continue;
             }
             live.is_active = false;
             self.queues.active.pop_front();
