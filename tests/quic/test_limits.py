@@ -164,9 +164,13 @@ def test_peer_that_sends_more_than_is_read_is_stopped_at_the_windows(
     config = client_config(certificates, send_window=100_000, send_window_min=100_000)
     connection = pair.connect(config)
     pair.exchange()
-    streams = []
-    while (stream := connection.open_stream_nowait()) is not None:
-        streams.append(stream)
+    streams: list[int] = []
+    # The peer allows more of them once half of those that it allows are open.
+    for _ in range(5):
+        while (stream := connection.open_stream_nowait()) is not None:
+            streams.append(stream)
+            connection.send_stream_data(stream, b"x", False)
+        pair.exchange()
     assert len(streams) == 100
     for _ in range(3):
         for stream in streams:

@@ -126,6 +126,8 @@ pub(crate) struct Kept {
     pub receive_window_max: u64,
     pub send_window: u64,
     pub send_window_min: u64,
+    /// By direction: both ways, one way.
+    pub streams_max: [u64; 2],
     pub datagram_send_buffer: usize,
     pub takes_datagrams: bool,
 }
@@ -137,6 +139,7 @@ impl From<&Transport> for Kept {
             receive_window_max: transport.receive_window_max,
             send_window: transport.send_window,
             send_window_min: transport.send_window_min,
+            streams_max: [transport.bi_streams_max, transport.uni_streams_max],
             datagram_send_buffer: transport.datagram_send_buffer,
             takes_datagrams: transport.datagram_receive_buffer.is_some(),
         }
@@ -157,8 +160,8 @@ impl Transport {
         config
             .max_idle_timeout(idle)
             .keep_alive_interval(self.keep_alive)
-            .max_concurrent_bidi_streams(varint(self.bi_streams_max.min(1 << 60)))
-            .max_concurrent_uni_streams(varint(self.uni_streams_max.min(1 << 60)))
+            .max_concurrent_bidi_streams(varint(self.bi_streams_max.min(limits::STREAMS_AT_FIRST)))
+            .max_concurrent_uni_streams(varint(self.uni_streams_max.min(limits::STREAMS_AT_FIRST)))
             .stream_receive_window(varint(self.stream_receive_window))
             .receive_window(varint(self.receive_window))
             .send_window(self.send_window_min.min(self.send_window))

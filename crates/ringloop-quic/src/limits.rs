@@ -24,8 +24,15 @@ pub const SEND_WINDOW: u64 = 16 << 20;
 /// send window. Sixteen packets: much fewer pieces, and still in the first-level cache.
 pub const STAGED_BYTES: usize = 16 << 10;
 
-/// Streams of a direction that the peer may have open at a time.
+/// Streams of a direction that the peer may have open at a time, once it opens many.
 pub const STREAMS_MAX: u64 = 100;
+
+/// Streams of a direction that the peer may have open before it has opened half of them; the engine keeps a place for each
+/// that it may open, 45 bytes. With both directions' 56 places its tables are exactly full.
+pub const STREAMS_AT_FIRST: u64 = 28;
+
+/// What the number grows by then.
+pub const STREAMS_GROWTH: u64 = 4;
 
 /// Bytes of datagrams that wait here to be received; past it the oldest are dropped.
 pub const DATAGRAM_RECEIVE_BUFFER: usize = 1 << 20;

@@ -4,9 +4,9 @@
 mod support;
 
 use ringloop::time::{sleep, timeout};
-use ringloop_quic::Bytes;
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::{ConnectionError, StreamError};
+use ringloop_quic::{Bytes, Direction};
 use std::time::Duration;
 use support::{on_both, pair, pair_as, pattern};
 
@@ -343,5 +343,49 @@ fn small_writes_arrive_in_order_whatever_is_done_between() {
         assert!(whole[0] == bytes);
         assert_eq!(&whole[1][..12], b"secondsecond");
         assert_eq!(first.stopped().await, Ok(None));
+    });
+}
+
+#[test]
+fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
+    on_both(|| async {
+        let (bi_streams_max, uni_streams_max) = (300, 70);
+        let transport = Transport {
+            bi_streams_max,
+            uni_streams_max,
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+        // The first of them without waiting: they are allowed from the start.
+        let mut open = Vec::new();
+        for _ in 0..16 {
+            open.push(ours.try_open_bi().unwrap().unwrap());
+        }
+        for at in 0..bi_streams_max as usize {
+            if open.len() == at {
+                open.push(ours.open_bi().await.unwrap());
+            }
+            open[at].0.write_all(b"x").await.unwrap();
+        }
+        let mut uni = Vec::new();
+        for _ in 0..uni_streams_max {
+            let mut send = ours.open_uni().await.unwrap();
+            send.write_all(b"x").await.unwrap();
+            uni.push(send);
+        }
+        for stream in &mut uni {
+            assert_eq!(stream.id().direction(), Direction::Uni);
+        }
+        assert!(ours.try_open_bi().unwrap().is_none());
+        assert!(ours.try_open_uni().unwrap().is_none());
+        // Those that are over make room for others, once they are an eighth.
+        for (mut ours, mut recv) in open.drain(..40) {
+            ours.finish().unwrap();
+            let (mut send, mut theirs) = theirs.accept_bi().await.unwrap();
+            send.finish().unwrap();
+            assert_eq!(theirs.read_to_end(10).await.unwrap(), b"x");
+            assert_eq!(recv.read_to_end(10).await.unwrap(), b"");
+        }
+        ours.open_bi().await.unwrap();
     });
 }

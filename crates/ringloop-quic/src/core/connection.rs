@@ -445,10 +445,11 @@ impl<'a> Connection<'a> {
 
     /// How many streams of a direction the peer may have open at a time.
     pub fn set_streams_max(&mut self, direction: Direction, count: u64) {
-        let count = varint(count.min(1 << 60));
+        let (count, dir) = (count.min(1 << 60), direction.into());
+        self.live.tuning.fix_streams(dir, count);
         self.live
             .proto
-            .set_max_concurrent_streams(direction.into(), count);
+            .set_max_concurrent_streams(dir, varint(count));
         self.mark();
     }
 

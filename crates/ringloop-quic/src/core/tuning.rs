@@ -8,10 +8,13 @@
 //! doubled. One that does not read keeps the small window, and so does a peer that sends nothing.
 //! Sending: twice the congestion window is what the path can use while the next piece is written. More would only
 //! wait here, and in front of what is written next.
+//! Streams: the engine keeps a place for each stream that the peer may open, so the peer may open few until it has opened
+//! half of those; then several times as many, within the round trip in which it opens the other half.
 
 use super::live::Live;
 use crate::config::Kept;
-use crate::proto::varint;
+use crate::limits::{STREAMS_AT_FIRST, STREAMS_GROWTH};
+use crate::proto::{self, varint};
 use std::time::Instant;
 
 pub(super) struct Tuning {
@@ -20,6 +23,9 @@ pub(super) struct Tuning {
     send_window: u64,
     send_window_min: u64,
     send_window_max: u64,
+    /// Streams that the peer may have open, by direction.
+    streams: [u64; 2],
+    streams_max: [u64; 2],
     /// Bytes read since.
     read_bytes: u64,
     since: Instant,
@@ -33,9 +39,17 @@ impl Tuning {
             send_window: kept.send_window_min.min(kept.send_window),
             send_window_min: kept.send_window_min,
             send_window_max: kept.send_window,
+            streams: kept.streams_max.map(|max| max.min(STREAMS_AT_FIRST)),
+            streams_max: kept.streams_max,
             read_bytes: 0,
             since: now,
         }
+    }
+
+    /// The program says how many, and the number stays so.
+    pub(super) fn fix_streams(&mut self, dir: proto::Dir, count: u64) {
+        let at = dir as usize;
+        (self.streams[at], self.streams_max[at]) = (count, count);
     }
 
     pub(super) fn on_read(&mut self, count: usize) {
@@ -59,8 +73,30 @@ impl Tuning {
 }
 
 impl Live {
-    /// Change the windows where that is due; tells whether the peer is to hear of it.
+    /// Change what is due to change; tells whether the peer is to hear of it.
     pub(super) fn tune(&mut self, now: Instant) -> bool {
+        let more_streams = self.tune_streams();
+        self.tune_windows(now) | more_streams
+    }
+
+    fn tune_streams(&mut self) -> bool {
+        let tuning = &mut self.tuning;
+        let mut has_more = false;
+        for dir in [proto::Dir::Bi, proto::Dir::Uni] {
+            let (streams, max) = (
+                &mut tuning.streams[dir as usize],
+                tuning.streams_max[dir as usize],
+            );
+            if *streams < max && self.proto.streams().remote_open_streams(dir) * 2 >= *streams {
+                *streams = (*streams * STREAMS_GROWTH).min(max);
+                self.proto.set_max_concurrent_streams(dir, varint(*streams));
+                has_more = true;
+            }
+        }
+        has_more
+    }
+
+    fn tune_windows(&mut self, now: Instant) -> bool {
         let tuning = &mut self.tuning;
         if tuning.send_window_min < tuning.send_window_max {
             let useful = self.proto.congestion_state().window().saturating_mul(2);
