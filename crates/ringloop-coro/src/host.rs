@@ -1,7 +1,7 @@
 //! The coroutines of one thread: who is ready, and their turn.
 //!
-//! Owns: the table of its coroutines with their stacks, the ready queue, the pool of stacks, the door at which other
-//! threads knock. Called by: the engine's executor, one of whose tasks it is ([`Hosting`]), and by wakers.
+//! Owns: the table of its coroutines with their stacks, the ready queue, the pool of stacks; other threads knock at its
+//! `door`. Called by: the engine's executor, one of whose tasks it is ([`Hosting`]), and by wakers.
 //! Never does: hold a borrow while a coroutine runs.
 //!
 //! ```text
@@ -18,6 +18,7 @@
 //! runs on the same stack, with what it was given in cache.
 
 use crate::deadlock::{self, Next};
+use crate::door::Door;
 use crate::join::JoinError;
 use crate::limits;
 use crate::overflow::{self, Watch};
@@ -32,7 +33,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
@@ -93,56 +94,6 @@ pub(crate) struct Host {
     inner: RefCell<Inner>,
     /// The loop that runs it, from its first turn on.
     loop_id: Cell<u64>,
-}
-
-/// Where other threads reach a host.
-#[derive(Default)]
-pub(crate) struct Door(Mutex<Arrivals>);
-
-#[derive(Default)]
-struct Arrivals {
-    /// Coroutines that were woken elsewhere, or spawned for this host.
-    tasks: Vec<Arc<dyn Run>>,
-    waker: Option<Waker>,
-    closed: bool,
-}
-
-impl Door {
-    fn lock(&self) -> MutexGuard<'_, Arrivals> {
-        // Nothing can panic while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Send a coroutine: one to wake, or a new one. A host that is gone gives it back.
-    pub fn send(&self, task: Arc<dyn Run>) -> Result<(), Arc<dyn Run>> {
-        let waker = {
-            let mut arrivals = self.lock();
-            if arrivals.closed {
-                return Err(task);
-            }
-            arrivals.tasks.push(task);
-            if arrivals.tasks.len() > 1 {
-                return Ok(());
-            }
-            arrivals.waker.clone()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        Ok(())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.lock().tasks.is_empty()
-    }
-
-    /// Have the host look for work.
-    pub fn call(&self) {
-        let waker = self.lock().waker.clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
 }
 
 impl Inner {
@@ -439,17 +390,7 @@ impl Host {
 
     /// Take what other threads have sent.
     fn arrivals(&self, waker: &Waker) {
-        let tasks = {
-            let mut arrivals = self.door.lock();
-            if !arrivals
-                .waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(waker))
-            {
-                arrivals.waker = Some(waker.clone());
-            }
-            std::mem::take(&mut arrivals.tasks)
-        };
+        let tasks = self.door.take(waker);
         for task in tasks {
             if task.head().home().is_none() {
                 self.adopt(task);
@@ -487,14 +428,10 @@ impl Host {
 
     /// Every coroutine unwinds, and none begins any more.
     fn shut_down(&self) {
-        let closed = Arrivals {
-            closed: true,
-            ..Arrivals::default()
-        };
-        let arrivals = std::mem::replace(&mut *self.door.lock(), closed);
+        let arrivals = self.door.close();
         self.inner.borrow_mut().closed = true;
         let never_begun = |task: &Arc<dyn Run>| task.head().home().is_none();
-        for task in arrivals.tasks.into_iter().filter(never_begun) {
+        for task in arrivals.into_iter().filter(never_begun) {
             refuse(&*task);
         }
         let next = self.inner.borrow_mut().next.take();

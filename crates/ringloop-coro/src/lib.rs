@@ -24,6 +24,7 @@ mod atomics;
 mod bytes;
 mod deadlock;
 mod descriptor;
+mod door;
 pub mod event;
 pub mod fs;
 mod host;

@@ -3,7 +3,8 @@
 //! Called by: programs. Never does: run a coroutine by itself; each worker's host does.
 
 use crate::deadlock::{self, Census, Ended};
-use crate::host::{Door, Host};
+use crate::door::Door;
+use crate::host::Host;
 use crate::join::{JoinError, JoinHandle};
 use crate::limits;
 use crate::switch::with_current;

@@ -24,7 +24,8 @@
 //! 3. `home` is written once, by the worker that takes the task, before `SETTLED`, and read after it.
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::host::{self, Door};
+use crate::door::Door;
+use crate::host;
 use crate::join::JoinError;
 use atomic_waker::AtomicWaker;
 use std::cell::UnsafeCell;

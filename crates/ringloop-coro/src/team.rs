@@ -9,7 +9,7 @@
 
 use crate::atomics::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::deadlock::Census;
-use crate::host::Door;
+use crate::door::Door;
 use crate::task::Run;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use std::sync::Arc;
