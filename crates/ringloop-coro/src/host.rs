@@ -94,6 +94,8 @@ pub(crate) struct Host {
     inner: RefCell<Inner>,
     /// The loop that runs it, from its first turn on.
     loop_id: Cell<u64>,
+    /// The driver is to be asked for completions before the next coroutine runs.
+    is_turn_over: Cell<bool>,
 }
 
 impl Inner {
@@ -181,6 +183,25 @@ pub(crate) fn wake_here(head: &Head) -> bool {
     matches!(woken, Ok(Some(())))
 }
 
+/// Whether no other coroutine of the calling thread is ready.
+pub(crate) fn is_alone() -> bool {
+    HOST.with_borrow(|host| {
+        host.as_ref().is_some_and(|host| {
+            let inner = host.inner.borrow();
+            inner.ready.is_empty() && inner.next.is_none() && host.queue.is_empty()
+        })
+    })
+}
+
+/// Once the coroutine that runs gives up its turn, the driver has its own.
+pub(crate) fn end_turn() {
+    HOST.with_borrow(|host| {
+        if let Some(host) = host {
+            host.is_turn_over.set(true);
+        }
+    });
+}
+
 /// The coroutine that runs is cancelled and cannot tell whether it unwinds: it is woken once no coroutine of the
 /// thread does.
 pub(crate) fn defer(head: &Head) {
@@ -244,6 +265,7 @@ impl Host {
             queue: place.queue,
             inner: RefCell::new(inner),
             loop_id: Cell::new(Local::current_id().unwrap_or(0)),
+            is_turn_over: Cell::new(false),
         });
         HOST.set(Some(Rc::clone(&host)));
         Hosting {
@@ -527,7 +549,11 @@ impl Future for Hosting {
             if !host.run_one(left.is_multiple_of(2)) && !host.find_work() {
                 break;
             }
-            left -= 1;
+            left = if host.is_turn_over.take() {
+                0
+            } else {
+                left - 1
+            };
         }
         let mut inner = host.inner.borrow_mut();
         inner.awake = false;

@@ -32,7 +32,7 @@ pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 pub const SPARE_BUFFERS_MAX: usize = 256;
 
 /// Calls on sockets that coroutines of a thread may make one after the other without one that waits, before the others
-/// get their turn.
+/// and the driver get their turn.
 pub const CALLS_PER_TURN: u32 = 64;
 
 /// Readers of a worker that hold a buffer of their own while they are parked: 2 MiB, of which only the pages that bytes

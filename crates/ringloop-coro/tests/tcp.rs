@@ -5,9 +5,13 @@ mod support;
 
 use ringloop_coro::net::{Shutdown, TcpListener, TcpStream};
 use ringloop_coro::sync::channel;
-use ringloop_coro::{JoinError, sleep, spawn, yield_now};
+use ringloop_coro::{JoinError, block_on, sleep, spawn, spawn_local, yield_now};
+use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 use support::{on_both, on_workers};
 
@@ -331,6 +335,61 @@ fn what_parks_panics_with_the_remedy_outside_of_a_coroutine() {
         .cloned()
         .unwrap_or_default();
     assert!(said.contains("ringloop_coro::start"), "{said}");
+}
+
+#[test]
+fn lone_writer_that_never_waits_leaves_the_others_their_turn() {
+    on_both(|| {
+        let (mut ours, theirs) = pair();
+        let end = Rc::new(Cell::new(false));
+        let timer = Rc::clone(&end);
+        let handle = spawn_local(move || {
+            sleep(Duration::from_millis(5));
+            timer.set(true);
+        });
+        // A thread empties the socket, so that the writer does not have to wait.
+        let theirs = std::net::TcpStream::from(OwnedFd::try_from(theirs).unwrap());
+        theirs.set_nonblocking(false).unwrap();
+        let emptied = thread::spawn(move || io::copy(&mut &theirs, &mut io::sink()).unwrap());
+        let mut sent = 0;
+        while !end.get() {
+            ours.write_all(&[7; 64]).unwrap();
+            sent += 64;
+        }
+        drop(ours);
+        handle.join().unwrap();
+        let emptied = ringloop::spawn_blocking(move || emptied.join().unwrap());
+        assert_eq!(block_on(emptied).unwrap(), sent);
+    });
+}
+
+#[test]
+fn small_writes_to_a_peer_that_does_not_read_wait_and_keep_their_order() {
+    on_both(|| {
+        let (mut ours, mut theirs) = pair();
+        let bytes = pattern(8 << 20);
+        let expected = bytes.clone();
+        let (sent, is_over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (count, over) = (Rc::clone(&sent), Rc::clone(&is_over));
+        let writing = spawn_local(move || {
+            for piece in bytes.chunks(1000) {
+                ours.write_all(piece).unwrap();
+                count.set(count.get() + piece.len());
+            }
+            over.set(true);
+        });
+        // Until a whole millisecond brings nothing: it waits.
+        let mut before = usize::MAX;
+        while sent.get() == 0 || sent.get() != before {
+            before = sent.get();
+            sleep(Duration::from_millis(1));
+        }
+        assert!(!is_over.get(), "the socket took all there was");
+        let mut received = vec![0; expected.len()];
+        theirs.read_exact(&mut received).unwrap();
+        assert!(received == expected);
+        writing.join().unwrap();
+    });
 }
 
 #[test]

@@ -9,13 +9,14 @@
 //! | a read or write | goes by | because |
 //! |---|---|---|
 //! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
+//! | small write, nobody else ready | the call, then an operation | it would be a batch of one |
 //! | small read, beside many | an operation with a buffer of the loop's pool | who only waits holds none |
 //! | above `limits::COPIED_BYTES_MAX` | the call, then readiness | a copy more would cost more than the batch saves |
 //! | with a time limit, or non-blocking | the call, then readiness | an operation that is cancelled may have taken bytes |
 
 use crate::bytes::{self, Lending};
 use crate::descriptor::Descriptor;
-use crate::{block_on, limits};
+use crate::{block_on, host, limits};
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::{Op, RecvInto};
 use ringloop::op::{Poll, Recv, Send};
@@ -39,6 +40,8 @@ struct Inner<S: Into<OwnedFd> + AsRawFd> {
     limits: Limits,
     /// The last read was a large one: more is likely to come at once.
     bulk: AtomicBool,
+    /// The last read left nothing behind: the next one has to wait.
+    drained: AtomicBool,
 }
 
 /// What a caller may have to wait for, and how long.
@@ -104,6 +107,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
             socket: Descriptor::new(socket),
             limits: Limits::default(),
             bulk: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
         }))
     }
 
@@ -231,10 +235,8 @@ where
         } else {
             self.read_copied(into)?
         };
-        let is_bulk = count >= limits::COPIED_BYTES_MAX;
-        if is_bulk != inner.bulk.load(Relaxed) {
-            inner.bulk.store(is_bulk, Relaxed);
-        }
+        note(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
+        note(&inner.drained, (1..into.len()).contains(&count));
         Ok(count)
     }
 
@@ -260,7 +262,14 @@ where
             fd: self.on_loop(),
             buf: RecvBuf::append(bytes::take(), into.len()),
         };
-        let (result, buf) = block_on(Op::new(recv));
+        // Where others are ready, bytes are often there by the time the ring looks.
+        let waits = self.0.drained.load(Relaxed) && host::is_alone();
+        let recv = if waits {
+            Op::patient(recv)
+        } else {
+            Op::new(recv)
+        };
+        let (result, buf) = block_on(recv);
         let buf = buf.into_vec();
         let count = result?;
         into[..count].copy_from_slice(&buf[..count]);
@@ -276,6 +285,14 @@ where
         if from.len() > limits::COPIED_BYTES_MAX || self.may_give_up(Way::Out) {
             return self.when_ready(Way::Out, |mut socket| socket.write(from));
         }
+        if host::is_alone() {
+            take_turns();
+            let mut socket: &S = self;
+            match socket.write(from) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
         let mut buf = bytes::take();
         buf.extend_from_slice(from);
         let send = Send {
@@ -287,6 +304,13 @@ where
             bytes::give_back(buf);
         }
         result
+    }
+}
+
+/// Store what mostly is so already: the line is read by others more often than it changes.
+fn note(flag: &AtomicBool, holds: bool) {
+    if flag.load(Relaxed) != holds {
+        flag.store(holds, Relaxed);
     }
 }
 
@@ -302,13 +326,14 @@ thread_local! {
     static TURNS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A peer that always has more must not keep the other coroutines waiting.
+/// A peer that always has more must not keep the other coroutines waiting, nor what the driver has to tell.
 fn take_turns() {
     let turns = TURNS.get() + 1;
     if turns < limits::CALLS_PER_TURN {
         TURNS.set(turns);
     } else {
         TURNS.set(0);
+        host::end_turn();
         crate::yield_now();
     }
 }
