@@ -21,11 +21,15 @@ fn child(part: &str, driver: &str) -> Output {
         .unwrap()
 }
 
+/// As `support::drivers`, by their names.
 fn drivers() -> Vec<&'static str> {
-    if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() {
-        vec!["epoll"]
-    } else {
-        vec!["uring", "epoll"]
+    let named = std::env::var("RINGLOOP_DRIVER");
+    let only_epoll = std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some();
+    match named.as_deref() {
+        Ok("uring") => vec!["uring"],
+        Ok("epoll") => vec!["epoll"],
+        _ if only_epoll => vec!["epoll"],
+        _ => vec!["uring", "epoll"],
     }
 }
 

@@ -35,7 +35,12 @@ fn bounded_channel_makes_its_senders_wait() {
                 count.set(number + 1);
             }
         });
-        sleep(SHORT);
+        while sent.get() < 2 {
+            yield_now();
+        }
+        for _ in 0..3 {
+            yield_now();
+        }
         assert_eq!(sent.get(), 2);
         let all: Vec<i32> = receiver.into_iter().collect();
         assert_eq!(all, (0..10).collect::<Vec<_>>());
