@@ -1,4 +1,4 @@
-//! Every example runs, on both drivers, and does what its first lines say.
+//! Every example that is more than a measurement runs, on both drivers, and does what its first lines say.
 //!
 //! `cargo test` builds the examples; `cargo test --test examples` alone does not: `cargo build --examples` does.
 #![allow(clippy::unwrap_used)]
@@ -20,20 +20,25 @@ struct Server {
     port: u16,
 }
 
+/// An example, to be started.
+fn example(name: &str, driver: Choice, arguments: &[&str]) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap();
+    let program = built.join("examples").join(name);
+    let missing = "is not built: run cargo build --examples";
+    assert!(program.exists(), "{} {missing}", program.display());
+    let driver = match driver {
+        Choice::Uring => "uring",
+        _ => "epoll",
+    };
+    let mut command = Command::new(program);
+    command.env("RINGLOOP_DRIVER", driver).args(arguments);
+    command
+}
+
 impl Server {
     fn start(name: &str, driver: Choice, arguments: &[&str]) -> Self {
-        let test = std::env::current_exe().unwrap();
-        let built = test.parent().and_then(Path::parent).unwrap();
-        let program = built.join("examples").join(name);
-        let missing = "is not built: run cargo build --examples";
-        assert!(program.exists(), "{} {missing}", program.display());
-        let driver = match driver {
-            Choice::Uring => "uring",
-            _ => "epoll",
-        };
-        let mut child = Command::new(program)
-            .env("RINGLOOP_DRIVER", driver)
-            .args(arguments)
+        let mut child = example(name, driver, arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -151,6 +156,20 @@ fn chat_brings_each_line_to_the_others() {
         expect(&mut readers[0], "bob: hello, ann\n");
         writers[1].shutdown(Shutdown::Write).unwrap();
         expect(&mut readers[0], "* bob has left\n");
+    }
+}
+
+#[test]
+fn million_parks_as_many_as_it_is_told_and_joins_them() {
+    for driver in support::drivers() {
+        for arguments in [["3000", "20"], ["100", "readers"]] {
+            let output = example("million", driver, &arguments).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}");
+            let parked = format!("{} coroutines are parked", arguments[0]);
+            assert!(said.contains(&parked), "{said}");
+            assert!(said.contains("all woken and joined"), "{said}");
+        }
     }
 }
 
