@@ -42,27 +42,40 @@ fn run(test: impl AsyncFn()) {
     });
 }
 
-/// Have the other end send `len` bytes, and take what comes until the first buffer that no pool has.
+/// Send what the socket has room for, and tell how much that was.
+fn fill(mut peer: &Peer) -> usize {
+    peer.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = peer.write(&pattern(4_000_000)[sent..]) {
+        sent += count;
+    }
+    peer.set_nonblocking(false).unwrap();
+    sent
+}
+
+/// Have the other end send `len` bytes and more, and take them; tells the last buffer that no pool has. Each time the
+/// socket is full before it is read, so that no receive is as short as the other end is slow.
 async fn first_large(stream: &UnixStream, peer: Peer, len: usize) -> (Received, Peer) {
-    let writer = std::thread::spawn(move || {
-        (&peer).write_all(pattern(len)).unwrap();
-        peer
-    });
     let mut incoming = stream.receive();
     let mut came = 0;
     let mut large = None;
-    while came < len {
-        let bytes = incoming.next().await.unwrap().unwrap();
-        assert!(
-            *bytes == pattern(len)[came..came + bytes.len()],
-            "at {came}"
-        );
-        came += bytes.len();
-        if bytes.len() > POOL {
-            large = Some(bytes);
+    while came < len || large.is_none() {
+        let sent = fill(&peer);
+        let mut taken = 0;
+        while taken < sent {
+            let bytes = incoming.next().await.unwrap().unwrap();
+            assert!(
+                *bytes == pattern(sent)[taken..taken + bytes.len()],
+                "at {came}"
+            );
+            taken += bytes.len();
+            if bytes.len() > POOL {
+                large = Some(bytes);
+            }
         }
+        came += sent;
     }
-    (large.unwrap(), writer.join().unwrap())
+    (large.unwrap(), peer)
 }
 
 #[test]
