@@ -10,6 +10,7 @@
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `split` | the two directions of a stream as two values |
 //! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
+//! | `send_all` | bytes that are sent to the end |
 //! | `shared` | one address, a listener on every worker |
 //! | `stream` | sequences as `futures_core::Stream`, with the feature `futures-core` |
 //! | `options` | options of sockets, by their meaning |
@@ -21,6 +22,7 @@ mod options;
 mod polled;
 mod readiness;
 mod receive;
+mod send_all;
 mod shared;
 mod socket;
 mod split;

@@ -3,6 +3,7 @@
 //! Owns: [`Socket`] (a descriptor whose driver is told before it is closed). Called by: the socket types of
 //! this folder, which put their own names and options around it. Never does: a call that could block.
 
+use super::send_all::SendAll;
 use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
 use crate::limits;
@@ -81,38 +82,8 @@ impl Socket {
     }
 
     /// Send all of `bytes`.
-    pub async fn send_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
-        let mut sent_count = 0;
-        if let Some(received) = bytes.just_received()
-            && received.len() >= limits::EAGER_SEND_BYTES_MIN
-            && let Some(result) = self.send_now(received)
-        {
-            match result {
-                Ok(count) if count == received.len() => return (Ok(()), bytes),
-                Ok(count) => sent_count = count,
-                Err(error) => return (Err(error), bytes),
-            }
-        }
-        let (mut buf, kept) = bytes.lend();
-        buf.advance(sent_count);
-        let mut sent = Ok(());
-        while !buf.is_empty() && sent.is_ok() {
-            let fd = self.on_loop();
-            let (result, back) = Op::new(Send { fd, buf }).await;
-            buf = back;
-            sent = result.map(|count| buf.advance(count));
-        }
-        (sent, B::restore(kept, buf))
-    }
-
-    /// Send some of `bytes` by the system call; `None` where it would block, others wait before it, or this poll of
-    /// the task has had its share of such calls.
-    fn send_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
-        let fd = self.on_loop();
-        Local::with_current(|local| {
-            let may = local.spend_attempt();
-            may.then(|| local.engine().driver_mut().send_first(fd, bytes))?
-        })
+    pub fn send_all<B: Outgoing>(&self, bytes: B) -> SendAll<'_, B> {
+        SendAll::new(self, bytes)
     }
 
     /// Send some of `bufs`, in order.

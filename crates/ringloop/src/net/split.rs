@@ -88,8 +88,11 @@ impl<S: Whole> WriteHalf<S> {
     }
 
     /// Send all of `bytes`: a vector, static ones, or what [`ReadHalf::receive`] yielded.
-    pub async fn write_all<B: Outgoing>(&mut self, bytes: B) -> (io::Result<()>, B) {
-        self.stream.socket().send_all(bytes).await
+    pub fn write_all<B: Outgoing>(
+        &mut self,
+        bytes: B,
+    ) -> impl Future<Output = (io::Result<()>, B)> {
+        self.stream.socket().send_all(bytes)
     }
 
     /// Send all of `bufs`, in order.

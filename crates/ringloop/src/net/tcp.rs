@@ -154,8 +154,8 @@ impl TcpStream {
     }
 
     /// Send all of `bytes`: a vector, static ones, or what [`TcpStream::receive`] yielded.
-    pub async fn write_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
-        self.socket.send_all(bytes).await
+    pub fn write_all<B: Outgoing>(&self, bytes: B) -> impl Future<Output = (io::Result<()>, B)> {
+        self.socket.send_all(bytes)
     }
 
     /// Send some of `bufs`, in order, in one call; returns how many bytes. At most 1,024 buffers are

@@ -116,8 +116,8 @@ impl UnixStream {
     }
 
     /// Send all of `bytes`: a vector, static ones, or what [`UnixStream::receive`] yielded.
-    pub async fn write_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
-        self.socket.send_all(bytes).await
+    pub fn write_all<B: Outgoing>(&self, bytes: B) -> impl Future<Output = (io::Result<()>, B)> {
+        self.socket.send_all(bytes)
     }
 
     /// Send some of `bufs`, in order, in one call; returns how many bytes.
