@@ -20,6 +20,7 @@ mod lease;
 mod lent;
 mod pool;
 mod readiness;
+mod results;
 mod table;
 mod uring;
 mod working;

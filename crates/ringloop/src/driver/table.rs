@@ -21,9 +21,9 @@
 //! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
+use super::results::{Kept, Results};
 use super::{BufferId, Completion, Event, Key, Sink, Token};
 use crate::op::{Need, Operation, Request, Shape};
-use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::task::{Poll, Waker};
 
@@ -60,9 +60,11 @@ enum Receiver {
     Handler(Token),
     /// The future was dropped: results are given back to the system.
     Nobody,
+    /// The slot is free; this is the next one that is.
+    Free(u32),
 }
 
-/// One operation.
+/// One operation. Kept small: a thousand connections have a thousand of them, and each message touches one.
 #[derive(Debug)]
 // Each is a fact of its own beside the phase, and any of them may hold together.
 #[allow(clippy::struct_excessive_bools)]
@@ -82,18 +84,8 @@ pub(super) struct Slot {
     pub was_stopped: bool,
     receiver: Receiver,
     request: Option<Request>,
-    /// What waits for the future before the last result.
-    results: VecDeque<Kept>,
-    /// The last result, once the operation is `Done`.
-    last: Kept,
-    next_free: u32,
-}
-
-/// A result that waits for its future. The request of the last one waits in its slot.
-#[derive(Debug, Default)]
-struct Kept {
-    result: i32,
-    buffer: Option<BufferId>,
+    /// What waits for the future; the newest is the last one where the operation is `Done`.
+    results: Results,
 }
 
 impl Slot {
@@ -106,11 +98,9 @@ impl Slot {
             is_patient: false,
             paused: false,
             was_stopped: false,
-            receiver: Receiver::Nobody,
+            receiver: Receiver::Free(next_free),
             request: None,
-            results: VecDeque::new(),
-            last: Kept::default(),
-            next_free,
+            results: Results::default(),
         }
     }
 
@@ -127,14 +117,14 @@ impl Slot {
     fn keep(&mut self, kept: Kept, more: bool) -> bool {
         if !more {
             self.phase = Phase::Done;
-            self.last = kept;
+            self.results.push(kept);
             return false;
         }
         let shape = self.request.as_ref().map_or(Shape::Once, Operation::shape);
-        match self.results.back_mut() {
+        match self.results.newest() {
             // Masks of readiness: what either said.
             Some(last) if shape == Shape::Edge => last.result |= kept.result,
-            _ => self.results.push_back(kept),
+            _ => self.results.push(kept),
         }
         self.results.len() >= shape.untaken_max()
     }
@@ -155,11 +145,8 @@ impl Slot {
     /// The next result for the future.
     #[inline]
     fn take_kept(&mut self) -> Option<Completion> {
-        let (kept, more) = match self.results.pop_front() {
-            Some(kept) => (kept, true),
-            None if self.phase == Phase::Done => (std::mem::take(&mut self.last), false),
-            None => return None,
-        };
+        let kept = self.results.pop()?;
+        let more = self.phase != Phase::Done || !self.results.is_empty();
         Some(Completion {
             result: kept.result,
             more,
@@ -219,7 +206,9 @@ impl Table {
         }
         let index = self.free_head;
         let slot = self.at(index);
-        let next_free = slot.next_free;
+        let Receiver::Free(next_free) = slot.receiver else {
+            unreachable!("a slot of the free list is free");
+        };
         slot.phase = Phase::Queued;
         slot.cancelled = false;
         slot.linked = false;
@@ -293,7 +282,7 @@ impl Table {
                     Delivery::Consumed(None)
                 }
             }
-            Receiver::Nobody => {
+            Receiver::Nobody | Receiver::Free(_) => {
                 if let Some(request) = &mut slot.request {
                     request.discard(result);
                 }
@@ -326,8 +315,7 @@ impl Table {
 
     /// Whether a completion waits for the operation's future.
     pub fn has_kept(&mut self, key: Key) -> bool {
-        self.slot(key)
-            .is_some_and(|slot| !slot.results.is_empty() || slot.phase == Phase::Done)
+        self.slot(key).is_some_and(|slot| !slot.results.is_empty())
     }
 
     /// Nobody wants the results any more: what had arrived is closed, and its pool buffers are
@@ -338,19 +326,17 @@ impl Table {
             return Vec::new();
         };
         slot.receiver = Receiver::Nobody;
-        let mut arrived = std::mem::take(&mut slot.results);
-        if slot.phase == Phase::Done {
-            arrived.push_back(std::mem::take(&mut slot.last));
-        }
-        if let Some(request) = &mut slot.request {
-            for kept in &arrived {
+        let mut buffers = Vec::new();
+        while let Some(kept) = slot.results.pop() {
+            if let Some(request) = &mut slot.request {
                 request.discard(kept.result);
             }
+            buffers.extend(kept.buffer);
         }
         if slot.phase == Phase::Done {
             self.free(key);
         }
-        arrived.into_iter().filter_map(|kept| kept.buffer).collect()
+        buffers
     }
 
     /// Every operation that is not free, for a driver that closes.
@@ -417,9 +403,8 @@ impl Table {
         let slot = self.at(key.index);
         slot.phase = Phase::Free;
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        slot.receiver = Receiver::Nobody;
-        slot.next_free = head;
-        slot.results.clear();
+        slot.receiver = Receiver::Free(head);
+        while slot.results.pop().is_some() {}
         // Mostly it has been taken, and there is nothing to move.
         let left_over = slot.request.is_some().then(|| slot.request.take());
         self.free_head = key.index;
@@ -461,6 +446,11 @@ mod tests {
             insert(&mut table);
         }
         assert_eq!(before, std::ptr::from_mut(table.slot(key).expect("live")));
+    }
+
+    #[test]
+    fn slot_is_no_larger_than_it_was_made() {
+        assert!(size_of::<Slot>() <= 144);
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! The results of one operation that wait for its future.
+//!
+//! Owns: [`Results`] (a queue whose first place is inline) and [`Kept`]. Called by: `table`.
+//! Never does: bound itself; how many may wait is the operation's shape.
+//!
+//! One result at a time is what nearly every operation has, also one with many results: that one costs no memory
+//! beside its slot.
+
+use super::BufferId;
+use std::collections::VecDeque;
+
+/// A result that waits for its future. The request of the last one waits in its slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub result: i32,
+    pub buffer: Option<BufferId>,
+}
+
+/// Results, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    first: Option<Kept>,
+    /// Those behind the first one; empty while there is none.
+    // A pointer wide, for the slot's size.
+    #[allow(clippy::box_collection)]
+    rest: Option<Box<VecDeque<Kept>>>,
+}
+
+impl Results {
+    pub fn push(&mut self, kept: Kept) {
+        if self.first.is_none() {
+            self.first = Some(kept);
+        } else {
+            self.rest.get_or_insert_default().push_back(kept);
+        }
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Kept> {
+        let next = match &mut self.rest {
+            Some(rest) => rest.pop_front(),
+            None => None,
+        };
+        std::mem::replace(&mut self.first, next)
+    }
+
+    /// The newest one.
+    pub fn newest(&mut self) -> Option<&mut Kept> {
+        let newest = self.rest.as_mut().and_then(|rest| rest.back_mut());
+        newest.or(self.first.as_mut())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(result: i32) -> Kept {
+        Kept {
+            result,
+            buffer: None,
+        }
+    }
+
+    #[test]
+    fn results_come_in_order_whatever_is_pushed_between() {
+        let mut results = Results::default();
+        assert!(results.is_empty() && results.pop().is_none() && results.newest().is_none());
+        let (mut pushed, mut popped) = (0, 0);
+        for round in [1, 2, 5, 1, 3] {
+            for _ in 0..round {
+                results.push(kept(pushed));
+                pushed += 1;
+                assert_eq!(results.newest(), Some(&mut kept(pushed - 1)));
+            }
+            for _ in 0..round.min(2) {
+                assert_eq!(results.pop(), Some(kept(popped)));
+                popped += 1;
+            }
+            assert_eq!(results.len(), (pushed - popped) as usize);
+        }
+        while let Some(next) = results.pop() {
+            assert_eq!(next, kept(popped));
+            popped += 1;
+        }
+        assert_eq!(popped, pushed);
+        assert!(results.is_empty());
+    }
+}
