@@ -219,7 +219,6 @@ impl Endpoint {
         let (progress, deadline, woken, news) = py.detach(|| {
             let mut guard = self.shared.state_detached();
             let state = &mut *guard;
-            state.unsent_bytes = 0;
             let progress = match &mut state.socket {
                 Some(socket) => socket.transmit(now, &mut state.core),
                 None => Progress::Done,
@@ -292,7 +291,6 @@ impl Endpoint {
                     transmit.destination,
                 ));
             }
-            state.unsent_bytes = 0;
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             (made, woken)

@@ -149,8 +149,6 @@ pub struct State {
     pub handshake_count: usize,
     /// Connections with pings that wait.
     pub pinging: Vec<Handle>,
-    /// Bytes written since something was last sent.
-    pub unsent_bytes: usize,
 }
 
 pub fn at(direction: Direction) -> usize {
@@ -184,7 +182,6 @@ impl State {
             news: News::default(),
             handshake_count: 0,
             pinging: Vec::new(),
-            unsent_bytes: 0,
         }
     }
 
@@ -273,7 +270,6 @@ impl State {
         stream: StreamId,
         bytes: &[u8],
     ) -> Result<(), StreamError> {
-        self.unsent_bytes += bytes.len();
         let (mut connection, link) = self.open_both(handle)?;
         if !link.queued.is_empty()
             && let Some(queued) = link.queued.get_mut(&stream)
@@ -312,9 +308,7 @@ impl State {
                 Written::Blocked => break,
             }
         }
-        let taken = bytes.len() - rest.len();
-        self.unsent_bytes += taken;
-        Ok(taken)
+        Ok(bytes.len() - rest.len())
     }
 
     /// Finish a stream behind what was written.
