@@ -52,6 +52,33 @@ def test_a_waiter_is_a_future_to_asyncio(run: Run, certificates: Certificates) -
     run(main())
 
 
+def test_callbacks_of_a_waiter_that_ends_while_one_is_removed_are_called(
+    run: Run, certificates: Certificates
+) -> None:
+    class Ends:
+        """A callback that ends the waiter when it is compared."""
+
+        def __init__(self, waiter: Any) -> None:
+            self.waiter = waiter
+
+        def __eq__(self, other: object) -> bool:
+            self.waiter.cancel()
+            return False
+
+        __hash__ = None  # type: ignore[assignment]
+
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            waiter: Any = (await client.open_stream()).read_waiter()
+            called: list[Any] = []
+            waiter.add_done_callback(called.append)
+            assert waiter.remove_done_callback(Ends(waiter)) == 0
+            await asyncio.sleep(0)
+            assert called == [waiter]
+
+    run(main())
+
+
 _VALUE = contextvars.ContextVar("_VALUE", default="nobody's")
 
 

@@ -241,9 +241,17 @@ impl Waiter {
             }
         });
         let removed = count - kept.len();
-        let added = std::mem::take(&mut slf.get().inner().callbacks);
-        kept.extend(added);
-        slf.get().inner().callbacks = kept;
+        let mut inner = slf.get().inner();
+        if matches!(inner.outcome, Outcome::Pending) {
+            kept.append(&mut inner.callbacks);
+            inner.callbacks = kept;
+            return failed.map(|()| removed);
+        }
+        drop(inner);
+        // It ended while the callbacks were compared, which may run anything: these have not heard of it.
+        for callback in kept {
+            call(slf, &callback, Way::Queue)?;
+        }
         failed.map(|()| removed)
     }
 
