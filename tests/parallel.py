@@ -193,8 +193,12 @@ def _is_ours(definition: Any) -> bool:
 
 @contextlib.contextmanager
 def _as_context(fixture: Iterator[Any]) -> Iterator[Any]:
-    yield next(fixture)
-    next(fixture, None)
+    made = next(fixture)
+    # A fixture ends also where its test failed or was skipped.
+    try:
+        yield made
+    finally:
+        next(fixture, None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -146,28 +146,47 @@ CULPRITS = {
 
 @pytest.mark.parametrize("body", CULPRITS.values(), ids=list(CULPRITS))
 def test_fixtures_fail_the_test_that(body: str, tmp_path: Path) -> None:
-    culprit = tmp_path / "test_culprit.py"
-    culprit.write_text(
+    run = pytest_of_its_own(
         "import asyncio, socket, threading\ndef test_culprit():\n"
-        + textwrap.indent(textwrap.dedent(body), "    ")
+        + textwrap.indent(textwrap.dedent(body), "    "),
+        tmp_path,
     )
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "ERROR" in run.stdout or "FAILED" in run.stdout
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
+    skipped = "import pytest\ndef test_skipped(loop):\n    pytest.skip('no reason')\n"
+    run = pytest_of_its_own(
+        skipped, tmp_path, RINGLOOP_TEST_THREADS=threads, RINGLOOP_TEST_LOOPS="asyncio"
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 skipped" in run.stdout
+    assert ("in 4 threads each" in run.stdout) == (threads == "4")
+
+
+def pytest_of_its_own(
+    source: str, folder: Path, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a file of tests with the fixtures of this suite, in a process of its own."""
+    file = folder / "test_culprit.py"
+    file.write_text(source)
     root = Path(__file__).parent.parent
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "tests.conftest",
-    ]
-    run = subprocess.run(
-        [*command, "-c", str(root / "pyproject.toml"), str(culprit)],
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest"]
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            "-c",
+            str(root / "pyproject.toml"),
+            str(file),
+        ],
         cwd=root,
+        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert run.returncode == 1, run.stdout + run.stderr
-    assert "ERROR" in run.stdout or "FAILED" in run.stdout
