@@ -150,9 +150,9 @@ pub struct RecvBuf {
     memory: Memory,
     /// Bytes of a vector that stay as they are, before the room.
     start: usize,
-    /// Bytes of room that are used at most.
-    limit: usize,
-    filled: usize,
+    /// Bytes of room that are used at most; one operation moves 2 GiB at most.
+    limit: u32,
+    filled: u32,
 }
 
 impl RecvBuf {
@@ -165,7 +165,7 @@ impl RecvBuf {
     pub fn append(vec: Vec<u8>, limit: usize) -> Self {
         Self {
             start: vec.len(),
-            limit,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
             memory: Memory::Vec(vec),
             filled: 0,
         }
@@ -191,7 +191,7 @@ impl RecvBuf {
         Self {
             memory: Memory::Foreign(foreign),
             start: 0,
-            limit: capacity,
+            limit: u32::MAX,
             filled: 0,
         }
     }
@@ -202,7 +202,7 @@ impl RecvBuf {
             Memory::Vec(vec) => {
                 let room = vec.capacity() - self.start;
                 let at = vec.as_mut_ptr().wrapping_add(self.start);
-                (at, room.min(self.limit))
+                (at, room.min(self.limit as usize))
             }
             Memory::Foreign(foreign) => (foreign.ptr, foreign.len),
         }
@@ -221,7 +221,7 @@ impl RecvBuf {
     /// The kernel, or the caller, has written at least `count` bytes from the start.
     pub unsafe fn set_filled(&mut self, count: usize) {
         let (_, capacity) = self.as_mut_ptr();
-        self.filled = count.min(capacity);
+        self.filled = u32::try_from(count.min(capacity)).unwrap_or(u32::MAX);
     }
 
     /// The bytes that have been received.
@@ -231,7 +231,7 @@ impl RecvBuf {
             Memory::Foreign(foreign) => foreign.ptr.cast_const(),
         };
         // SAFETY: invariant 3; `set_filled` bounds the count by the capacity.
-        unsafe { std::slice::from_raw_parts(ptr, self.filled) }
+        unsafe { std::slice::from_raw_parts(ptr, self.filled as usize) }
     }
 
     /// The received bytes as a vector, behind what it held in case of [`RecvBuf::append`]; copies where
@@ -240,7 +240,7 @@ impl RecvBuf {
         match self.memory {
             Memory::Vec(mut vec) => {
                 // SAFETY: invariant 3; `filled` never exceeds the room behind `start`.
-                unsafe { vec.set_len(self.start + self.filled) };
+                unsafe { vec.set_len(self.start + self.filled as usize) };
                 vec
             }
             Memory::Foreign(_) => self.filled().to_vec(),

@@ -40,6 +40,7 @@ pub(crate) use blocking_pool::{BlockingPool, Call};
 pub use choice::{Choice, Kind};
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
+use table::{Table, Wait};
 pub use uring::UringDriver;
 
 /// A pool of receive buffers. A loop owns no memory of one that it never received into.
@@ -150,6 +151,25 @@ impl Completion {
     }
 }
 
+/// One result of a future's operation. The request stays where it is until [`Driver::end`].
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// As [`Completion::result`].
+    pub result: i32,
+    /// Another one will come; else the operation is to be ended.
+    pub more: bool,
+    /// As [`Completion::buffer`].
+    pub buffer: Option<BufferId>,
+}
+
+impl Taken {
+    /// The result as Rust puts it.
+    #[inline]
+    pub fn result(&self) -> io::Result<u32> {
+        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+    }
+}
+
 /// A completion on its way to the embedder.
 #[derive(Debug)]
 pub struct Event {
@@ -225,12 +245,14 @@ impl Driver {
 
     /// Hand a request over. It runs at the next [`Driver::wait`] at the latest.
     pub fn submit(&mut self, request: Request, sink: Sink) -> Key {
-        each!(self, driver => driver.submit(request, sink))
+        self.submit_as(request, sink, false)
     }
 
-    /// As [`Driver::submit`], for a request whose descriptor is known not to be ready: it is not tried before that.
-    pub(crate) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
-        each!(self, driver => driver.submit_patient(request, sink))
+    /// As [`Driver::submit`]. Where the request's descriptor is known not to be ready (`is_patient`) it is not tried
+    /// before it is.
+    #[inline]
+    pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
+        each!(self, driver => driver.submit_as(request, sink, is_patient))
     }
 
     /// Hand requests over as a link that the kernel runs in order, without coming back in between; they
@@ -248,11 +270,10 @@ impl Driver {
         }
     }
 
-    /// Try a request before it is submitted: always on the readiness driver, which would try it first anyway;
-    /// on the ring where it is `eager`. `None`: it would block, or others wait before it; submit it.
-    pub(crate) fn attempt(&mut self, request: &mut Request, eager: bool) -> Option<i32> {
+    /// Try a request before it is submitted: always where the driver [tries first](Self::tries_first), else where it is
+    /// asked for. `None`: it would block, or others wait before it; submit it.
+    pub(crate) fn attempt(&mut self, request: &mut Request) -> Option<i32> {
         match self {
-            Self::Uring(_) if !eager => None,
             Self::Uring(_) => {
                 let result = readiness::attempt(request)?;
                 Some(request.finish(result))
@@ -261,7 +282,8 @@ impl Driver {
         }
     }
 
-    /// Whether a receive is tried by the system call before it is submitted.
+    /// Whether an operation is tried by its system call before it is submitted.
+    #[inline]
     pub(crate) fn tries_first(&self) -> bool {
         matches!(self, Self::Readiness(_))
     }
@@ -377,14 +399,30 @@ impl Driver {
         each!(self, driver => driver.has_work())
     }
 
-    /// The next completion of a future's operation; `None` where the key is stale.
-    #[inline]
-    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
-        let polled = each!(self, driver => driver.table_mut().poll(key, waker));
-        if polled.is_pending() {
-            each!(self, driver => driver.resume(key));
+    /// The next result of a future's operation, whose last one is followed by [`Driver::end`]; `None` where the key is
+    /// stale.
+    #[inline(always)]
+    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Taken>> {
+        match self.table_mut().poll(key, waker) {
+            Ok(taken) => Poll::Ready(taken),
+            Err(wait) => {
+                if wait == Wait::Paused {
+                    each!(self, driver => driver.resume(key));
+                }
+                Poll::Pending
+            }
         }
-        polled
+    }
+
+    /// The last result of a future's operation was taken: nothing is left of it but its request.
+    #[inline]
+    pub(crate) fn end(&mut self, key: Key) -> Option<Request> {
+        self.table_mut().end(key)
+    }
+
+    #[inline]
+    fn table_mut(&mut self) -> &mut Table {
+        each!(self, driver => driver.table_mut())
     }
 
     /// Whether more than was taken of a multishot receive may be there: on the ring another completion of it waits; on

@@ -27,6 +27,7 @@ pub(super) struct Results {
 }
 
 impl Results {
+    #[inline]
     pub fn push(&mut self, kept: Kept) {
         if self.first.is_none() {
             self.first = Some(kept);
@@ -37,11 +38,16 @@ impl Results {
 
     #[inline]
     pub fn pop(&mut self) -> Option<Kept> {
-        let next = match &mut self.rest {
-            Some(rest) => rest.pop_front(),
-            None => None,
-        };
-        std::mem::replace(&mut self.first, next)
+        let first = self.first.take();
+        if self.rest.is_some() {
+            self.move_up();
+        }
+        first
+    }
+
+    /// The first place is free: the next one gets it.
+    fn move_up(&mut self) {
+        self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
     }
 
     /// The newest one.
@@ -50,6 +56,7 @@ impl Results {
         newest.or(self.first.as_mut())
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }

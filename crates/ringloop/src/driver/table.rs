@@ -22,10 +22,10 @@
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
 use super::results::{Kept, Results};
-use super::{BufferId, Completion, Event, Key, Sink, Token};
+use super::{BufferId, Completion, Event, Key, Sink, Taken, Token};
 use crate::op::{Need, Operation, Request, Shape};
 use std::os::fd::RawFd;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 const CHUNK: usize = 256;
 const NO_SLOT: u32 = u32::MAX;
@@ -64,28 +64,34 @@ enum Receiver {
     Free(u32),
 }
 
-/// One operation. Kept small: a thousand connections have a thousand of them, and each message touches one.
+/// What else is true of an operation; flags of its `flags`, any of which may hold together.
+pub(super) mod flag {
+    /// It has been asked to stop; it is not armed again.
+    pub const CANCELLED: u8 = 1;
+    /// It is one of a link's.
+    pub const LINKED: u8 = 1 << 1;
+    /// Its descriptor is waited for before it is tried.
+    pub const PATIENT: u8 = 1 << 2;
+    /// As many completions wait for the future as its shape allows: it is not armed again until they are taken.
+    pub const PAUSED: u8 = 1 << 3;
+    /// It has been stopped for a pause at least once: a result of `ECANCELED` may be of that.
+    pub const WAS_STOPPED: u8 = 1 << 4;
+}
+
+/// One operation, in two lines of the cache: a thousand connections have a thousand of them. What a message of a
+/// multishot operation touches is in the first.
 #[derive(Debug)]
-// Each is a fact of its own beside the phase, and any of them may hold together.
-#[allow(clippy::struct_excessive_bools)]
+#[repr(C, align(64))]
 pub(super) struct Slot {
     generation: u32,
     pub phase: Phase,
-    /// The operation has been asked to stop; it is not armed again.
-    pub cancelled: bool,
-    /// It is one of a link's.
-    pub linked: bool,
-    /// Its descriptor is waited for before it is tried.
-    pub is_patient: bool,
-    /// As many completions wait for the future as its shape allows: it is not armed again until they
-    /// are taken.
-    pub paused: bool,
-    /// It has been stopped for a pause at least once: a result of `ECANCELED` may be of that.
-    pub was_stopped: bool,
+    flags: u8,
+    /// The request's, which does not change.
+    shape: Shape,
     receiver: Receiver,
-    request: Option<Request>,
     /// What waits for the future; the newest is the last one where the operation is `Done`.
     results: Results,
+    request: Option<Request>,
 }
 
 impl Slot {
@@ -93,14 +99,60 @@ impl Slot {
         Self {
             generation: 0,
             phase: Phase::Free,
-            cancelled: false,
-            linked: false,
-            is_patient: false,
-            paused: false,
-            was_stopped: false,
+            flags: 0,
+            shape: Shape::Once,
             receiver: Receiver::Free(next_free),
-            request: None,
             results: Results::default(),
+            request: None,
+        }
+    }
+
+    /// Whether one of these flags is set.
+    #[inline]
+    pub fn is(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    #[inline]
+    pub fn set(&mut self, flags: u8) {
+        self.flags |= flags;
+    }
+
+    pub fn unset(&mut self, flags: u8) {
+        self.flags &= !flags;
+    }
+
+    /// How the operation goes on after a completion.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Hand a completion to the future that waits, and return whether no more may; `None`: no future does, see
+    /// [`Table::complete`].
+    #[inline(always)]
+    pub fn complete_for_future(
+        &mut self,
+        result: i32,
+        more: bool,
+        buffer: &mut Option<BufferId>,
+    ) -> Option<bool> {
+        if !matches!(self.receiver, Receiver::Waker(_)) {
+            return None;
+        }
+        let result = self.finish(result);
+        let buffer = buffer.take();
+        let is_full = self.keep(Kept { result, buffer }, more);
+        self.wake(more);
+        Some(is_full)
+    }
+
+    /// The request takes note of a result.
+    #[inline]
+    fn finish(&mut self, result: i32) -> i32 {
+        match (&mut self.request, self.shape) {
+            (Some(request), Shape::Once | Shape::Level | Shape::Edge) => request.finish(result),
+            _ => result,
         }
     }
 
@@ -114,22 +166,32 @@ impl Slot {
     }
 
     /// Keep a result for the future; returns whether no more may wait.
+    #[inline]
     fn keep(&mut self, kept: Kept, more: bool) -> bool {
         if !more {
             self.phase = Phase::Done;
             self.results.push(kept);
             return false;
         }
-        let shape = self.request.as_ref().map_or(Shape::Once, Operation::shape);
+        if self.results.is_empty() {
+            self.results.push(kept);
+            return self.shape == Shape::Edge;
+        }
+        self.keep_behind(kept)
+    }
+
+    /// As [`Slot::keep`], where others wait.
+    fn keep_behind(&mut self, kept: Kept) -> bool {
         match self.results.newest() {
             // Masks of readiness: what either said.
-            Some(last) if shape == Shape::Edge => last.result |= kept.result,
+            Some(last) if self.shape == Shape::Edge => last.result |= kept.result,
             _ => self.results.push(kept),
         }
-        self.results.len() >= shape.untaken_max()
+        self.results.len() >= self.shape.untaken_max()
     }
 
     /// Wake the future; for the last time where no more comes.
+    #[inline]
     fn wake(&mut self, more: bool) {
         if more {
             if let Receiver::Waker(waker) = &self.receiver {
@@ -142,16 +204,20 @@ impl Slot {
         }
     }
 
+    /// Another future waits, or the first one.
+    #[inline(never)]
+    fn set_waker(&mut self, waker: &Waker) {
+        self.receiver = Receiver::Waker(waker.clone());
+    }
+
     /// The next result for the future.
     #[inline]
-    fn take_kept(&mut self) -> Option<Completion> {
+    fn take_kept(&mut self) -> Option<Taken> {
         let kept = self.results.pop()?;
-        let more = self.phase != Phase::Done || !self.results.is_empty();
-        Some(Completion {
+        Some(Taken {
             result: kept.result,
-            more,
+            more: self.phase != Phase::Done || !self.results.is_empty(),
             buffer: kept.buffer,
-            request: if more { None } else { self.request.take() },
         })
     }
 
@@ -164,6 +230,15 @@ impl Slot {
     pub fn restore_request(&mut self, request: Request) {
         self.request = Some(request);
     }
+}
+
+/// No result waits for the future.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// There will be one.
+    Armed,
+    /// There will be one once the driver lets the operation go on.
+    Paused,
 }
 
 /// What became of a completion.
@@ -199,8 +274,8 @@ impl Table {
         self.live_count
     }
 
-    #[inline]
-    pub fn insert(&mut self, request: Request, sink: Sink) -> Key {
+    #[inline(always)]
+    pub fn insert(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
         if self.free_head == NO_SLOT {
             self.grow();
         }
@@ -210,11 +285,8 @@ impl Table {
             unreachable!("a slot of the free list is free");
         };
         slot.phase = Phase::Queued;
-        slot.cancelled = false;
-        slot.linked = false;
-        slot.is_patient = false;
-        slot.paused = false;
-        slot.was_stopped = false;
+        slot.flags = flags;
+        slot.shape = request.shape();
         slot.request = Some(request);
         slot.receiver = match sink {
             Sink::Waker(waker) => Receiver::Waker(waker),
@@ -250,10 +322,15 @@ impl Table {
         let Some(slot) = self.slot(key) else {
             return Delivery::Consumed(buffer);
         };
-        let result = match &mut slot.request {
-            Some(request) => request.finish(result),
-            None => result,
-        };
+        let mut buffer = buffer;
+        if let Some(is_full) = slot.complete_for_future(result, more, &mut buffer) {
+            return if is_full {
+                Delivery::Full
+            } else {
+                Delivery::Consumed(None)
+            };
+        }
+        let result = slot.finish(result);
         match &slot.receiver {
             Receiver::Handler(token) => {
                 let token = *token;
@@ -273,16 +350,7 @@ impl Table {
                     completion,
                 })
             }
-            Receiver::Waker(_) => {
-                let is_full = slot.keep(Kept { result, buffer }, more);
-                slot.wake(more);
-                if is_full {
-                    Delivery::Full
-                } else {
-                    Delivery::Consumed(None)
-                }
-            }
-            Receiver::Nobody | Receiver::Free(_) => {
+            Receiver::Waker(_) | Receiver::Nobody | Receiver::Free(_) => {
                 if let Some(request) = &mut slot.request {
                     request.discard(result);
                 }
@@ -294,23 +362,34 @@ impl Table {
         }
     }
 
-    /// The next completion of a future's operation; frees the slot with the last one.
-    #[inline]
-    pub fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Completion>> {
+    /// The next result of a future's operation; the last one is followed by [`Table::end`]. `Pending` says whether the
+    /// operation is paused, and can go on now.
+    #[inline(always)]
+    pub fn poll(&mut self, key: Key, waker: &Waker) -> Result<Option<Taken>, Wait> {
         let Some(slot) = self.slot(key) else {
-            return Poll::Ready(None);
+            return Ok(None);
         };
-        if let Some(completion) = slot.take_kept() {
-            if !completion.more {
-                self.free(key);
-            }
-            return Poll::Ready(Some(completion));
+        if let Some(taken) = slot.take_kept() {
+            return Ok(Some(taken));
         }
-        match &mut slot.receiver {
-            Receiver::Waker(known) => known.clone_from(waker),
-            receiver => *receiver = Receiver::Waker(waker.clone()),
+        if !matches!(&slot.receiver, Receiver::Waker(known) if known.will_wake(waker)) {
+            slot.set_waker(waker);
         }
-        Poll::Pending
+        Err(if slot.is(flag::PAUSED) {
+            Wait::Paused
+        } else {
+            Wait::Armed
+        })
+    }
+
+    /// The last result was taken: the slot is free, and here is the request.
+    #[inline]
+    pub fn end(&mut self, key: Key) -> Option<Request> {
+        let slot = self.slot(key)?;
+        debug_assert!(slot.results.is_empty(), "the last result is taken last");
+        let request = slot.request.take();
+        self.free_empty(key);
+        request
     }
 
     /// Whether a completion waits for the operation's future.
@@ -361,7 +440,7 @@ impl Table {
                     phase,
                     Phase::Queued | Phase::Armed | Phase::Working | Phase::Resting
                 );
-                is_under_way && !slot.cancelled
+                is_under_way && !slot.is(flag::CANCELLED)
             })
             .map(|(index, slot)| {
                 let key = Key {
@@ -399,20 +478,27 @@ impl Table {
     }
 
     fn free(&mut self, key: Key) {
+        let slot = self.at(key.index);
+        while slot.results.pop().is_some() {}
+        let left_over = slot.request.take();
+        self.free_empty(key);
+        // Dropped last: releasing a buffer may run foreign code.
+        drop(left_over);
+    }
+
+    /// Free a slot whose request and results have been taken.
+    #[inline]
+    fn free_empty(&mut self, key: Key) {
         let head = self.free_head;
         let slot = self.at(key.index);
         slot.phase = Phase::Free;
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
         slot.receiver = Receiver::Free(head);
-        while slot.results.pop().is_some() {}
-        // Mostly it has been taken, and there is nothing to move.
-        let left_over = slot.request.is_some().then(|| slot.request.take());
         self.free_head = key.index;
         self.live_count -= 1;
-        // Dropped last: releasing a buffer may run foreign code.
-        drop(left_over);
     }
 
+    #[inline]
     fn at(&mut self, index: u32) -> &mut Slot {
         &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
@@ -434,7 +520,7 @@ mod tests {
     use crate::op::Nop;
 
     fn insert(table: &mut Table) -> Key {
-        table.insert(Request::Nop(Nop), Sink::Handler(Token(7)))
+        table.insert(Request::Nop(Nop), Sink::Handler(Token(7)), 0)
     }
 
     #[test]
@@ -449,8 +535,9 @@ mod tests {
     }
 
     #[test]
-    fn slot_is_no_larger_than_it_was_made() {
-        assert!(size_of::<Slot>() <= 144);
+    fn slot_is_two_lines_and_a_message_touches_the_first() {
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (128, 64));
+        assert!(std::mem::offset_of!(Slot, request) <= 64);
     }
 
     #[test]

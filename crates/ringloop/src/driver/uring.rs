@@ -22,7 +22,7 @@ mod registered;
 use self::registered::Registered;
 use super::lease::Lease;
 use super::lent::Lent;
-use super::table::{Delivery, Phase, Table};
+use super::table::{Delivery, Phase, Slot, Table, flag};
 use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
@@ -163,26 +163,13 @@ impl UringDriver {
         self.pools.give_back(lease);
     }
 
-    pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
-        let key = self.table.insert(request, sink);
-        self.begin(key);
-        key
-    }
-
-    pub(super) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
-        let key = self.table.insert(request, sink);
-        if let Some(slot) = self.table.slot(key) {
-            slot.is_patient = true;
-        }
-        self.begin(key);
-        key
-    }
-
-    #[inline]
-    fn begin(&mut self, key: Key) {
-        if self.bound.is_none() || !self.backlog.is_empty() || !self.arm(key) {
+    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
+        let flags = if is_patient { flag::PATIENT } else { 0 };
+        let key = self.table.insert(request, sink, flags);
+        if self.bound.is_none() || !self.backlog.is_empty() || !self.arm_here(key) {
             self.backlog.push_back(Entry::Operation(key));
         }
+        key
     }
 
     /// See [`super::Driver::peek`].
@@ -289,14 +276,34 @@ impl UringDriver {
     }
 
     /// One completion of an operation: arm it again, or pass the result on.
-    fn completed(&mut self, mut cqe: Cqe) -> Option<Event> {
+    #[inline]
+    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
-        let shape = slot.request().map_or(Shape::Once, Operation::shape);
-        if shape == Shape::Once {
-            return self.deliver(key, cqe.res, cqe.flags & abi::CQE_F_MORE != 0, None);
+        let shape = slot.shape();
+        let more = cqe.flags & abi::CQE_F_MORE != 0;
+        // What nearly every completion is.
+        let mut buffer = match shape {
+            Shape::Once => None,
+            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
+            Shape::MultiBuffer(PoolKind::Streams) if more && cqe.res > 0 => unsafe {
+                self.pools.claim(PoolKind::Streams, &cqe)
+            },
+            _ => return self.completed_in_part(key, shape, cqe),
+        };
+        match slot.complete_for_future(cqe.res, more, &mut buffer) {
+            Some(false) => None,
+            Some(true) => {
+                self.pause(key);
+                None
+            }
+            None => self.deliver(key, cqe.res, more, buffer),
         }
+    }
+
+    /// A completion of an operation that may have to be armed again after it.
+    fn completed_in_part(&mut self, key: Key, shape: Shape, mut cqe: Cqe) -> Option<Event> {
         let mut buffer = match shape {
             Shape::MultiBuffer(PoolKind::Bundles) => {
                 let (last_len, last) = self.hand_out_bundle(key, &cqe);
@@ -315,18 +322,17 @@ impl UringDriver {
             // Nothing is in it.
             self.recycle(id);
         }
-        let armed = cqe.flags & abi::CQE_F_MORE != 0;
-        if armed {
+        if cqe.flags & abi::CQE_F_MORE != 0 {
             return self.deliver(key, cqe.res, true, buffer);
         }
         let slot = self.table.slot(key)?;
         let rearms = slot.request().is_some_and(Operation::rearms);
-        if slot.was_stopped && !slot.cancelled && cqe.res == -libc::ECANCELED {
+        if slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) && cqe.res == -libc::ECANCELED {
             slot.phase = Phase::Resting;
             self.rearm(key);
             return None;
         }
-        let goes_on = !slot.cancelled
+        let goes_on = !slot.is(flag::CANCELLED)
             && match shape {
                 Shape::Once => false,
                 Shape::Multi | Shape::Level | Shape::Edge => cqe.res >= 0,
@@ -424,7 +430,7 @@ impl UringDriver {
 
     fn rearm(&mut self, key: Key) {
         match self.table.slot(key) {
-            Some(slot) if slot.phase == Phase::Resting && !slot.paused => {}
+            Some(slot) if slot.phase == Phase::Resting && !slot.is(flag::PAUSED) => {}
             _ => return,
         }
         if !self.backlog.is_empty() || !self.arm(key) {
@@ -432,72 +438,51 @@ impl UringDriver {
         }
     }
 
-    /// Push an operation's entry; `false` where the submission queue stays full. A key that is stale
-    /// or was cancelled meanwhile needs nothing and counts as done.
+    /// Push an operation's entry, which is written where the kernel reads it; `false` where the submission queue stays
+    /// full. A key that is stale or was cancelled meanwhile needs nothing and counts as done.
     fn arm(&mut self, key: Key) -> bool {
-        let Some(slot) = self.table.slot(key) else {
-            return true;
-        };
-        if !matches!(slot.phase, Phase::Queued | Phase::Resting) {
-            return true;
-        }
-        let Some(request) = slot.request_mut() else {
-            return true;
-        };
-        let need = request.need();
-        if let Need::Cancel(target) = need {
-            return self.arm_cancel(key, target);
-        }
-        if let Some(kind) = request.shape().pool()
-            && let Err(error) = self.pools.open(&self.ring, kind)
-        {
-            self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));
-            return true;
-        }
-        if let Need::Pool(_) = need
-            && let Some(feature) = request.wants()
-            && !self.ring.features().has(feature)
-        {
-            let result = request.work();
-            self.settle(key, negated(result));
-            return true;
-        }
-        if !self.push_operation(key) {
-            return false;
-        }
-        match need {
-            Need::Ready(fd, _) => self.unsubmitted.push(fd),
-            Need::Pool(fds) => self.unsubmitted.extend(fds),
-            Need::Nothing | Need::Clock(_) | Need::Cancel(_) => {}
-        }
-        true
+        self.arm_here(key)
     }
 
-    /// Push an operation's entry, which is written where the kernel reads it.
-    fn push_operation(&mut self, key: Key) -> bool {
+    #[inline(always)]
+    fn arm_here(&mut self, key: Key) -> bool {
         if !self.has_room() {
             return false;
         }
         let Some(slot) = self.table.slot(key) else {
             return true;
         };
-        let is_patient = slot.is_patient;
+        if !matches!(slot.phase, Phase::Queued | Phase::Resting) {
+            return true;
+        }
+        let pool = slot.shape().pool();
         let Some(request) = slot.request_mut() else {
             return true;
         };
-        let fill = |sqe: &mut Sqe| {
-            sqe.user_data = key.user_data();
-            request.prepare(sqe);
-            if is_patient && sqe.opcode == abi::OP_RECV {
-                sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
+        match request.need() {
+            Need::Ready(fd, _) => {
+                if let Some(kind) = pool
+                    && let Err(error) = self.pools.open(&self.ring, kind)
+                {
+                    self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));
+                    return true;
+                }
+                self.unsubmitted.push(fd);
             }
-        };
-        // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
-        let pushed = unsafe { self.ring.push_with(fill) };
-        if pushed {
-            slot.phase = Phase::Armed;
+            Need::Pool(fds) => {
+                if let Some(feature) = request.wants()
+                    && !self.ring.features().has(feature)
+                {
+                    let result = request.work();
+                    self.settle(key, negated(result));
+                    return true;
+                }
+                self.unsubmitted.extend(fds);
+            }
+            Need::Cancel(target) => return self.arm_cancel(key, target),
+            Need::Nothing | Need::Clock(_) => {}
         }
-        pushed
+        push_operation(&mut self.ring, slot, key)
     }
 
     fn arm_wake(&mut self) {
@@ -533,10 +518,33 @@ impl UringDriver {
     }
 
     /// Whether the submission queue takes another entry; a full one is handed over first.
+    #[inline]
     fn has_room(&mut self) -> bool {
         self.ring.has_room()
             || (self.bound.is_some() && self.hand_over().is_ok() && self.ring.has_room())
     }
+}
+
+/// Push the entry of an operation, with its request in its slot, on a queue that has room for it.
+#[inline]
+fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
+    let is_patient = slot.is(flag::PATIENT);
+    let Some(request) = slot.request_mut() else {
+        return true;
+    };
+    let fill = |sqe: &mut Sqe| {
+        sqe.user_data = key.user_data();
+        request.prepare(sqe);
+        if is_patient && sqe.opcode == abi::OP_RECV {
+            sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
+        }
+    };
+    // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
+    let pushed = unsafe { ring.push_with(fill) };
+    if pushed {
+        slot.phase = Phase::Armed;
+    }
+    pushed
 }
 
 /// A result in the kernel's words.

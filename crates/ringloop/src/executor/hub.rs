@@ -9,7 +9,7 @@ use super::count::SplitCount;
 use super::inbox::Inbox;
 use super::local::Local;
 use super::owned::Owned;
-use super::task::{RemoteWake, TaskRef};
+use super::task::{Next, RemoteWake, TaskRef};
 use crate::error::Error;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ pub(super) struct Hub {
 
 /// What the loop's thread keeps.
 #[derive(Debug, Default)]
-struct Here {
+pub(super) struct Here {
     ready: RefCell<VecDeque<TaskRef>>,
     waiting: RefCell<Slots>,
     cells: Cell<i32>,
@@ -77,6 +77,14 @@ impl Slots {
     }
 }
 
+impl Here {
+    /// Put a task in the ready queue.
+    #[inline]
+    pub fn push_ready(&self, task: TaskRef) {
+        self.ready.borrow_mut().push_back(task);
+    }
+}
+
 impl Hub {
     /// The meeting point of a loop on the calling thread.
     pub fn new(unpark: Unpark, inbox_messages: usize) -> Self {
@@ -87,10 +95,10 @@ impl Hub {
         }
     }
 
-    /// Whether the calling thread is the loop's.
+    /// What the loop's thread keeps, where the calling thread is that.
     #[inline]
-    pub fn is_here(&self) -> bool {
-        self.here.get().is_some()
+    pub fn here(&self) -> Option<&Here> {
+        self.here.get()
     }
 
     /// A new task: ready, and with memory that the loop counts.
@@ -126,18 +134,11 @@ impl Hub {
         }
     }
 
-    /// Put a task in the ready queue.
-    #[inline]
-    pub fn push_ready(&self, task: TaskRef) {
-        if let Some(here) = self.here.get() {
-            here.ready.borrow_mut().push_back(task);
-        }
-    }
-
     /// The task that has been ready for the longest time.
     #[inline]
-    pub fn pop_ready(&self) -> Option<TaskRef> {
-        self.here.get()?.ready.borrow_mut().pop_front()
+    pub fn pop_ready(&self) -> Option<Next> {
+        let task = self.here.get()?.ready.borrow_mut().pop_front()?;
+        Some(Next::of_this_thread(task))
     }
 
     /// How many tasks are ready.

@@ -12,6 +12,7 @@
 //!   `ETIMEDOUT`; where it was over after all, with its own result.
 
 use super::Local;
+use super::operation::poll_outcome;
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
 use crate::op::{Kind, Operation, Outcome, Read, Request, Timeout, Write};
@@ -298,18 +299,10 @@ impl Flight {
 
     /// Take what has come for the operation; whether it is over.
     fn poll_operation(&mut self, local: &Local, waker: &Waker) -> bool {
-        if self.outcome.is_none() {
-            match local.engine().driver_mut().poll(self.key, waker) {
-                Poll::Ready(Some(completion)) => self.outcome = Some(completion.into()),
-                // The driver was torn down under the future.
-                Poll::Ready(None) => {
-                    self.outcome = Some(Outcome {
-                        result: Err(cancelled()),
-                        request: None,
-                    });
-                }
-                Poll::Pending => {}
-            }
+        if self.outcome.is_none()
+            && let Poll::Ready(outcome) = poll_outcome(local, self.key, waker)
+        {
+            self.outcome = Some(outcome);
         }
         self.outcome.is_some()
     }
@@ -319,10 +312,10 @@ impl Flight {
         let Some(timer) = self.timer else {
             return true;
         };
-        match local.engine().driver_mut().poll(timer, waker) {
-            Poll::Ready(completion) => {
+        match poll_outcome(local, timer, waker) {
+            Poll::Ready(outcome) => {
                 self.timer = None;
-                self.timed_out = completion.is_some_and(|completion| completion.result == 0);
+                self.timed_out = matches!(outcome.result, Ok(0));
                 true
             }
             Poll::Pending => false,

@@ -10,7 +10,7 @@ use super::large::Large;
 use super::operation::Beginning;
 #[cfg(feature = "hyper")]
 use super::remote::{self, RemoteJoinHandle};
-use super::task;
+use super::task::{self, Next};
 use super::workers::Team;
 use super::{Engine, Options, TimerKey};
 use crate::driver::{Key, Lease, Sink};
@@ -272,17 +272,16 @@ impl Local {
     pub(super) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
         let mut engine = self.engine();
         let driver = engine.driver_mut();
-        let sink = || Sink::Waker(waker.clone());
-        if beginning == Beginning::Patient {
-            return Begun::InFlight(driver.submit_patient(request, sink()));
-        }
-        if let Some(left) = self.shared.attempts_left.get().checked_sub(1)
-            && let Some(result) = driver.attempt(&mut request, beginning == Beginning::Eager)
+        let is_patient = beginning == Beginning::Patient;
+        if !is_patient
+            && (driver.tries_first() || beginning == Beginning::Eager)
+            && let Some(left) = self.shared.attempts_left.get().checked_sub(1)
+            && let Some(result) = driver.attempt(&mut request)
         {
             self.shared.attempts_left.set(left);
             return Begun::Over(Outcome::of(result, request));
         }
-        Begun::InFlight(driver.submit(request, sink()))
+        Begun::InFlight(driver.submit_as(request, Sink::Waker(waker.clone()), is_patient))
     }
 
     /// A buffer for bytes that come in bulk, to be received behind what it holds ([`limits::LARGE_BUFFER_BYTES`]): the
@@ -297,11 +296,12 @@ impl Local {
     }
 
     /// Poll the task that has been ready for the longest time; `false` where none is.
+    #[inline]
     pub(super) fn run_one(&self) -> bool {
         self.begin_poll();
         // The queue is free again before the task runs.
-        let task = self.shared.hub.pop_ready();
-        task.inspect(|task| task.run()).is_some()
+        let next = self.shared.hub.pop_ready();
+        next.map(Next::run).is_some()
     }
 
     /// Whether nothing that this loop knows of will wake a task: none is ready, and there is no message, operation,
@@ -361,8 +361,8 @@ fn cancel_tasks(hub: &Hub) {
             next = after;
         }
         // Those that were never polled, and the memory of those that are over.
-        while let Some(task) = hub.pop_ready() {
-            found |= task.dismiss();
+        while let Some(next) = hub.pop_ready() {
+            found |= next.dismiss();
         }
     }
 }

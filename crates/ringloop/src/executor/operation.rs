@@ -1,6 +1,7 @@
 //! An operation as a future: submitted at its first poll, cancelled when it is dropped.
 //!
-//! Owns: [`Op`]. Called by: `net`, `time`, and users of the operation set.
+//! Owns: [`Op`], and [`Flight`], what is left of one once it is submitted. Called by: `net`, `time`, and users of the
+//! operation set.
 //! Never does: keep the buffer; that is the driver's from submission to completion.
 
 use super::local::Begun;
@@ -9,8 +10,9 @@ use crate::driver::Key;
 use crate::op::{Kind, Outcome};
 use std::future::{Future, IntoFuture};
 use std::io;
+use std::marker::PhantomData;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// An operation as a future, on the runtime that polls it first.
@@ -26,7 +28,7 @@ pub struct Op<K: Kind> {
 
 /// When an operation is tried for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(crate) enum Beginning {
     /// As its driver does it.
     Plain,
     /// At once, by the system call.
@@ -36,10 +38,55 @@ pub(super) enum Beginning {
 }
 
 #[derive(Debug)]
-enum State<K> {
+enum State<K: Kind> {
     Unsubmitted(K),
-    InFlight(Local, Key),
+    InFlight(Flight<K>),
     Over,
+}
+
+/// An operation in flight, whose request the driver has: what a future keeps of it. Dropping it cancels the operation.
+#[derive(Debug)]
+pub(crate) struct Flight<K> {
+    /// There until its outcome was taken.
+    local: Option<Local>,
+    key: Key,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Flight<K> {
+    /// Begin an operation on the loop that runs; one that is over at once returns its output.
+    #[inline]
+    pub fn begin(kind: K, beginning: Beginning, waker: &Waker) -> Result<Self, K::Output> {
+        let local = Local::current();
+        match local.begin(kind.into_request(), beginning, waker) {
+            Begun::Over(outcome) => Err(K::output(outcome)),
+            Begun::InFlight(key) => Ok(Self {
+                local: Some(local),
+                key,
+                kind: PhantomData,
+            }),
+        }
+    }
+
+    /// The output, once.
+    #[inline]
+    pub fn poll(&mut self, waker: &Waker) -> Poll<K::Output> {
+        let Some(local) = &self.local else {
+            panic!("an operation was polled after it was over");
+        };
+        let outcome = ready!(poll_outcome(local, self.key, waker));
+        self.local = None;
+        Poll::Ready(K::output(outcome))
+    }
+}
+
+impl<K> Drop for Flight<K> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(local) = &self.local {
+            local.forget(self.key);
+        }
+    }
 }
 
 impl<K: Kind> Op<K> {
@@ -87,7 +134,7 @@ impl<K: Kind> Op<K> {
     /// The key, once it is in flight; for [`crate::op::Cancel`].
     pub fn key(&self) -> Option<Key> {
         match &self.state {
-            State::InFlight(_, key) => Some(*key),
+            State::InFlight(flight) => Some(flight.key),
             _ => None,
         }
     }
@@ -97,38 +144,38 @@ impl<K: Kind> Future for Op<K> {
     type Output = K::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<K::Output> {
-        if let State::InFlight(local, key) = &self.state {
-            let completion = ready!(local.engine().driver_mut().poll(*key, cx.waker()));
+        if let State::InFlight(flight) = &mut self.state {
+            let output = ready!(flight.poll(cx.waker()));
             self.state = State::Over;
-            return Poll::Ready(K::output(match completion {
-                Some(completion) => completion.into(),
-                // The driver was torn down under the future.
-                None => Outcome {
-                    result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
-                    request: None,
-                },
-            }));
+            return Poll::Ready(output);
         }
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Unsubmitted(kind) => {
-                let local = Local::current();
-                match local.begin(kind.into_request(), self.beginning, cx.waker()) {
-                    Begun::Over(outcome) => Poll::Ready(K::output(outcome)),
-                    Begun::InFlight(key) => {
-                        self.state = State::InFlight(local, key);
-                        Poll::Pending
-                    }
-                }
+        let State::Unsubmitted(kind) = std::mem::replace(&mut self.state, State::Over) else {
+            panic!("an operation was polled after it was over");
+        };
+        match Flight::begin(kind, self.beginning, cx.waker()) {
+            Err(output) => Poll::Ready(output),
+            Ok(flight) => {
+                self.state = State::InFlight(flight);
+                Poll::Pending
             }
-            _ => panic!("an operation was polled after it was over"),
         }
     }
 }
 
-impl<K: Kind> Drop for Op<K> {
-    fn drop(&mut self) {
-        if let State::InFlight(local, key) = &self.state {
-            local.forget(*key);
-        }
-    }
+/// What an operation of one result has ended with.
+#[inline]
+pub(super) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
+    let mut engine = local.engine();
+    let driver = engine.driver_mut();
+    Poll::Ready(match ready!(driver.poll(key, waker)) {
+        Some(taken) => Outcome {
+            result: taken.result(),
+            request: if taken.more { None } else { driver.end(key) },
+        },
+        // The driver was torn down under the future.
+        None => Outcome {
+            result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+            request: None,
+        },
+    })
 }

@@ -29,13 +29,13 @@
 //! 4. A future is not moved until it is dropped.
 //! 5. A task's hub lives as long as the task's memory: together the tasks hold one count of its `Arc`.
 //! 6. The cells of a header are touched on the loop's thread only: a `Here` is made where the hub says
-//!    that this is the thread, for a `Handle`, which cannot leave it, and where a caller's promise is
-//!    invariant 2.
+//!    that this is the thread, for a `Handle` and a `Next`, which cannot leave it, and where a caller's
+//!    promise is invariant 2.
 //! 7. In the stage is the future, from the start until `finish`, which is called once; after that the
 //!    result while the flag `RESULT` is set.
 
 use super::count::SplitCount;
-use super::hub::Hub;
+use super::hub::{self, Hub};
 use super::join::JoinError;
 use super::knock::Knock;
 use super::waiter::WaiterCell;
@@ -230,6 +230,7 @@ impl std::fmt::Debug for TaskRef {
 }
 
 impl TaskRef {
+    #[inline]
     fn header(&self) -> &Header {
         // SAFETY: invariant 1.
         unsafe { self.0.as_ref() }
@@ -237,19 +238,17 @@ impl TaskRef {
 
     #[inline]
     fn here(self) -> Option<Here> {
-        self.hub().is_here().then_some(Here(self))
+        self.hub().here().map(|_| Here(self))
     }
 
+    #[inline]
     fn hub(&self) -> &Hub {
         // SAFETY: invariant 5.
         unsafe { self.header().hub.as_ref() }
     }
 
-    /// Poll the future; the loop has taken the task off its queue.
-    pub fn run(self) {
-        let Some(here) = self.here() else {
-            return;
-        };
+    #[inline]
+    fn run(self, here: Here) {
         here.unset(flag::QUEUED);
         match here.phase() {
             Phase::Idle | Phase::Queued => {}
@@ -269,7 +268,7 @@ impl TaskRef {
             here.header().slot.set(slot);
         }
         if here.header().phase.replace(Phase::Idle) == Phase::Woken {
-            self.wake_here(here);
+            self.wake();
         }
     }
 
@@ -288,11 +287,7 @@ impl TaskRef {
         true
     }
 
-    /// As [`TaskRef::cancel`]; the loop has taken the task off its queue.
-    pub fn dismiss(self) -> bool {
-        let Some(here) = self.here() else {
-            return false;
-        };
+    fn dismiss(self, here: Here) -> bool {
         here.unset(flag::QUEUED);
         if here.phase() == Phase::Over {
             self.release(here);
@@ -315,26 +310,34 @@ impl TaskRef {
         }
     }
 
-    fn wake_here(self, here: Here) {
+    #[inline]
+    fn wake(self) {
+        match self.hub().here() {
+            Some(hub) => self.wake_here(hub),
+            None => self.wake_there(),
+        }
+    }
+
+    #[inline]
+    fn wake_here(self, hub: &hub::Here) {
+        let here = Here(self);
         match here.phase() {
             Phase::Idle => {
                 here.set_phase(Phase::Queued);
                 here.set(flag::QUEUED);
-                self.hub().push_ready(self);
+                hub.push_ready(self);
             }
             Phase::Running => here.set_phase(Phase::Woken),
             Phase::Queued | Phase::Woken | Phase::Over => {}
         }
     }
 
-    fn wake(self) {
-        match self.here() {
-            Some(here) => self.wake_here(here),
-            None if self.header().knock.raise() => {
-                self.add_waker();
-                self.hub().send_wake(RemoteWake(self));
-            }
-            None => {}
+    /// Wake the task from another thread than its loop's.
+    #[cold]
+    fn wake_there(self) {
+        if self.header().knock.raise() {
+            self.add_waker();
+            self.hub().send_wake(RemoteWake(self));
         }
     }
 
@@ -358,18 +361,49 @@ impl TaskRef {
         }
     }
 
+    #[inline]
     fn add_waker(self) {
         let here = self.here();
         let here = here.as_ref().map(Here::wakers);
         self.header().wakers.add(here);
     }
 
+    #[inline]
     fn drop_waker(self) {
         let here = self.here();
         let here = here.as_ref().map(Here::wakers);
         if self.header().wakers.sub(here) {
             self.free();
         }
+    }
+}
+
+/// A task that was taken off its loop's queue, on the loop's thread, which it does not leave.
+pub(super) struct Next {
+    task: TaskRef,
+    thread: PhantomData<*const ()>,
+}
+
+impl Next {
+    /// To be called on the thread of the task's loop (invariant 6).
+    #[inline]
+    pub fn of_this_thread(task: TaskRef) -> Self {
+        debug_assert!(task.here().is_some());
+        Self {
+            task,
+            thread: PhantomData,
+        }
+    }
+
+    /// Poll the future.
+    #[inline]
+    pub fn run(self) {
+        self.task.run(Here(self.task));
+    }
+
+    /// As [`TaskRef::cancel`].
+    pub fn dismiss(self) -> bool {
+        self.task.dismiss(Here(self.task))
     }
 }
 
@@ -381,8 +415,8 @@ impl RemoteWake {
     /// On the loop's thread: put the task in the queue.
     pub fn arrive(self) {
         self.0.header().knock.answer();
-        if let Some(here) = self.0.here() {
-            self.0.wake_here(here);
+        if let Some(hub) = self.0.hub().here() {
+            self.0.wake_here(hub);
         }
     }
 }
@@ -408,7 +442,7 @@ impl<T> Handle<T> {
     pub fn abort(&self) {
         let here = self.here();
         here.set(flag::ABORTED);
-        self.task.wake_here(here);
+        self.task.wake();
     }
 
     /// The result, once; `Ready(None)` after that.
@@ -472,10 +506,8 @@ unsafe fn stage<F: Future>(task: NonNull<Header>) -> *mut Stage<F> {
 /// # Safety
 /// Invariants 2 and 3; the task is not over.
 unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
-    let result = if TaskRef(task)
-        .here()
-        .is_some_and(|here| here.is(flag::ABORTED))
-    {
+    // Invariant 6, by the caller's promise.
+    let result = if Here(TaskRef(task)).is(flag::ABORTED) {
         Err(None)
     } else {
         // SAFETY: invariant 3.
@@ -571,8 +603,15 @@ unsafe fn clone_raw(data: *const ()) -> RawWaker {
 }
 
 unsafe fn wake_raw(data: *const ()) {
-    named(data).wake();
-    named(data).drop_waker();
+    let task = named(data);
+    let Some(hub) = task.hub().here() else {
+        task.wake_there();
+        return task.drop_waker();
+    };
+    task.wake_here(hub);
+    if task.header().wakers.sub(Some(Here(task).wakers())) {
+        task.free();
+    }
 }
 
 unsafe fn wake_by_ref_raw(data: *const ()) {

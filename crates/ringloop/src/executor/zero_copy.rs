@@ -42,10 +42,9 @@ impl Future for SendZeroCopy {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Arrival {
-            result, request, ..
-        } = ready!(poll_next(&mut this.multi, cx, &mut this.request));
-        let lent = match request {
+        let (Arrival { result, .. }, back) =
+            ready!(poll_next(&mut this.multi, cx, &mut this.request));
+        let lent = match back {
             Some(request) => Lent::back(request),
             None => Lent(Loan::Out(std::mem::take(&mut this.multi))),
         };
@@ -57,10 +56,13 @@ fn poll_next(
     multi: &mut Multi,
     cx: &mut Context<'_>,
     request: &mut Option<Request>,
-) -> Poll<Arrival> {
+) -> Poll<(Arrival, Option<Request>)> {
     // A request is taken once: polled again after its end, there is nothing to do and nothing to say.
     let nothing = || Request::Nop(crate::op::Nop);
-    multi.poll_next(cx, || request.take().unwrap_or_else(nothing))
+    let mut back = None;
+    let submit = || request.take().unwrap_or_else(nothing);
+    let polled = multi.poll_to_the_end(cx, submit, |request| back = request);
+    polled.map(|arrival| (arrival, back))
 }
 
 /// The buffers of a send, ready when the network has let go of them: over TCP, when the peer has
@@ -108,7 +110,7 @@ impl Future for Lent {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let request = match &mut self.0 {
-            Loan::Out(multi) => ready!(poll_next(multi, cx, &mut None)).request,
+            Loan::Out(multi) => ready!(poll_next(multi, cx, &mut None)).1,
             Loan::Back(request) => request.take(),
         };
         self.0 = Loan::Back(None);

@@ -103,8 +103,10 @@ impl<'a> Receive<'a> {
     ///
     /// Errors: `ECONNRESET` and those of recv(2).
     /// Cancel safety: safe; bytes that came meanwhile are the next call's.
-    pub async fn next(&mut self) -> Option<io::Result<Received>> {
-        poll_fn(|cx| self.poll_next(cx)).await
+    // An iterator does not wait.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> impl Future<Output = Option<io::Result<Received>>> {
+        poll_fn(|cx| self.poll_next(cx))
     }
 
     /// [`Receive::next`] as a poll function, for streams of one's own.

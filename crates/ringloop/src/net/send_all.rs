@@ -7,13 +7,13 @@
 
 use super::socket::Socket;
 use crate::buf::{Outgoing, SendBuf};
-use crate::executor::{Local, Op};
+use crate::executor::{Beginning, Flight, Local};
 use crate::limits;
 use crate::op::Send;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Bytes that are sent to the end, or to an error; ready with them.
 #[must_use = "nothing is sent until it is awaited"]
@@ -25,7 +25,7 @@ pub struct SendAll<'a, B: Outgoing> {
 enum State<B: Outgoing> {
     Unsent(B),
     /// What is left, and behind it what it is part of: the operation goes first.
-    Sending(Op<Send>, B::Kept),
+    Sending(Flight<Send>, B::Kept),
     Over,
 }
 
@@ -42,65 +42,65 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         }
     }
 
-    /// Begin; what is over at once is returned.
-    fn begin(&mut self, bytes: B) -> Option<Sent<B>> {
+    fn begin(&mut self, bytes: B, waker: &Waker) -> Poll<Sent<B>> {
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received()
             && received.len() >= limits::EAGER_SEND_BYTES_MIN
             && let Some(result) = send_now(self.socket, received)
         {
             match result {
-                Ok(count) if count == received.len() => return Some((Ok(()), bytes)),
+                Ok(count) if count == received.len() => return Poll::Ready((Ok(()), bytes)),
                 Ok(count) => sent_count = count,
-                Err(error) => return Some((Err(error), bytes)),
+                Err(error) => return Poll::Ready((Err(error), bytes)),
             }
         }
         let (mut buf, kept) = bytes.lend();
         buf.advance(sent_count);
-        if buf.is_empty() {
-            return Some((Ok(()), B::restore(kept, buf)));
-        }
-        self.state = State::Sending(self.rest(buf), kept);
-        None
+        self.send_rest(buf, kept, waker)
     }
 
-    fn rest(&self, buf: SendBuf) -> Op<Send> {
-        let fd = self.socket.on_loop();
-        Op::new(Send { fd, buf })
-    }
-
-    fn poll_sending(&mut self, cx: &mut Context<'_>) -> Poll<Sent<B>> {
-        loop {
-            let State::Sending(op, _) = &mut self.state else {
-                panic!("a send was polled after it was over");
-            };
-            let (result, mut buf) = ready!(Pin::new(op).poll(cx));
-            let sent = result.map(|count| buf.advance(count));
-            let is_over = sent.is_err() || buf.is_empty();
-            let State::Sending(_, kept) = std::mem::replace(&mut self.state, State::Over) else {
-                panic!("a send was polled after it was over");
-            };
-            if is_over {
-                return Poll::Ready((sent, B::restore(kept, buf)));
+    /// Send what is left.
+    fn send_rest(&mut self, mut buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
+        while !buf.is_empty() {
+            let fd = self.socket.on_loop();
+            match Flight::begin(Send { fd, buf }, Beginning::Plain, waker) {
+                Ok(flight) => {
+                    self.state = State::Sending(flight, kept);
+                    return Poll::Pending;
+                }
+                Err((Ok(count), back)) => {
+                    buf = back;
+                    buf.advance(count);
+                }
+                Err((Err(error), back)) => {
+                    return Poll::Ready((Err(error), B::restore(kept, back)));
+                }
             }
-            self.state = State::Sending(self.rest(buf), kept);
         }
+        Poll::Ready((Ok(()), B::restore(kept, buf)))
     }
 }
 
 impl<B: Outgoing> Future for SendAll<'_, B> {
     type Output = Sent<B>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent<B>> {
-        if matches!(self.state, State::Unsent(_)) {
-            let unsent = std::mem::replace(&mut self.state, State::Over);
-            if let State::Unsent(bytes) = unsent
-                && let Some(sent) = self.begin(bytes)
-            {
-                return Poll::Ready(sent);
+        let output = match &mut self.state {
+            State::Sending(flight, _) => Some(ready!(flight.poll(cx.waker()))),
+            _ => None,
+        };
+        match (std::mem::replace(&mut self.state, State::Over), output) {
+            (State::Unsent(bytes), _) => self.begin(bytes, cx.waker()),
+            (State::Sending(_, kept), Some((Ok(count), mut buf))) => {
+                buf.advance(count);
+                self.send_rest(buf, kept, cx.waker())
             }
+            (State::Sending(_, kept), Some((Err(error), buf))) => {
+                Poll::Ready((Err(error), B::restore(kept, buf)))
+            }
+            _ => panic!("a send was polled after it was over"),
         }
-        self.poll_sending(cx)
     }
 }
 

@@ -4,7 +4,6 @@
 //! Never does: submit anything.
 
 use super::Request;
-use crate::driver::Completion;
 use std::io;
 
 /// What an operation ended with.
@@ -23,15 +22,6 @@ impl Outcome {
         Self {
             result,
             request: Some(request),
-        }
-    }
-}
-
-impl From<Completion> for Outcome {
-    fn from(completion: Completion) -> Self {
-        Self {
-            result: completion.result(),
-            request: completion.request,
         }
     }
 }

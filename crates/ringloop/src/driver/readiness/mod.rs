@@ -21,7 +21,7 @@ mod watches;
 use super::blocking_pool::BlockingPool;
 use super::lease::{Lease, Memory};
 use super::pool::Pool;
-use super::table::{Delivery, Phase, Table};
+use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
@@ -131,21 +131,13 @@ impl ReadinessDriver {
         }
     }
 
-    pub(super) fn submit(&mut self, request: Request, sink: Sink) -> Key {
-        self.submit_as(request, sink, false)
-    }
-
-    pub(super) fn submit_patient(&mut self, request: Request, sink: Sink) -> Key {
-        self.submit_as(request, sink, true)
-    }
-
-    fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
+    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
         let shape = request.shape();
         let need = request.need();
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
-        let key = self.table.insert(request, sink);
+        let key = self.table.insert(request, sink, 0);
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Armed;
         }
@@ -219,7 +211,7 @@ impl ReadinessDriver {
             Phase::Queued => return self.settle(key, -libc::ECANCELED),
             Phase::Working => {
                 // What a thread has begun ends with its own result.
-                slot.cancelled = true;
+                slot.set(flag::CANCELLED);
                 if self.working.revoke(&mut self.table, key) {
                     self.settle(key, -libc::ECANCELED);
                 }
@@ -324,7 +316,10 @@ impl ReadinessDriver {
     /// Worker threads are done with these operations.
     fn take_back(&mut self, results: Vec<(Key, io::Result<u32>)>) {
         for (key, result) in results {
-            let cancelled = self.table.slot(key).is_some_and(|slot| slot.cancelled);
+            let cancelled = self
+                .table
+                .slot(key)
+                .is_some_and(|slot| slot.is(flag::CANCELLED));
             match result {
                 Ok(count) => self.settle(key, count as i32),
                 Err(error) if would_block(&error) && cancelled => {
@@ -376,8 +371,7 @@ impl ReadinessDriver {
         if slot.phase != Phase::Armed {
             return None;
         }
-        let shape = slot.request().map_or(Shape::Once, Operation::shape);
-        match shape {
+        match slot.shape() {
             Shape::Level | Shape::Edge => {
                 self.deliver(key, interest.poll_mask() as i32, true, None)
             }
@@ -442,7 +436,7 @@ impl ReadinessDriver {
         }
         self.unpark(key);
         if let Some(slot) = self.table.slot(key) {
-            slot.paused = true;
+            slot.set(flag::PAUSED);
             slot.phase = Phase::Resting;
         }
     }
@@ -452,15 +446,15 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if !slot.paused || slot.phase != Phase::Resting {
+        if !slot.is(flag::PAUSED) || slot.phase != Phase::Resting {
             return;
         }
-        slot.paused = false;
+        slot.unset(flag::PAUSED);
         slot.phase = Phase::Armed;
-        let shape = slot.request().map(Operation::shape);
+        let shape = slot.shape();
         if let Some(Need::Ready(fd, interest)) = self.need(key) {
             self.park(key, fd, interest);
-            if shape != Some(Shape::Edge) && self.is_armed(key) {
+            if shape != Shape::Edge && self.is_armed(key) {
                 self.runnable.push_back((key, interest));
             }
         }
@@ -525,7 +519,7 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        let level = slot.request().map(Operation::shape) == Some(Shape::Level);
+        let level = slot.shape() == Shape::Level;
         let Some(Need::Ready(fd, _)) = need else {
             return;
         };

@@ -2,10 +2,10 @@
 //!
 //! Called by: `driver::uring`. Never does: free a slot before its last completion.
 
-use super::{Entry, KIND_CANCEL, UringDriver};
+use super::{Entry, KIND_CANCEL, UringDriver, push_operation};
 use crate::driver::Key;
-use crate::driver::table::Phase;
-use crate::op::{Operation, Shape};
+use crate::driver::table::{Phase, flag};
+use crate::op::Shape;
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -18,11 +18,11 @@ impl UringDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if slot.phase != Phase::Armed || slot.cancelled {
+        if slot.phase != Phase::Armed || slot.is(flag::CANCELLED) {
             return;
         }
-        slot.cancelled = true;
-        if slot.linked {
+        slot.set(flag::CANCELLED);
+        if slot.is(flag::LINKED) {
             self.late_cancels.push(key);
         }
         if !self.backlog.is_empty() || !self.push_cancel(key) {
@@ -39,7 +39,7 @@ impl UringDriver {
                 continue;
             }
             if let Some(slot) = self.table.slot(*key) {
-                slot.cancelled = true;
+                slot.set(flag::CANCELLED);
                 is_armed = true;
             }
         }
@@ -93,11 +93,13 @@ impl UringDriver {
             self.settle(key, 0);
             return true;
         }
-        if !self.push_operation(key) {
+        if let Some(slot) = self.table.slot(key)
+            && !push_operation(&mut self.ring, slot, key)
+        {
             return false;
         }
         if let Some(slot) = self.table.slot(target) {
-            slot.cancelled = true;
+            slot.set(flag::CANCELLED);
         }
         true
     }
@@ -136,12 +138,12 @@ impl UringDriver {
             return;
         };
         // Changes are counted as one: they need no pause.
-        if slot.paused || slot.request().map(Operation::shape) == Some(Shape::Edge) {
+        if slot.is(flag::PAUSED) || slot.shape() == Shape::Edge {
             return;
         }
-        slot.paused = true;
-        if slot.phase == Phase::Armed && !slot.cancelled {
-            slot.was_stopped = true;
+        slot.set(flag::PAUSED);
+        if slot.phase == Phase::Armed && !slot.is(flag::CANCELLED) {
+            slot.set(flag::WAS_STOPPED);
             if !self.backlog.is_empty() || !self.push_cancel(key) {
                 self.backlog.push_back(Entry::Cancel(key));
             }
@@ -151,9 +153,9 @@ impl UringDriver {
     /// Its completions have been taken: let it go on, where it was paused.
     pub(in crate::driver) fn resume(&mut self, key: Key) {
         if let Some(slot) = self.table.slot(key)
-            && slot.paused
+            && slot.is(flag::PAUSED)
         {
-            slot.paused = false;
+            slot.unset(flag::PAUSED);
             self.rearm(key);
         }
     }

@@ -15,7 +15,7 @@
 //! polling the future runs the operations in sequence.
 
 use super::{Entry, KIND_CANCEL, UringDriver};
-use crate::driver::table::Phase;
+use crate::driver::table::{Phase, flag};
 use crate::driver::{Key, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Request};
@@ -36,11 +36,8 @@ impl UringDriver {
     /// than it was asked to, the others end with `ECANCELED`.
     pub fn submit_linked(&mut self, requests: Vec<Request>, waker: &Waker) -> Vec<Key> {
         let insert = |request| {
-            let key = self.table.insert(request, Sink::Waker(waker.clone()));
-            if let Some(slot) = self.table.slot(key) {
-                slot.linked = true;
-            }
-            key
+            let sink = Sink::Waker(waker.clone());
+            self.table.insert(request, sink, flag::LINKED)
         };
         let keys: Vec<_> = requests.into_iter().map(insert).collect();
         if self.bound.is_none() || !self.backlog.is_empty() || !self.arm_linked(&keys) {

@@ -3,7 +3,7 @@
 
 use super::UringDriver;
 use crate::buf::{RecvBuf, SendBuf};
-use crate::driver::{Completion, Setup};
+use crate::driver::Setup;
 use crate::driver::{Key, Sink};
 use crate::op::Request;
 use crate::op::{Nop, Recv, Timeout, Write};
@@ -12,7 +12,6 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::task::Poll;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -33,12 +32,18 @@ pub fn driver() -> UringDriver {
     driver
 }
 
+fn submit(driver: &mut UringDriver, request: Request, sink: Sink) -> Key {
+    driver.submit_as(request, sink, false)
+}
+
 /// Turns until the operation is over.
-fn result(driver: &mut UringDriver, key: Key) -> Completion {
+fn result(driver: &mut UringDriver, key: Key) -> (i32, Option<Request>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        if let Poll::Ready(completion) = driver.table_mut().poll(key, Waker::noop()) {
-            return completion.unwrap();
+        if let Ok(taken) = driver.table_mut().poll(key, Waker::noop()) {
+            let taken = taken.unwrap();
+            assert!(!taken.more);
+            return (taken.result, driver.table_mut().end(key));
         }
         assert!(
             Instant::now() < deadline,
@@ -68,16 +73,17 @@ fn link_that_memory_fails_in_the_middle_of_ends_there() {
         let links = [b"1", b"2", b"3", b"4"].map(|byte| write(near.as_raw_fd(), byte));
         let keys = driver.submit_linked(links.into(), Waker::noop());
         // An operation beside it, behind it on the queue, is not harmed.
-        let beside = driver.submit(Request::Nop(Nop), Sink::Waker(Waker::noop().clone()));
-        let results: Vec<_> = keys
-            .iter()
-            .map(|key| result(&mut driver, *key).result)
-            .collect();
+        let beside = submit(
+            &mut driver,
+            Request::Nop(Nop),
+            Sink::Waker(Waker::noop().clone()),
+        );
+        let results: Vec<_> = keys.iter().map(|key| result(&mut driver, *key).0).collect();
         let mut expected = vec![-libc::ECANCELED; 4];
         expected[..taken as usize].fill(1);
         expected[taken as usize] = -libc::ENOMEM;
         assert_eq!(results, expected, "of 4 entries the kernel took {taken}");
-        assert_eq!(result(&mut driver, beside).result, 0);
+        assert_eq!(result(&mut driver, beside).0, 0);
         driver.ring.takes_at_most = u32::MAX;
         for _ in 0..3 {
             driver.wait(Some(Duration::from_millis(1))).unwrap();
@@ -89,7 +95,7 @@ fn link_that_memory_fails_in_the_middle_of_ends_there() {
         // The next link is whole again.
         let links = [b"5", b"6"].map(|byte| write(near.as_raw_fd(), byte));
         for key in driver.submit_linked(links.into(), Waker::noop()) {
-            assert_eq!(result(&mut driver, key).result, 1);
+            assert_eq!(result(&mut driver, key).0, 1);
         }
     }
 }
@@ -110,10 +116,7 @@ fn operation_that_lost_its_timeout_is_cancelled() {
         Request::Nop(Nop),
     ];
     let keys = driver.submit_linked(requests, Waker::noop());
-    let results: Vec<_> = keys
-        .iter()
-        .map(|key| result(&mut driver, *key).result)
-        .collect();
+    let results: Vec<_> = keys.iter().map(|key| result(&mut driver, *key).0).collect();
     // A link that a submission cuts short is begun by a thread of the kernel's, whose waits end so.
     assert!([libc::ECANCELED, libc::EINTR].contains(&-results[0]));
     assert_eq!(results[1..], [-libc::ENOMEM, -libc::ECANCELED]);
@@ -147,12 +150,12 @@ fn operations_wait_out_a_kernel_without_memory() {
         fd: near.as_raw_fd(),
         buf: RecvBuf::with_capacity(8),
     };
-    let recv = driver.submit(Request::Recv(recv), sink());
-    let given_up = driver.submit(Request::Timeout(Timeout::after(HOUR)), sink());
+    let recv = submit(&mut driver, Request::Recv(recv), sink());
+    let given_up = submit(&mut driver, Request::Timeout(Timeout::after(HOUR)), sink());
     driver.forget(given_up);
     // More than the queue holds.
     let nops: Vec<_> = (0..40)
-        .map(|_| driver.submit(Request::Nop(Nop), sink()))
+        .map(|_| submit(&mut driver, Request::Nop(Nop), sink()))
         .collect();
     std::io::Write::write_all(&mut far, b"bytes").unwrap();
     for _ in 0..5 {
@@ -162,13 +165,13 @@ fn operations_wait_out_a_kernel_without_memory() {
     assert_eq!(driver.in_flight(), 42, "nothing is lost, nothing has begun");
     // A little at a time, then all there is.
     driver.ring.takes_at_most = 3;
-    assert_eq!(result(&mut driver, nops[0]).result, 0);
+    assert_eq!(result(&mut driver, nops[0]).0, 0);
     driver.ring.takes_at_most = u32::MAX;
     for key in &nops[1..] {
-        assert_eq!(result(&mut driver, *key).result, 0);
+        assert_eq!(result(&mut driver, *key).0, 0);
     }
     let received = result(&mut driver, recv);
-    assert_eq!(received.result, 5);
+    assert_eq!(received.0, 5);
     while driver.in_flight() > 0 {
         driver.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(driver.next_event().is_none());
@@ -185,7 +188,11 @@ fn driver_dropped_while_the_kernel_has_no_memory_frees_what_it_never_took() {
             fd: near.as_raw_fd(),
             buf: RecvBuf::with_capacity(8),
         };
-        driver.submit(Request::Recv(recv), Sink::Waker(Waker::noop().clone()));
+        submit(
+            &mut driver,
+            Request::Recv(recv),
+            Sink::Waker(Waker::noop().clone()),
+        );
     }
     driver.wait(Some(Duration::ZERO)).unwrap();
     drop(driver);

@@ -1,0 +1,172 @@
+//! Received bytes as a value, and what becomes of it while they are sent.
+//!
+//! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
+//! out of a pool buffer whose bytes are sent.
+
+use super::large::lead_len;
+use super::{Home, Local};
+use crate::buf::{Outgoing, SendBuf};
+use crate::driver::Lease;
+use std::fmt;
+use std::ops::Deref;
+
+/// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
+///
+/// Shape: reads as `[u8]`, and can be sent as it is (`write_all`). One that is forgotten (`mem::forget`) loses its
+/// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
+/// Cost: no copy. Hold it shortly: while every buffer of the pool is held, all streams of the loop wait.
+pub struct Received {
+    memory: Memory,
+    /// Where in it the bytes begin and end; no buffer of a loop is as long as 4 GiB.
+    start: u32,
+    end: u32,
+}
+
+/// Where received bytes are.
+enum Memory {
+    Pool(Loan),
+    Large(Box<LargeLoan>),
+    /// Memory of its own, after they were sent.
+    Copied(Vec<u8>),
+}
+
+/// A buffer of the pool, given back when it is dropped.
+struct Loan {
+    home: Home,
+    /// There until then.
+    lease: Option<Lease>,
+}
+
+impl Loan {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.lease.as_ref().map_or(&[], Lease::bytes)
+    }
+}
+
+impl Drop for Loan {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.home.give_back(lease);
+        }
+    }
+}
+
+/// One of the loop's few large buffers, given back when it is dropped; where it is empty it was lost to an operation.
+#[derive(Debug)]
+pub struct LargeLoan {
+    home: Home,
+    bytes: Vec<u8>,
+}
+
+impl Drop for LargeLoan {
+    fn drop(&mut self) {
+        self.home.give_back_large(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Received {
+    /// The `len` bytes at the beginning of a pool buffer.
+    #[inline]
+    pub(super) fn new(home: Home, lease: Lease, len: usize) -> Self {
+        Self {
+            start: 0,
+            end: len.min(lease.bytes().len()) as u32,
+            memory: Memory::Pool(Loan {
+                home,
+                lease: Some(lease),
+            }),
+        }
+    }
+
+    /// The bytes of one of `local`'s large buffers.
+    pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
+        let home = local.home();
+        Self::of_large(Box::new(LargeLoan { home, bytes }))
+    }
+
+    fn of_large(loan: Box<LargeLoan>) -> Self {
+        Self {
+            start: lead_len(&loan.bytes) as u32,
+            end: loan.bytes.len() as u32,
+            memory: Memory::Large(loan),
+        }
+    }
+
+    /// Drop the first `count` bytes, which have been used; more than there are counts as all.
+    pub fn advance(&mut self, count: usize) {
+        self.start += count.min(self.len()) as u32;
+    }
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let bytes = match &self.memory {
+            Memory::Pool(loan) => loan.bytes(),
+            Memory::Large(loan) => &loan.bytes,
+            Memory::Copied(bytes) => bytes,
+        };
+        &bytes[self.start as usize..self.end as usize]
+    }
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Outgoing for Received {
+    /// One of the large buffers that is on its way: where the future is dropped the operation frees it.
+    type Kept = Option<Box<LargeLoan>>;
+
+    #[inline]
+    fn just_received(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+
+    /// What lies in a buffer of the pool is copied, and the buffer given back: held until the bytes are sent, the few
+    /// of the pool would be what all streams wait for.
+    #[inline]
+    fn lend(self) -> (SendBuf, Self::Kept) {
+        if let Memory::Pool(_) = self.memory {
+            return (self.to_vec().into(), None);
+        }
+        let (bytes, kept) = match self.memory {
+            Memory::Large(mut loan) => (std::mem::take(&mut loan.bytes), Some(loan)),
+            Memory::Copied(bytes) => (bytes, None),
+            Memory::Pool(_) => (Vec::new(), None),
+        };
+        let mut buf = SendBuf::from(bytes);
+        buf.advance(self.start as usize);
+        (buf, kept)
+    }
+
+    #[inline]
+    fn restore(kept: Self::Kept, buf: SendBuf) -> Self {
+        let bytes = buf.into_vec().unwrap_or_default();
+        match kept {
+            Some(mut loan) => {
+                loan.bytes = bytes;
+                Self::of_large(loan)
+            }
+            None => Self {
+                start: 0,
+                end: bytes.len() as u32,
+                memory: Memory::Copied(bytes),
+            },
+        }
+    }
+}
