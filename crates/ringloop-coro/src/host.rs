@@ -27,6 +27,7 @@ use crate::switch::{Fiber, Suspend, with_current};
 use crate::task::{Head, Run};
 use crate::team::{Place, Queue, Team};
 use crate::wait::is_coroutine;
+use ringloop::driver::Kind;
 use ringloop::executor::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -94,6 +95,8 @@ pub(crate) struct Host {
     inner: RefCell<Inner>,
     /// The loop that runs it, from its first turn on.
     loop_id: Cell<u64>,
+    /// Its driver tells what is ready, and does nothing by itself.
+    is_readiness: Cell<bool>,
     /// The driver is to be asked for completions before the next coroutine runs.
     is_turn_over: Cell<bool>,
 }
@@ -193,6 +196,12 @@ pub(crate) fn is_alone() -> bool {
     })
 }
 
+/// Whether the driver of the calling thread's loop waits for readiness, so that an operation is a system call of ours
+/// in any case.
+pub(crate) fn goes_by_readiness() -> bool {
+    HOST.with_borrow(|host| host.as_ref().is_some_and(|host| host.is_readiness.get()))
+}
+
 /// Once the coroutine that runs gives up its turn, the driver has its own.
 pub(crate) fn end_turn() {
     HOST.with_borrow(|host| {
@@ -265,6 +274,7 @@ impl Host {
             queue: place.queue,
             inner: RefCell::new(inner),
             loop_id: Cell::new(Local::current_id().unwrap_or(0)),
+            is_readiness: Cell::new(false),
             is_turn_over: Cell::new(false),
         });
         HOST.set(Some(Rc::clone(&host)));
@@ -543,6 +553,8 @@ impl Future for Hosting {
         host.team.rise(host.number);
         let local = Local::current();
         host.loop_id.set(Local::current_id().unwrap_or(0));
+        let is_readiness = local.engine().kind() == Kind::Epoll;
+        host.is_readiness.set(is_readiness);
         let mut left = limits::RESUMES_PER_TURN;
         while left > 0 {
             local.begin_poll();

@@ -35,9 +35,10 @@ pub const SPARE_BUFFERS_MAX: usize = 256;
 /// and the driver get their turn.
 pub const CALLS_PER_TURN: u32 = 64;
 
-/// Readers of a worker that hold a buffer of their own while they are parked: 2 MiB, of which only the pages that bytes
-/// came into are memory. Readers beyond use the loop's pool, which may cost the ring a little more a read.
-pub const READERS_WITH_BUFFERS_MAX: usize = 128;
+/// Readers of a worker that hold a buffer of their own while they are parked on the ring: 16 MiB, of which only the pages
+/// that bytes came into are memory. Readers beyond share the loop's pool; where more of them have bytes than it has
+/// buffers, some wait longer than others.
+pub const READERS_WITH_BUFFERS_MAX: usize = 1024;
 
 /// How long a runtime that ends waits for coroutines of a scope that unwind on other workers; then it leaves the stacks
 /// of those that wait for them as they are.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use ringloop_coro::net::{Shutdown, TcpListener, TcpStream};
+use ringloop_coro::net::{Shutdown, TcpListener, TcpStream, UnixStream};
 use ringloop_coro::sync::channel;
 use ringloop_coro::{JoinError, block_on, sleep, spawn, spawn_local, yield_now};
 use std::cell::Cell;
@@ -395,11 +395,13 @@ fn small_writes_to_a_peer_that_does_not_read_wait_and_keep_their_order() {
 #[test]
 fn readers_beyond_those_that_have_a_buffer_read_and_are_cancelled_as_well() {
     on_both(|| {
-        let count = ringloop_coro::limits::READERS_WITH_BUFFERS_MAX * 3;
-        let pairs: Vec<_> = (0..count)
-            .map(|_| ringloop_coro::net::UnixStream::pair().unwrap())
+        let (silent, peer) = UnixStream::pair().unwrap();
+        let holders: Vec<_> = (0..ringloop_coro::limits::READERS_WITH_BUFFERS_MAX)
+            .map(|_| silent.try_clone().unwrap())
+            .map(|mut stream| spawn(move || stream.read(&mut [0; 8])))
             .collect();
-        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let pairs = (0..128).map(|_| UnixStream::pair().unwrap());
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.unzip();
         let readers: Vec<_> = ours
             .into_iter()
             .map(|mut stream| {
@@ -421,5 +423,40 @@ fn readers_beyond_those_that_have_a_buffer_read_and_are_cancelled_as_well() {
             stream.write_all(&sent).unwrap();
             assert_eq!(reader.join().unwrap().unwrap(), sent);
         }
+        drop(peer);
+        for holder in holders {
+            assert_eq!(holder.join().unwrap().unwrap(), 0);
+        }
+    });
+}
+
+#[test]
+fn peers_that_answer_at_once_are_served_as_often_as_each_other() {
+    on_both(|| {
+        let is_over = Rc::new(Cell::new(false));
+        let clients: Vec<_> = (0..350)
+            .map(|_| {
+                let (mut client, mut server) = UnixStream::pair().unwrap();
+                drop(spawn_local(move || {
+                    let mut word = [0; 8];
+                    while server.read_exact(&mut word).is_ok() && server.write_all(&word).is_ok() {}
+                }));
+                let is_over = Rc::clone(&is_over);
+                spawn_local(move || {
+                    let (mut word, mut count) = ([0; 8], 0);
+                    while !is_over.get() {
+                        client.write_all(&word).unwrap();
+                        client.read_exact(&mut word).unwrap();
+                        count += 1;
+                        if count == 40 {
+                            is_over.set(true);
+                        }
+                    }
+                    count
+                })
+            })
+            .collect();
+        let least = clients.into_iter().map(|client| client.join().unwrap());
+        assert!(least.min() >= Some(20));
     });
 }

@@ -6,6 +6,9 @@
 //! Byte path: from the kernel to an operation's own buffer, or one of the loop's pool, and from there to the caller's
 //! slice; what is large by readiness and std's own call on the slice.
 //!
+//! On epoll every read and write is a call on the caller's memory: after a read that left room in it first the wait, else
+//! first the call. On the ring:
+//!
 //! | a read or write | goes by | because |
 //! |---|---|---|
 //! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
@@ -206,10 +209,11 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
             interest: interest(way),
             level: false,
         };
+        let poll = Op::patient(poll);
         let Some(limit) = self.timeout(way) else {
-            return block_on(Op::new(poll)).map(drop);
+            return block_on(poll).map(drop);
         };
-        match block_on(time::timeout(limit, Op::new(poll))) {
+        match block_on(time::timeout(limit, poll)) {
             Ok(polled) => polled.map(drop),
             // As std has it on this system.
             Err(time::Elapsed) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
@@ -227,17 +231,24 @@ where
             return Ok(0);
         }
         let inner = &*self.0;
-        if self.may_give_up(Way::In) {
-            return self.when_ready(Way::In, |mut socket| socket.read(into));
-        }
-        let count = if into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed) {
-            self.when_ready(Way::In, |mut socket| socket.read(into))?
+        let is_bulk = into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed);
+        let count = if is_bulk || self.may_give_up(Way::In) || host::goes_by_readiness() {
+            self.read_ready(into)?
         } else {
             self.read_copied(into)?
         };
         note(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
         note(&inner.drained, (1..into.len()).contains(&count));
         Ok(count)
+    }
+
+    /// Read into the caller's memory, once the socket is ready: what the last read has emptied is not tried before.
+    fn read_ready(&self, into: &mut [u8]) -> io::Result<usize> {
+        let limits = &self.0.limits;
+        if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
+            self.wait(Way::In)?;
+        }
+        self.when_ready(Way::In, |mut socket| socket.read(into))
     }
 
     /// Read by way of memory that is not the caller's: a buffer of the operation's own, which is the quicker one, where
@@ -282,7 +293,8 @@ where
         if from.is_empty() {
             return Ok(0);
         }
-        if from.len() > limits::COPIED_BYTES_MAX || self.may_give_up(Way::Out) {
+        let is_long = from.len() > limits::COPIED_BYTES_MAX;
+        if is_long || self.may_give_up(Way::Out) || host::goes_by_readiness() {
             return self.when_ready(Way::Out, |mut socket| socket.write(from));
         }
         if host::is_alone() {

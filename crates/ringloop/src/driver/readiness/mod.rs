@@ -378,6 +378,11 @@ impl ReadinessDriver {
             Shape::MultiBuffer(PoolKind::Datagrams) => self.receive_messages(key),
             Shape::MultiBuffer(_) => self.receive(key),
             Shape::OnceBuffer(_) => self.receive_once(key),
+            Shape::Once if matches!(slot.request(), Some(Request::Poll(_))) => {
+                // What a poll asks has just been answered.
+                self.unpark(key);
+                self.deliver(key, interest.poll_mask() as i32, false, None)
+            }
             Shape::Once => {
                 let before = self.need(key);
                 let result = self.attempt(key);
