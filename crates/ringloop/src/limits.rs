@@ -29,6 +29,12 @@ pub const LARGE_BUFFER_BYTES: usize = 256 * 1024;
 /// at once; where all are held, the streams go on with the pool.
 pub const LARGE_BUFFERS: usize = 16;
 
+/// Bytes that a small buffer has room for: what is shorter is copied into one while it is sent.
+pub const SMALL_BUFFER_BYTES: usize = 1024;
+
+/// Small buffers that a loop keeps, as many as a turn has completions: 64 KiB.
+pub const SMALL_BUFFERS: usize = 64;
+
 /// Bytes for which a large buffer is more than a receive needs.
 pub const SMALL_RECEIVE_BYTES: usize = POOL_BUFFER_BYTES as usize;
 

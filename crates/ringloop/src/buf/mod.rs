@@ -70,6 +70,7 @@ impl SendBuf {
     }
 
     /// The bytes still to be sent.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         match &self.memory {
             Memory::Vec(vec) => &vec[self.start..],

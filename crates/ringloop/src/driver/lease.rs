@@ -4,7 +4,7 @@
 //! Never does: give a buffer back by itself; a lease that is dropped or forgotten loses its buffer to the
 //! pool, and nothing else.
 
-use super::{PoolKind, pool};
+use super::pool;
 use crate::sys::uring::Detached;
 
 /// A buffer that its driver neither writes nor hands out until it is given back.
@@ -15,16 +15,17 @@ pub(crate) struct Lease(pub(super) Memory);
 #[derive(Debug)]
 pub(super) enum Memory {
     /// Of a buffer ring.
-    Ring(PoolKind, Detached),
+    Ring(Detached),
     /// Of a pool of the readiness driver.
     Pool(pool::Detached),
 }
 
 impl Lease {
     /// The whole buffer, received bytes first.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Memory::Ring(_, buffer) => buffer.bytes(),
+            Memory::Ring(buffer) => buffer.bytes(),
             Memory::Pool(buffer) => buffer.bytes(),
         }
     }

@@ -136,15 +136,16 @@ impl Lent {
             Memory::Whole(ring) => ring.detach(id.index as u16)?,
             Memory::Pieces(ring) => ring.detach(id.index)?,
         };
-        Some(Lease(lease::Memory::Ring(id.pool, buffer)))
+        Some(Lease(lease::Memory::Ring(buffer)))
     }
 
     /// Offer such a buffer to the kernel again.
     pub fn give_back(&mut self, lease: Lease) {
-        let lease::Memory::Ring(kind, buffer) = lease.0 else {
+        let lease::Memory::Ring(buffer) = lease.0 else {
             return;
         };
-        let Some(pool) = &mut self.pools[kind as usize] else {
+        // A group is named by its place here.
+        let Some(Some(pool)) = self.pools.get_mut(usize::from(buffer.group())) else {
             return;
         };
         match &mut *pool.memory {

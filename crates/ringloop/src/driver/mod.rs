@@ -40,7 +40,7 @@ pub(crate) use blocking_pool::{BlockingPool, Call};
 pub use choice::{Choice, Kind};
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
-use table::{Table, Wait};
+use table::Wait;
 pub use uring::UringDriver;
 
 /// A pool of receive buffers. A loop owns no memory of one that it never received into.
@@ -151,12 +151,12 @@ impl Completion {
     }
 }
 
-/// One result of a future's operation. The request stays where it is until [`Driver::end`].
+/// One result of a future's operation.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// As [`Completion::result`].
     pub result: i32,
-    /// Another one will come; else the operation is to be ended.
+    /// Another one will come.
     pub more: bool,
     /// As [`Completion::buffer`].
     pub buffer: Option<BufferId>,
@@ -250,7 +250,7 @@ impl Driver {
 
     /// As [`Driver::submit`]. Where the request's descriptor is known not to be ready (`is_patient`) it is not tried
     /// before it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
         each!(self, driver => driver.submit_as(request, sink, is_patient))
     }
@@ -399,11 +399,17 @@ impl Driver {
         each!(self, driver => driver.has_work())
     }
 
-    /// The next result of a future's operation, whose last one is followed by [`Driver::end`]; `None` where the key is
-    /// stale.
+    /// The next result of a future's operation, and with the last one what `end`, which must not call back, makes of its
+    /// request; `None` where the key is stale.
     #[inline(always)]
-    pub(crate) fn poll(&mut self, key: Key, waker: &Waker) -> Poll<Option<Taken>> {
-        match self.table_mut().poll(key, waker) {
+    pub(crate) fn poll<R>(
+        &mut self,
+        key: Key,
+        waker: &Waker,
+        end: impl FnOnce(Option<Request>) -> R,
+    ) -> Poll<Option<(Taken, Option<R>)>> {
+        let table = each!(self, driver => driver.table_mut());
+        match table.poll(key, waker, end) {
             Ok(taken) => Poll::Ready(taken),
             Err(wait) => {
                 if wait == Wait::Paused {
@@ -412,17 +418,6 @@ impl Driver {
                 Poll::Pending
             }
         }
-    }
-
-    /// The last result of a future's operation was taken: nothing is left of it but its request.
-    #[inline]
-    pub(crate) fn end(&mut self, key: Key) -> Option<Request> {
-        self.table_mut().end(key)
-    }
-
-    #[inline]
-    fn table_mut(&mut self) -> &mut Table {
-        each!(self, driver => driver.table_mut())
     }
 
     /// Whether more than was taken of a multishot receive may be there: on the ring another completion of it waits; on

@@ -7,8 +7,12 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// A taken buffer as a value of its own. Dropping it loses the buffer to the pool.
+// One word, as it goes through many hands.
 #[derive(Debug)]
-pub(super) struct Detached {
+pub(super) struct Detached(Box<Value>);
+
+#[derive(Debug)]
+struct Value {
     id: BufferId,
     memory: Box<[u8]>,
     pool: Arc<()>,
@@ -16,11 +20,11 @@ pub(super) struct Detached {
 
 impl Detached {
     pub fn kind(&self) -> PoolKind {
-        self.id.pool
+        self.0.id.pool
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.memory
+        &self.0.memory
     }
 }
 
@@ -32,6 +36,9 @@ pub(super) struct Pool {
     free: Vec<u32>,
     /// Tells this pool's buffers from another's, where they come back by value.
     identity: Arc<()>,
+    /// Values of buffers that are back, without their memory, for the next ones.
+    #[allow(clippy::vec_box)] // They are handed out as they are.
+    values: Vec<Box<Value>>,
     /// Receives that found no free buffer.
     pub starved: Vec<Key>,
 }
@@ -45,6 +52,7 @@ impl Pool {
             memory: (0..count).map(|_| Box::default()).collect(),
             free: (0..count).rev().collect(),
             identity: Arc::new(()),
+            values: Vec::new(),
             starved: Vec::new(),
         }
     }
@@ -81,20 +89,31 @@ impl Pool {
 
     /// Hand out a taken buffer as a value of its own.
     pub fn detach(&mut self, id: BufferId) -> Detached {
-        Detached {
-            memory: std::mem::take(&mut self.memory[id.index as usize]),
-            pool: Arc::clone(&self.identity),
-            id,
+        let memory = std::mem::take(&mut self.memory[id.index as usize]);
+        if let Some(mut value) = self.values.pop() {
+            (value.id, value.memory) = (id, memory);
+            return Detached(value);
         }
+        Detached(Box::new(Value {
+            id,
+            memory,
+            pool: Arc::clone(&self.identity),
+        }))
     }
 
     /// Take a detached buffer back as a taken one; `None` where it is another pool's.
     pub fn reattach(&mut self, buffer: Detached) -> Option<BufferId> {
-        if !Arc::ptr_eq(&self.identity, &buffer.pool) {
+        let Detached(mut value) = buffer;
+        if !Arc::ptr_eq(&self.identity, &value.pool) {
             return None;
         }
-        self.restore(&buffer.id, buffer.memory);
-        Some(buffer.id)
+        let id = BufferId {
+            pool: value.id.pool,
+            index: value.id.index,
+        };
+        self.restore(&id, std::mem::take(&mut value.memory));
+        self.values.push(value);
+        Some(id)
     }
 
     /// The memory of a buffer that was taken, to be written.

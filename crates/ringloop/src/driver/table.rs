@@ -166,7 +166,7 @@ impl Slot {
     }
 
     /// Keep a result for the future; returns whether no more may wait.
-    #[inline]
+    #[inline(always)]
     fn keep(&mut self, kept: Kept, more: bool) -> bool {
         if !more {
             self.phase = Phase::Done;
@@ -219,6 +219,14 @@ impl Slot {
             more: self.phase != Phase::Done || !self.results.is_empty(),
             buffer: kept.buffer,
         })
+    }
+
+    /// Put the slot, whose request and results have been taken, before `next_free` on the free list.
+    #[inline]
+    fn free(&mut self, next_free: u32) {
+        self.phase = Phase::Free;
+        self.generation = (self.generation + 1) & GENERATION_MASK;
+        self.receiver = Receiver::Free(next_free);
     }
 
     /// Lend the request to a pool thread.
@@ -275,15 +283,17 @@ impl Table {
     }
 
     #[inline(always)]
-    pub fn insert(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
+    pub fn insert(&mut self, request: Request, sink: Sink, flags: u8) -> (Key, &mut Slot) {
         if self.free_head == NO_SLOT {
             self.grow();
         }
         let index = self.free_head;
-        let slot = self.at(index);
+        let slot = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];
         let Receiver::Free(next_free) = slot.receiver else {
             unreachable!("a slot of the free list is free");
         };
+        self.free_head = next_free;
+        self.live_count += 1;
         slot.phase = Phase::Queued;
         slot.flags = flags;
         slot.shape = request.shape();
@@ -296,9 +306,7 @@ impl Table {
             index,
             generation: slot.generation,
         };
-        self.free_head = next_free;
-        self.live_count += 1;
-        key
+        (key, slot)
     }
 
     /// The slot a key names, while it does (invariant 2).
@@ -362,15 +370,28 @@ impl Table {
         }
     }
 
-    /// The next result of a future's operation; the last one is followed by [`Table::end`]. `Pending` says whether the
-    /// operation is paused, and can go on now.
+    /// The next result of a future's operation, and with the last one what `end` makes of its request; `None` where the
+    /// key is stale. Where there is no result, whether the operation is paused, and can go on now.
     #[inline(always)]
-    pub fn poll(&mut self, key: Key, waker: &Waker) -> Result<Option<Taken>, Wait> {
+    pub fn poll<R>(
+        &mut self,
+        key: Key,
+        waker: &Waker,
+        end: impl FnOnce(Option<Request>) -> R,
+    ) -> Result<Option<(Taken, Option<R>)>, Wait> {
+        let free_head = self.free_head;
         let Some(slot) = self.slot(key) else {
             return Ok(None);
         };
         if let Some(taken) = slot.take_kept() {
-            return Ok(Some(taken));
+            if taken.more {
+                return Ok(Some((taken, None)));
+            }
+            let ended = end(slot.request.take());
+            slot.free(free_head);
+            self.free_head = key.index;
+            self.live_count -= 1;
+            return Ok(Some((taken, Some(ended))));
         }
         if !matches!(&slot.receiver, Receiver::Waker(known) if known.will_wake(waker)) {
             slot.set_waker(waker);
@@ -380,16 +401,6 @@ impl Table {
         } else {
             Wait::Armed
         })
-    }
-
-    /// The last result was taken: the slot is free, and here is the request.
-    #[inline]
-    pub fn end(&mut self, key: Key) -> Option<Request> {
-        let slot = self.slot(key)?;
-        debug_assert!(slot.results.is_empty(), "the last result is taken last");
-        let request = slot.request.take();
-        self.free_empty(key);
-        request
     }
 
     /// Whether a completion waits for the operation's future.
@@ -478,24 +489,15 @@ impl Table {
     }
 
     fn free(&mut self, key: Key) {
+        let free_head = self.free_head;
         let slot = self.at(key.index);
         while slot.results.pop().is_some() {}
         let left_over = slot.request.take();
-        self.free_empty(key);
-        // Dropped last: releasing a buffer may run foreign code.
-        drop(left_over);
-    }
-
-    /// Free a slot whose request and results have been taken.
-    #[inline]
-    fn free_empty(&mut self, key: Key) {
-        let head = self.free_head;
-        let slot = self.at(key.index);
-        slot.phase = Phase::Free;
-        slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        slot.receiver = Receiver::Free(head);
+        slot.free(free_head);
         self.free_head = key.index;
         self.live_count -= 1;
+        // Dropped last: releasing a buffer may run foreign code.
+        drop(left_over);
     }
 
     #[inline]
@@ -520,7 +522,9 @@ mod tests {
     use crate::op::Nop;
 
     fn insert(table: &mut Table) -> Key {
-        table.insert(Request::Nop(Nop), Sink::Handler(Token(7)), 0)
+        table
+            .insert(Request::Nop(Nop), Sink::Handler(Token(7)), 0)
+            .0
     }
 
     #[test]

@@ -163,10 +163,19 @@ impl UringDriver {
         self.pools.give_back(lease);
     }
 
+    #[inline(always)]
     pub(super) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
         let flags = if is_patient { flag::PATIENT } else { 0 };
-        let key = self.table.insert(request, sink, flags);
-        if self.bound.is_none() || !self.backlog.is_empty() || !self.arm_here(key) {
+        let may_arm = self.bound.is_some() && self.backlog.is_empty() && self.has_room();
+        let (key, slot) = self.table.insert(request, sink, flags);
+        // What nearly every operation is: an entry that names one descriptor and no pool.
+        if may_arm
+            && slot.shape() == Shape::Once
+            && let Some(Need::Ready(fd, _)) = slot.request().map(Operation::need)
+        {
+            self.unsubmitted.push(fd);
+            push_operation(&mut self.ring, slot, key);
+        } else if !may_arm || !self.arm(key) {
             self.backlog.push_back(Entry::Operation(key));
         }
         key
@@ -441,11 +450,6 @@ impl UringDriver {
     /// Push an operation's entry, which is written where the kernel reads it; `false` where the submission queue stays
     /// full. A key that is stale or was cancelled meanwhile needs nothing and counts as done.
     fn arm(&mut self, key: Key) -> bool {
-        self.arm_here(key)
-    }
-
-    #[inline(always)]
-    fn arm_here(&mut self, key: Key) -> bool {
         if !self.has_room() {
             return false;
         }

@@ -10,6 +10,7 @@ use super::large::Large;
 use super::operation::Beginning;
 #[cfg(feature = "hyper")]
 use super::remote::{self, RemoteJoinHandle};
+use super::small::Small;
 use super::task::{self, Next};
 use super::workers::Team;
 use super::{Engine, Options, TimerKey};
@@ -20,6 +21,7 @@ use crate::op::{Outcome, Request};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -49,6 +51,7 @@ struct Shared {
     /// Pool buffers that were dropped meanwhile.
     returned: RefCell<Vec<Lease>>,
     large: RefCell<Large>,
+    small: RefCell<Small>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
@@ -68,6 +71,17 @@ pub(super) struct Seat {
 pub(super) enum Begun {
     Over(Outcome),
     InFlight(Key),
+}
+
+impl Shared {
+    #[inline]
+    fn give_back(&self, lease: Lease) {
+        match self.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().give_back(lease),
+            // By a waker's own drop; the next turn does it.
+            Err(_) => self.returned.borrow_mut().push(lease),
+        }
+    }
 }
 
 impl Drop for Shared {
@@ -112,6 +126,7 @@ impl Local {
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
             large: RefCell::default(),
+            small: RefCell::default(),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             seat: OnceCell::new(),
@@ -368,8 +383,8 @@ fn cancel_tasks(hub: &Hub) {
 }
 
 /// The loop whose driver knows a descriptor: it is told before the descriptor is closed, wherever
-/// that happens.
-#[derive(Clone)]
+/// that happens. The default is nobody's.
+#[derive(Clone, Default)]
 pub(crate) struct Home(Weak<Shared>);
 
 impl std::fmt::Debug for Home {
@@ -412,14 +427,30 @@ impl Home {
     }
 
     /// Give a pool buffer back to the driver it is of; a driver that is gone needs none.
+    #[inline(never)]
     pub(crate) fn give_back(&self, lease: Lease) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.give_back(lease);
+        }
+    }
+
+    /// Copy bytes out of a pool buffer, which is given back.
+    #[inline]
+    pub(crate) fn copy_out(&self, lease: Lease, bytes: Range<usize>) -> Vec<u8> {
         let Some(shared) = self.0.upgrade() else {
-            return;
+            return lease.bytes()[bytes].to_vec();
         };
-        match shared.engine.try_borrow_mut() {
-            Ok(mut engine) => engine.driver_mut().give_back(lease),
-            // By a waker's own drop; the next turn does it.
-            Err(_) => shared.returned.borrow_mut().push(lease),
+        let mut copy = shared.small.borrow_mut().take(bytes.len());
+        copy.extend_from_slice(&lease.bytes()[bytes]);
+        shared.give_back(lease);
+        copy
+    }
+
+    /// Keep the memory of such a copy for the next one.
+    #[inline(never)]
+    pub(crate) fn keep_small(&self, buffer: Vec<u8>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.small.borrow_mut().keep(buffer);
         }
     }
 

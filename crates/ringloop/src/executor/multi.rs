@@ -23,8 +23,16 @@ pub(crate) struct Multi {
 /// One completion of a multishot operation.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub result: io::Result<u32>,
+    /// As the kernel puts it.
+    pub result: i32,
     pub buffer: Option<Received>,
+}
+
+impl Arrival {
+    /// The result as Rust puts it.
+    pub fn result(&self) -> io::Result<u32> {
+        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+    }
 }
 
 impl Multi {
@@ -56,7 +64,8 @@ impl Multi {
         self.poll_to_the_end(cx, request, drop)
     }
 
-    /// As [`Multi::poll_next`]; `ended` gets the request, with the last completion.
+    /// As [`Multi::poll_next`]; `ended`, which must not call back, gets the request, with the last
+    /// completion.
     #[inline]
     pub fn poll_to_the_end(
         &mut self,
@@ -73,23 +82,22 @@ impl Multi {
         };
         let mut engine = local.engine();
         let driver = engine.driver_mut();
-        let Some(taken) = ready!(driver.poll(*key, cx.waker())) else {
+        let Some((taken, _)) = ready!(driver.poll(*key, cx.waker(), ended)) else {
             // The driver was torn down under the stream.
             drop(engine);
             self.in_flight = None;
             return Poll::Ready(Arrival {
-                result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+                result: -libc::ECANCELED,
                 buffer: None,
             });
         };
-        let (more, result, len) = (taken.more, taken.result(), taken.result.max(0) as usize);
+        let (more, result) = (taken.more, taken.result);
         let lease = taken.buffer.and_then(|id| driver.lease(id));
-        let request = if more { None } else { driver.end(*key) };
         drop(engine);
+        let len = result.max(0) as usize;
         let buffer = lease.map(|lease| Received::new(local.home(), lease, len));
         if !more {
             self.in_flight = None;
-            ended(request);
         }
         Poll::Ready(Arrival { result, buffer })
     }

@@ -56,8 +56,12 @@ pub(crate) struct Flight<K> {
 impl<K: Kind> Flight<K> {
     /// Begin an operation on the loop that runs; one that is over at once returns its output.
     #[inline]
-    pub fn begin(kind: K, beginning: Beginning, waker: &Waker) -> Result<Self, K::Output> {
-        let local = Local::current();
+    pub fn begin(
+        local: Local,
+        kind: K,
+        beginning: Beginning,
+        waker: &Waker,
+    ) -> Result<Self, K::Output> {
         match local.begin(kind.into_request(), beginning, waker) {
             Begun::Over(outcome) => Err(K::output(outcome)),
             Begun::InFlight(key) => Ok(Self {
@@ -152,7 +156,7 @@ impl<K: Kind> Future for Op<K> {
         let State::Unsubmitted(kind) = std::mem::replace(&mut self.state, State::Over) else {
             panic!("an operation was polled after it was over");
         };
-        match Flight::begin(kind, self.beginning, cx.waker()) {
+        match Flight::begin(Local::current(), kind, self.beginning, cx.waker()) {
             Err(output) => Poll::Ready(output),
             Ok(flight) => {
                 self.state = State::InFlight(flight);
@@ -163,14 +167,14 @@ impl<K: Kind> Future for Op<K> {
 }
 
 /// What an operation of one result has ended with.
-#[inline]
+#[inline(always)]
 pub(super) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
     let mut engine = local.engine();
-    let driver = engine.driver_mut();
-    Poll::Ready(match ready!(driver.poll(key, waker)) {
-        Some(taken) => Outcome {
+    let polled = engine.driver_mut().poll(key, waker, |request| request);
+    Poll::Ready(match ready!(polled) {
+        Some((taken, request)) => Outcome {
             result: taken.result(),
-            request: if taken.more { None } else { driver.end(key) },
+            request: request.flatten(),
         },
         // The driver was torn down under the future.
         None => Outcome {

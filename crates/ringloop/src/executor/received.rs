@@ -27,7 +27,7 @@ enum Memory {
     Pool(Loan),
     Large(Box<LargeLoan>),
     /// Memory of its own, after they were sent.
-    Copied(Vec<u8>),
+    Copied(Copy),
 }
 
 /// A buffer of the pool, given back when it is dropped.
@@ -35,6 +35,21 @@ struct Loan {
     home: Home,
     /// There until then.
     lease: Option<Lease>,
+}
+
+/// A copy of received bytes, whose memory serves the next one when it is dropped.
+struct Copy {
+    home: Home,
+    bytes: Vec<u8>,
+}
+
+impl Drop for Copy {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.bytes.capacity() > 0 {
+            self.home.keep_small(std::mem::take(&mut self.bytes));
+        }
+    }
 }
 
 impl Loan {
@@ -45,7 +60,7 @@ impl Loan {
 }
 
 impl Drop for Loan {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.home.give_back(lease);
@@ -108,7 +123,7 @@ impl Deref for Received {
         let bytes = match &self.memory {
             Memory::Pool(loan) => loan.bytes(),
             Memory::Large(loan) => &loan.bytes,
-            Memory::Copied(bytes) => bytes,
+            Memory::Copied(copy) => &copy.bytes,
         };
         &bytes[self.start as usize..self.end as usize]
     }
@@ -128,9 +143,21 @@ impl fmt::Debug for Received {
     }
 }
 
+/// What received bytes that are being sent leave behind; where the future is dropped the operation frees them.
+#[derive(Debug)]
+pub enum Sending {
+    /// One of the large buffers, which is empty meanwhile.
+    Large(Box<LargeLoan>),
+    /// A copy, and whose it is.
+    Copy(Kept),
+}
+
+/// The loop that a copy's memory goes back to.
+#[derive(Debug)]
+pub struct Kept(Home);
+
 impl Outgoing for Received {
-    /// One of the large buffers that is on its way: where the future is dropped the operation frees it.
-    type Kept = Option<Box<LargeLoan>>;
+    type Kept = Sending;
 
     #[inline]
     fn just_received(&self) -> Option<&[u8]> {
@@ -140,32 +167,40 @@ impl Outgoing for Received {
     /// What lies in a buffer of the pool is copied, and the buffer given back: held until the bytes are sent, the few
     /// of the pool would be what all streams wait for.
     #[inline]
-    fn lend(self) -> (SendBuf, Self::Kept) {
-        if let Memory::Pool(_) = self.memory {
-            return (self.to_vec().into(), None);
-        }
-        let (bytes, kept) = match self.memory {
-            Memory::Large(mut loan) => (std::mem::take(&mut loan.bytes), Some(loan)),
-            Memory::Copied(bytes) => (bytes, None),
-            Memory::Pool(_) => (Vec::new(), None),
+    fn lend(self) -> (SendBuf, Sending) {
+        let (start, end) = (self.start as usize, self.end as usize);
+        let (bytes, sending) = match self.memory {
+            Memory::Pool(mut loan) => {
+                let home = std::mem::take(&mut loan.home);
+                let copy = match loan.lease.take() {
+                    Some(lease) => home.copy_out(lease, start..end),
+                    None => Vec::new(),
+                };
+                return (copy.into(), Sending::Copy(Kept(home)));
+            }
+            Memory::Large(mut loan) => (std::mem::take(&mut loan.bytes), Sending::Large(loan)),
+            Memory::Copied(mut copy) => {
+                let home = std::mem::take(&mut copy.home);
+                (std::mem::take(&mut copy.bytes), Sending::Copy(Kept(home)))
+            }
         };
         let mut buf = SendBuf::from(bytes);
-        buf.advance(self.start as usize);
-        (buf, kept)
+        buf.advance(start);
+        (buf, sending)
     }
 
     #[inline]
-    fn restore(kept: Self::Kept, buf: SendBuf) -> Self {
+    fn restore(sending: Sending, buf: SendBuf) -> Self {
         let bytes = buf.into_vec().unwrap_or_default();
-        match kept {
-            Some(mut loan) => {
+        match sending {
+            Sending::Large(mut loan) => {
                 loan.bytes = bytes;
                 Self::of_large(loan)
             }
-            None => Self {
+            Sending::Copy(Kept(home)) => Self {
                 start: 0,
                 end: bytes.len() as u32,
-                memory: Memory::Copied(bytes),
+                memory: Memory::Copied(Copy { home, bytes }),
             },
         }
     }

@@ -83,13 +83,9 @@ impl Future for RecvInto<'_> {
         };
         let mut engine = local.engine();
         let driver = engine.driver_mut();
-        let result = match ready!(driver.poll(key, cx.waker())) {
-            Some(taken) => {
+        let result = match ready!(driver.poll(key, cx.waker(), drop)) {
+            Some((taken, _)) => {
                 let result = taken.result().map(|count| count as usize);
-                if !taken.more {
-                    // It lent nothing but its descriptor's number.
-                    drop(driver.end(key));
-                }
                 if let (Ok(count), Some(id)) = (&result, taken.buffer) {
                     // The kernel was told how many fit.
                     let bytes = driver.buffer(&id, *count);

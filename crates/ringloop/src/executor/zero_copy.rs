@@ -42,13 +42,12 @@ impl Future for SendZeroCopy {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (Arrival { result, .. }, back) =
-            ready!(poll_next(&mut this.multi, cx, &mut this.request));
+        let (arrival, back) = ready!(poll_next(&mut this.multi, cx, &mut this.request));
         let lent = match back {
             Some(request) => Lent::back(request),
             None => Lent(Loan::Out(std::mem::take(&mut this.multi))),
         };
-        Poll::Ready((result.map(|count| count as usize), lent))
+        Poll::Ready((arrival.result().map(|count| count as usize), lent))
     }
 }
 

@@ -53,7 +53,7 @@ impl<'a, S: From<OwnedFd>> Incoming<'a, S> {
         };
         self.multi.poll_next(cx, request).map(|arrival| {
             let outcome = Outcome {
-                result: arrival.result,
+                result: arrival.result(),
                 request: None,
             };
             Accept::output(outcome).map(S::from)

@@ -53,7 +53,7 @@ impl<'a> Readiness<'a> {
             Request::PollMulti(PollMulti { fd, interest })
         };
         let arrival = ready!(self.multi.poll_next(cx, request));
-        Poll::Ready(arrival.result.map(Interest::from_poll_mask))
+        Poll::Ready(arrival.result().map(Interest::from_poll_mask))
     }
 }
 

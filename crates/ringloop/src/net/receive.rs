@@ -9,7 +9,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Arrival, Local, Multi, Op, Received};
+use crate::executor::{Local, Multi, Op, Received};
 use crate::limits;
 use crate::op::{Poll, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -138,18 +138,18 @@ impl<'a> Receive<'a> {
         }
         let pool = self.pool;
         let request = || Request::RecvMulti(RecvMulti::into_pool(socket.on_loop(), pool));
-        let Arrival { result, buffer, .. } = ready!(multi.poll_next(cx, request));
-        match (result, buffer) {
-            (Ok(_), Some(bytes)) => {
-                if pool == PoolKind::Streams && !is_leaving {
-                    self.weigh(bytes.len());
-                }
-                Ready(Some(Ok(bytes)))
-            }
-            (Ok(_), None) => Ready(None),
-            (Err(error), _) if is_leaving && is_cancelled(&error) => self.enter_large(cx),
-            (Err(error), _) => Ready(Some(Err(error))),
+        let arrival = ready!(multi.poll_next(cx, request));
+        let Some(bytes) = arrival.buffer else {
+            return match arrival.result() {
+                Ok(_) => Ready(None),
+                Err(error) if is_leaving && is_cancelled(&error) => self.enter_large(cx),
+                Err(error) => Ready(Some(Err(error))),
+            };
+        };
+        if pool == PoolKind::Streams && !is_leaving {
+            self.weigh(bytes.len());
         }
+        Ready(Some(Ok(bytes)))
     }
 
     /// A receive into the pool took so many bytes.
@@ -283,8 +283,8 @@ impl<'a> Datagrams<'a> {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> task::Poll<io::Result<Datagram>> {
         let (socket, control) = (self.socket, self.control);
         let request = || Request::RecvMsgMulti(RecvMsgMulti::new(socket.on_loop(), control));
-        let Arrival { result, buffer, .. } = ready!(self.multi.poll_next(cx, request));
-        Ready(match (result, buffer) {
+        let arrival = ready!(self.multi.poll_next(cx, request));
+        Ready(match (arrival.result(), arrival.buffer) {
             (Ok(_), Some(received)) => Datagram::parse(received),
             (Ok(_), None) => Err(io::ErrorKind::InvalidData.into()),
             (Err(error), _) => Err(error),

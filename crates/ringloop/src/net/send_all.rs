@@ -59,13 +59,29 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         self.send_rest(buf, kept, waker)
     }
 
+    #[inline]
+    fn send(&mut self, flight: Flight<Send>, kept: B::Kept) {
+        let over = std::mem::replace(&mut self.state, State::Sending(flight, kept));
+        debug_assert!(matches!(over, State::Over));
+        // There is nothing in it to drop, which the compiler does not see.
+        std::mem::forget(over);
+    }
+
+    /// The kernel took a part.
+    #[cold]
+    fn go_on(&mut self, buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
+        self.send_rest(buf, kept, waker)
+    }
+
     /// Send what is left.
+    #[inline(always)]
     fn send_rest(&mut self, mut buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
         while !buf.is_empty() {
-            let fd = self.socket.on_loop();
-            match Flight::begin(Send { fd, buf }, Beginning::Plain, waker) {
+            let local = Local::current();
+            let fd = self.socket.on(&local);
+            match Flight::begin(local, Send { fd, buf }, Beginning::Plain, waker) {
                 Ok(flight) => {
-                    self.state = State::Sending(flight, kept);
+                    self.send(flight, kept);
                     return Poll::Pending;
                 }
                 Err((Ok(count), back)) => {
@@ -86,21 +102,25 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent<B>> {
-        let output = match &mut self.state {
-            State::Sending(flight, _) => Some(ready!(flight.poll(cx.waker()))),
-            _ => None,
-        };
-        match (std::mem::replace(&mut self.state, State::Over), output) {
-            (State::Unsent(bytes), _) => self.begin(bytes, cx.waker()),
-            (State::Sending(_, kept), Some((Ok(count), mut buf))) => {
-                buf.advance(count);
-                self.send_rest(buf, kept, cx.waker())
+        if let State::Sending(flight, _) = &mut self.state {
+            let (sent, mut buf) = ready!(flight.poll(cx.waker()));
+            if let State::Sending(_, kept) = std::mem::replace(&mut self.state, State::Over) {
+                return match sent {
+                    Ok(count) if count == buf.len() => {
+                        buf.advance(count);
+                        Poll::Ready((Ok(()), B::restore(kept, buf)))
+                    }
+                    Ok(count) => {
+                        buf.advance(count);
+                        self.go_on(buf, kept, cx.waker())
+                    }
+                    Err(error) => Poll::Ready((Err(error), B::restore(kept, buf))),
+                };
             }
-            (State::Sending(_, kept), Some((Err(error), buf))) => {
-                Poll::Ready((Err(error), B::restore(kept, buf)))
-            }
-            _ => panic!("a send was polled after it was over"),
+        } else if let State::Unsent(bytes) = std::mem::replace(&mut self.state, State::Over) {
+            return self.begin(bytes, cx.waker());
         }
+        panic!("a send was polled after it was over");
     }
 }
 

@@ -31,17 +31,23 @@ impl Socket {
 
     /// The descriptor, to be used on the loop that runs.
     pub fn on_loop(&self) -> RawFd {
-        let mut home = self.home.borrow_mut();
-        Local::with_current(|local| match &*home {
-            Some(home) if home.is(local) => {}
-            known => {
-                if let Some(other) = known {
-                    other.release(self.as_raw_fd());
-                }
-                *home = Some(local.home());
-            }
-        });
+        Local::with_current(|local| self.on(local))
+    }
+
+    /// The descriptor, to be used on `local`.
+    #[inline]
+    pub fn on(&self, local: &Local) -> RawFd {
+        if !matches!(&*self.home.borrow(), Some(home) if home.is(local)) {
+            self.move_to(local);
+        }
         self.as_raw_fd()
+    }
+
+    #[cold]
+    fn move_to(&self, local: &Local) {
+        if let Some(other) = self.home.replace(Some(local.home())) {
+            other.release(self.as_raw_fd());
+        }
     }
 
     /// Take the descriptor off its loop; its operations are over or given up.

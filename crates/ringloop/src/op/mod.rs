@@ -347,13 +347,36 @@ macro_rules! each {
     };
 }
 
-impl Operation for Request {
-    fn prepare(&mut self, sqe: &mut Sqe) {
+/// As the functions of [`Operation`], for what is no send: a message costs one of those, which is asked for first.
+impl Request {
+    fn prepare_other(&mut self, sqe: &mut Sqe) {
         each!(self, op => op.prepare(sqe));
     }
 
-    fn need(&self) -> Need {
+    fn need_of_other(&self) -> Need {
         each!(self, op => op.need())
+    }
+
+    fn finish_other(&mut self, result: i32) -> i32 {
+        each!(self, op => op.finish(result))
+    }
+}
+
+impl Operation for Request {
+    #[inline]
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        match self {
+            Self::Send(send) => send.prepare(sqe),
+            other => other.prepare_other(sqe),
+        }
+    }
+
+    #[inline]
+    fn need(&self) -> Need {
+        match self {
+            Self::Send(send) => send.need(),
+            other => other.need_of_other(),
+        }
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
@@ -380,8 +403,12 @@ impl Operation for Request {
         each!(self, op => op.breaks_link(result))
     }
 
+    #[inline]
     fn finish(&mut self, result: i32) -> i32 {
-        each!(self, op => op.finish(result))
+        match self {
+            Self::Send(send) => send.finish(result),
+            other => other.finish_other(result),
+        }
     }
 
     fn lends_memory(&self) -> bool {

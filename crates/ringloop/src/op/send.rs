@@ -19,6 +19,7 @@ pub struct Send {
 }
 
 impl Operation for Send {
+    #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
         let bytes = self.buf.as_slice();
         sqe.opcode = abi::OP_SEND;
@@ -29,6 +30,7 @@ impl Operation for Send {
         sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
     }
 
+    #[inline]
     fn need(&self) -> Need {
         Need::Ready(self.fd, Interest::WRITE)
     }

@@ -137,10 +137,8 @@ impl ReadinessDriver {
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
-        let key = self.table.insert(request, sink, 0);
-        if let Some(slot) = self.table.slot(key) {
-            slot.phase = Phase::Armed;
-        }
+        let (key, slot) = self.table.insert(request, sink, 0);
+        slot.phase = Phase::Armed;
         match need {
             Need::Nothing => self.try_now(key),
             Need::Cancel(target) => {

@@ -37,7 +37,7 @@ impl UringDriver {
     pub fn submit_linked(&mut self, requests: Vec<Request>, waker: &Waker) -> Vec<Key> {
         let insert = |request| {
             let sink = Sink::Waker(waker.clone());
-            self.table.insert(request, sink, flag::LINKED)
+            self.table.insert(request, sink, flag::LINKED).0
         };
         let keys: Vec<_> = requests.into_iter().map(insert).collect();
         if self.bound.is_none() || !self.backlog.is_empty() || !self.arm_linked(&keys) {

@@ -40,10 +40,9 @@ fn submit(driver: &mut UringDriver, request: Request, sink: Sink) -> Key {
 fn result(driver: &mut UringDriver, key: Key) -> (i32, Option<Request>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        if let Ok(taken) = driver.table_mut().poll(key, Waker::noop()) {
-            let taken = taken.unwrap();
-            assert!(!taken.more);
-            return (taken.result, driver.table_mut().end(key));
+        if let Ok(taken) = driver.table_mut().poll(key, Waker::noop(), |back| back) {
+            let (taken, back) = taken.unwrap();
+            return (taken.result, back.expect("the last result"));
         }
         assert!(
             Instant::now() < deadline,

@@ -67,6 +67,8 @@ pub struct BufferRing {
     stride: usize,
     /// Whose each buffer is (B2).
     holders: Box<[Holder]>,
+    /// Each buffer as a value, once it has been one and while nobody has it.
+    values: Box<[Option<Detached>]>,
     _entry_memory: Mapping,
     buffers: Arc<Mapping>,
 }
@@ -84,12 +86,17 @@ enum Holder {
 
 /// A claimed buffer as a value of its own, which may outlive the ring: it keeps the memory of all
 /// buffers mapped. Dropping it loses the buffer to its group; [`BufferRing::take_back`] does not.
+// One word, as it goes through many hands.
 #[derive(Debug)]
-pub struct Detached {
+pub struct Detached(Box<Part>);
+
+#[derive(Debug)]
+struct Part {
     memory: Arc<Mapping>,
     at: NonNull<u8>,
     len: usize,
     id: u32,
+    group: u16,
 }
 
 // SAFETY: B2: nobody writes what it reads, on any thread.
@@ -98,13 +105,19 @@ unsafe impl Send for Detached {}
 impl Detached {
     /// What [`BufferRing::detached`] named it.
     pub(super) fn id(&self) -> u32 {
-        self.id
+        self.0.id
+    }
+
+    /// The name of the group that it is of.
+    pub fn group(&self) -> u16 {
+        self.0.group
     }
 
     /// Read the buffer, all of it.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: B1, B2: `memory` keeps it mapped, and the kernel writes no detached buffer.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.0.at.as_ptr(), self.0.len) }
     }
 }
 
@@ -164,6 +177,7 @@ impl BufferRing {
             buf_len,
             stride,
             holders: vec![Holder::Ring; slots].into_boxed_slice(),
+            values: (0..count).map(|_| None).collect(),
             _entry_memory: entry_memory,
             buffers: Arc::new(buffers),
         };
@@ -225,13 +239,16 @@ impl BufferRing {
         unsafe { entry.as_ref() }.bid
     }
 
-    /// Make a claimed buffer a value of its own; `None` where it is not claimed, or detached already.
+    /// Make a claimed buffer a value of its own, which is made once and comes again; `None` where it is not claimed, or detached already.
     pub fn detach(&mut self, id: u16) -> Option<Detached> {
         if !self.is_claimed(id) {
             return None;
         }
         self.holders[usize::from(id)] = Holder::Detached;
-        self.detached(id, 0, self.buf_len as usize, u32::from(id))
+        match self.values[usize::from(id)].take() {
+            Some(value) => Some(value),
+            None => self.detached(id, 0, self.buf_len as usize, u32::from(id)),
+        }
     }
 
     /// A part of a buffer as a value of its own, which comes back by the name `as_id`.
@@ -243,26 +260,30 @@ impl BufferRing {
         as_id: u32,
     ) -> Option<Detached> {
         let at = NonNull::new(self.address(id).wrapping_add(start).cast_mut())?;
-        Some(Detached {
+        Some(Detached(Box::new(Part {
             memory: Arc::clone(&self.buffers),
             at,
             len,
             id: as_id,
-        })
+            group: self.group,
+        })))
     }
 
     /// Whether a value is of this group's memory.
     pub(super) fn is_own(&self, buffer: &Detached) -> bool {
-        Arc::ptr_eq(&buffer.memory, &self.buffers)
+        Arc::ptr_eq(&buffer.0.memory, &self.buffers)
     }
 
     /// Offer a detached buffer to the kernel again; one of another group is dropped.
     pub fn take_back(&mut self, buffer: Detached) -> bool {
         let own = self.is_own(&buffer);
         if own {
-            let id = buffer.id as u16;
-            self.holders[usize::from(id)] = Holder::Ring;
-            self.recycle(id);
+            let id = buffer.id() as u16;
+            if let Some(place) = self.values.get_mut(usize::from(id)) {
+                // It was empty: a buffer has one value.
+                drop(place.replace(buffer));
+            }
+            self.offer(id);
         }
         own
     }
@@ -285,9 +306,13 @@ impl BufferRing {
     /// Offer a claimed buffer to the kernel again; without effect where it is offered already.
     pub fn recycle(&mut self, id: u16) {
         debug_assert!(self.is_claimed(id), "buffer {id} is recycled twice");
-        if !self.is_claimed(id) {
-            return;
+        if self.is_claimed(id) {
+            self.offer(id);
         }
+    }
+
+    /// Offer a buffer that is ours, or was a value's until now.
+    fn offer(&mut self, id: u16) {
         let slot = self.next & (self.count - 1);
         self.holders[usize::from(id)] = Holder::Kernel { slot };
         let address = self.address(id) as u64;

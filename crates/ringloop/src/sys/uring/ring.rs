@@ -257,7 +257,7 @@ impl Ring {
     ///
     /// # Safety
     /// As [`Ring::push`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push_with(&mut self, fill: impl FnOnce(&mut Sqe)) -> bool {
         if !self.has_room() {
             return false;
