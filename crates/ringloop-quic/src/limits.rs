@@ -14,11 +14,16 @@ pub const RECEIVE_WINDOW: u64 = 24 << 20;
 pub const RECEIVE_WINDOW_MAX: u64 = 64 << 20;
 
 /// Bytes of all streams of a connection that are written and not yet acknowledged; past it, writes wait. It follows
-/// the congestion window, between these two: more than a fast path's, and less than would take seconds on a slow one.
+/// the congestion window and what the path holds, between these two: more than a fast path's, and less than would take
+/// seconds on a slow one.
 pub const SEND_WINDOW_MIN: u64 = 1 << 20;
 
 /// See [`SEND_WINDOW_MIN`].
 pub const SEND_WINDOW: u64 = 16 << 20;
+
+/// How many times what a path holds without a queue the send window may be: round trips of a radio link take several times
+/// the shortest, with nobody's queue the reason.
+pub const SEND_WINDOW_PATHS: u64 = 4;
 
 /// Bytes of small writes of one stream a connection that are gathered into one piece before they count against the
 /// send window. Sixteen packets: much fewer pieces, and still in the first-level cache.

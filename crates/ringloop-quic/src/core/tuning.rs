@@ -7,15 +7,17 @@
 //! Receiving: where the readers take half a window within a round trip or two, the window is what holds the peer up, and is
 //! doubled. One that does not read keeps the small window, and so does a peer that sends nothing.
 //! Sending: twice the congestion window is what the path can use while the next piece is written. More would only
-//! wait here, and in front of what is written next.
+//! wait here, and in front of what is written next. A path that loses nothing lets the congestion window grow without
+//! need; there, what is on its way waits in somebody's queue, and the round trip takes longer than the shortest one did.
+//! What a path holds at its rate in that shortest time, several times over, is enough.
 //! Streams: the engine keeps a place for each stream that the peer may open, so the peer may open few until it has opened
 //! half of those; then several times as many, within the round trip in which it opens the other half.
 
 use super::live::Live;
 use crate::config::Kept;
-use crate::limits::{STREAMS_AT_FIRST, STREAMS_GROWTH};
+use crate::limits::{SEND_WINDOW_PATHS, STREAMS_AT_FIRST, STREAMS_GROWTH};
 use crate::proto::{self, varint};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) struct Tuning {
     receive_window: u64,
@@ -72,6 +74,18 @@ impl Tuning {
     }
 }
 
+/// What may be written ahead, where `window` is what may be now: twice the congestion window, but no more than
+/// [`SEND_WINDOW_PATHS`] of what is on its way and waits in no queue (the rate, a window a round trip, for the shortest
+/// round trip).
+fn useful_window(congestion_window: u64, window: u64, rtt_min: Duration, rtt: Duration) -> u64 {
+    let (part, whole) = (rtt_min.as_micros(), rtt.as_micros().max(1));
+    let in_flight = u128::from(congestion_window.min(window));
+    let held = in_flight * part.min(whole) / whole;
+    let held = u64::try_from(held).unwrap_or(u64::MAX);
+    let several = held.saturating_mul(SEND_WINDOW_PATHS);
+    congestion_window.saturating_mul(2).min(several)
+}
+
 impl Live {
     /// Change what is due to change; tells whether the peer is to hear of it.
     pub(super) fn tune(&mut self, now: Instant) -> bool {
@@ -99,7 +113,9 @@ impl Live {
     fn tune_windows(&mut self, now: Instant) -> bool {
         let tuning = &mut self.tuning;
         if tuning.send_window_min < tuning.send_window_max {
-            let useful = self.proto.congestion_state().window().saturating_mul(2);
+            let (rtt_min, rtt) = (self.proto.min_rtt(), self.proto.rtt());
+            let congestion_window = self.proto.congestion_state().window();
+            let useful = useful_window(congestion_window, tuning.send_window, rtt_min, rtt);
             let window = useful.clamp(tuning.send_window_min, tuning.send_window_max);
             if window != tuning.send_window {
                 tuning.send_window = window;
@@ -122,5 +138,45 @@ impl Live {
         tuning.receive_window = (tuning.receive_window * 2).min(tuning.receive_window_max);
         self.proto.set_receive_window(varint(tuning.receive_window));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT_MIN: Duration = Duration::from_millis(10);
+
+    /// A path that takes `rate` bytes in the shortest round trip, which most take `times` as long for, with a queue that
+    /// never overflows: the window at which it settles, and the round trip.
+    fn settled(rate: u64, congestion_window: u64, times: u64) -> (u64, Duration) {
+        let (mut window, mut rtt) = (50_000, RTT_MIN);
+        for _ in 0..100 {
+            let in_flight = congestion_window.min(window);
+            let queued = in_flight.saturating_sub(rate * times);
+            let micros = 10_000 * times + 10_000 * queued / rate;
+            rtt = Duration::from_micros(micros);
+            window = useful_window(congestion_window, window, RTT_MIN, rtt).max(50_000);
+        }
+        (window, rtt)
+    }
+
+    #[test]
+    fn a_queue_that_never_overflows_is_not_filled() {
+        let (window, rtt) = settled(1_000_000, 1 << 30, 1);
+        assert!((1_000_000..=4_000_000).contains(&window), "{window}");
+        assert!(rtt < RTT_MIN * 9 / 2, "{rtt:?}");
+    }
+
+    #[test]
+    fn without_a_queue_the_congestion_window_decides() {
+        let (window, _) = settled(1_000_000, 800_000, 1);
+        assert_eq!(window, 1_600_000);
+    }
+
+    #[test]
+    fn round_trips_that_vary_leave_the_path_full() {
+        let (window, _) = settled(1_000_000, 3_000_000, 3);
+        assert!(window >= 3_000_000, "{window}");
     }
 }
