@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,6 +178,100 @@ def test_stream_nobody_has_any_more_ends_both_ways(run: Run, certificates: Certi
             del stream
             assert await within(sent.stopped()) == 0
             assert await within(sent.read()) == b""
+
+    run(main())
+
+
+def test_reading_to_the_end_has_a_limit_and_loses_nothing(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+
+            async def sent(data: bytes) -> quic.Stream:
+                out = await client.open_stream(unidirectional=True)
+                out.write(data)
+                out.finish()
+                return await within(server.accept_stream(unidirectional=True))
+
+            assert await within((await sent(b"x" * 100)).read_to_end(100)) == b"x" * 100
+            assert await within((await sent(b"")).read_to_end(0)) == b""
+            stream = await sent(b"y" * 101)
+            for _ in range(2):
+                with pytest.raises(asyncio.LimitOverrunError):
+                    await within(stream.read_to_end(100))
+            assert not stream.at_eof()
+            assert await within(stream.readexactly(1)) == b"y"
+            assert await within(stream.read_to_end(100)) == b"y" * 100
+            assert stream.at_eof()
+            # Cancelled with a part in hand.
+            out = await client.open_stream(unidirectional=True)
+            out.write(b"one")
+            stream = await within(server.accept_stream(unidirectional=True))
+            reading = asyncio.ensure_future(stream.read_to_end())
+            out.write(b"two")
+            assert await within(client.ping()) > 0
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            out.finish()
+            assert await within(stream.read_to_end()) == b"onetwo"
+
+    run(main())
+
+
+def test_closing_what_the_peer_does_not_want_raises_nothing(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            stream.write(b"x" * 100_000)
+            theirs = await within(server.accept_stream())
+            theirs.stop(7)
+            assert await within(stream.stopped()) == 7
+            stream.close()
+            stream.close()
+            assert stream.is_closing()
+
+    run(main())
+
+
+def test_streams_in_cycles_are_collected(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _):
+            stream: Any = await client.open_stream()
+            stream.itself, client.hung_on = stream, stream  # type: ignore[attr-defined]
+            assert stream.connection is client
+            watched = weakref.ref(stream)
+            del stream, client.hung_on  # type: ignore[attr-defined]
+            gc.collect()
+            assert watched() is None
+
+    run(main())
+
+
+def test_streams_that_come_at_once_each_have_their_handler(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        handled = []
+
+        async def handler(stream: quic.Stream) -> None:
+            handled.append((stream.is_bidirectional, await stream.read_to_end()))
+
+        async with (
+            served(certificates, stream_handler=handler) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            wanted = []
+            for number in range(20):
+                stream = await connection.open_stream(unidirectional=number % 2 == 1)
+                stream.write(b"%d" % number)
+                stream.finish()
+                wanted.append((stream.is_bidirectional, b"%d" % number))
+            await wait_until(lambda: len(handled) == len(wanted))
+            assert sorted(handled) == sorted(wanted)
 
     run(main())
 

@@ -47,8 +47,9 @@ class Driver:
 
     `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
     loop: new ones (of an endpoint without events: once there is something to do for them),
-    those with events, those that are forgotten. It returns True where it has left something to
-    the loop's queue that may write. Errors that it raises are the loop's to report.
+    those with events, those that are forgotten; `forgotten()` is to be called for the last. It
+    returns True where it has left something to the loop's queue that may write. Errors that it
+    raises are the loop's to report.
     """
 
     def __init__(
@@ -61,10 +62,9 @@ class Driver:
         self.loop = loop
         self.endpoint = endpoint
         self._sock: socket.socket | None = sock
-        self._on_news = on_news
         self._idle: list[asyncio.Future[None]] = []
         self._writing = False
-        endpoint.attach(loop, self._news, self._full)
+        endpoint.attach(loop, on_news, self._full)
         loop.add_reader(sock.fileno(), endpoint.turn)
 
     @property
@@ -82,12 +82,10 @@ class Driver:
             raise RuntimeError("the endpoint is closed")
         return self._sock
 
-    def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool | None:
-        try:
-            return self._on_news(accepted, eventful, gone)
-        finally:
-            if gone and self._idle and self.endpoint.connection_count == 0:
-                self._wake_idle()
+    def forgotten(self) -> None:
+        """Say, from `on_news`, that connections are gone: somebody may wait for the last one's end."""
+        if self._idle and self.endpoint.connection_count == 0:
+            self._wake_idle()
 
     def _wake_idle(self) -> None:
         waiters, self._idle = self._idle, []

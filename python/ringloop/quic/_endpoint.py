@@ -90,6 +90,8 @@ class Endpoint:
 
     def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
         self._has_queued = False
+        if gone:
+            self._driver.forgotten()
         for key in accepted:
             connection = self._add(key)
             self._take_streams(connection)
@@ -158,12 +160,8 @@ class Endpoint:
         handler = self._stream_handler
         if handler is None:
             return
-        for unidirectional in (False, True):
-            while not connection.is_closed:
-                stream_id = connection.accept_stream_nowait(unidirectional)
-                if stream_id is None:
-                    break
-                self._start(self._handle_stream(Stream(connection, stream_id), handler))
+        for stream_id in connection.accept_streams():
+            self._start(self._handle_stream(Stream(connection, stream_id), handler))
 
     async def _handle_stream(
         self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]

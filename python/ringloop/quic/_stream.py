@@ -38,11 +38,12 @@ class Stream(_quic.Stream):
     not drain queues.
     """
 
-    connection: Connection
-    _left: bytearray | None = None
+    if TYPE_CHECKING:
 
-    def __init__(self, connection: Connection, stream_id: int) -> None:  # noqa: ARG002
-        self.connection = connection
+        @property
+        def connection(self) -> Connection: ...
+
+    _left: bytearray | None = None
 
     # Reading.
 
@@ -53,8 +54,7 @@ class Stream(_quic.Stream):
         """
         if n < 0:
             return await self.read_to_end()
-        left = self._left
-        if left or n == 0:
+        if self._left or n == 0:
             return self._take_left(n)
         while (data := self.take(n)) is None:
             await self.read_waiter()
@@ -65,9 +65,18 @@ class Stream(_quic.Stream):
 
         `LimitOverrunError`: there is more than `limit` bytes; it can still be read.
         """
-        pieces = [self._take_left(len(self._left))] if self._left else []
+        if self._left:
+            return await self._read_rest([self._take_left(len(self._left))], limit)
+        while (data := self.take(_READ_BYTES)) is None:
+            await self.read_waiter()
+        # All of a short one has come at once.
+        if self.is_readable or (limit is not None and len(data) > limit):
+            return await self._read_rest([data], limit)
+        return data
+
+    async def _read_rest(self, pieces: list[bytes], limit: int | None) -> bytes:
         count = sum(map(len, pieces))
-        while True:
+        while limit is None or count <= limit:
             data = self.take(_READ_BYTES)
             if data is None:
                 await self._wait_with(pieces)
@@ -76,9 +85,8 @@ class Stream(_quic.Stream):
                 return b"".join(pieces)
             pieces.append(data)
             count += len(data)
-            if limit is not None and count > limit:
-                self._left = bytearray().join(pieces)
-                raise asyncio.LimitOverrunError(f"the stream is longer than {limit} bytes", count)
+        self._left = bytearray().join(pieces)
+        raise asyncio.LimitOverrunError(f"the stream is longer than {limit} bytes", count)
 
     async def _wait_with(self, pieces: list[bytes]) -> None:
         """Wait for more; where that is cancelled, what was taken can be read again."""
@@ -94,7 +102,8 @@ class Stream(_quic.Stream):
             raise ValueError("readexactly size can not be less than zero")
         left = self._left
         if not left:
-            data = await self.read(n)
+            while (data := self.take(n)) is None:
+                await self.read_waiter()
             if len(data) == n:
                 return data
             left = self._left = bytearray(data)
@@ -193,14 +202,6 @@ class Stream(_quic.Stream):
     def write_eof(self) -> None:
         """Say that nothing more will be written: `finish`."""
         self.finish()
-
-    def close(self) -> None:
-        """Finish writing.
-
-        What comes can still be read; a stream that nobody has any more stops the peer.
-        """
-        if self.is_writable and not self.connection.is_closed:
-            self.finish()
 
     def is_closing(self) -> bool:
         """Whether nothing more can be written."""

@@ -470,6 +470,22 @@ impl Connection {
         Ok(accepted.map(|stream| stream.0))
     }
 
+    /// Take all streams that the peer has opened, those both ways first; none where the connection is over.
+    fn accept_streams(&self, py: Python<'_>) -> Vec<u64> {
+        if self.route.lost().is_some() {
+            return Vec::new();
+        }
+        let handle = self.route.handle;
+        let mut state = self.route.shared.state(py);
+        let mut accepted = Vec::new();
+        for direction in [Direction::Bi, Direction::Uni] {
+            while let Some(stream) = state.accept(handle, direction) {
+                accepted.push(stream.0);
+            }
+        }
+        accepted
+    }
+
     /// From now on, streams that the peer opens are news of the endpoint's: the key is among the eventful.
     fn announce_streams(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.route.handle;

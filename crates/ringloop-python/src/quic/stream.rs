@@ -5,9 +5,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ringloop_quic::core::Read;
+use ringloop_quic::core::{Handle, Read};
 use ringloop_quic::error::StreamError;
 use ringloop_quic::{Direction, StreamId};
 
@@ -42,7 +44,7 @@ struct Ends {
 /// A stream of a connection, by its number. There is one object of a stream.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
 pub struct Stream {
-    route: Route,
+    connection: Py<Connection>,
     id: StreamId,
     /// Opened before the handshake was complete: a server may refuse it.
     is_early: bool,
@@ -53,7 +55,7 @@ pub struct Stream {
 impl Stream {
     #[new]
     fn new(py: Python<'_>, connection: &Bound<'_, Connection>, stream_id: u64) -> Self {
-        let route = connection.get().route.clone();
+        let route = &connection.get().route;
         let id = StreamId(stream_id);
         let (is_client, is_early) = {
             let mut state = route.shared.state(py);
@@ -71,11 +73,17 @@ impl Stream {
             sending: goes(!is_uni || is_ours),
         };
         Self {
-            route,
+            connection: connection.clone().unbind(),
             id,
             is_early,
             ends: Mutex::new(ends),
         }
+    }
+
+    /// The connection that it is of.
+    #[getter]
+    fn connection<'py>(&self, py: Python<'py>) -> Bound<'py, Connection> {
+        self.connection.bind(py).clone()
     }
 
     /// Its number in the connection (RFC 9000 §2.1).
@@ -105,42 +113,42 @@ impl Stream {
     /// Write all of `data`. What has no room in the send window waits here: `drain()` waits for it.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_sending(py)?;
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         ffi::with_bytes(data.as_borrowed(), |bytes| {
             self.with(py, |state| state.write(handle, id, bytes))
         })??;
-        self.route.shared.arm_flush(py)
+        self.route().shared.arm_flush(py)
     }
 
     /// Write what there is room for in the send window; tells how many bytes that are.
     fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.check_sending(py)?;
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         let count = ffi::with_bytes(data.as_borrowed(), |bytes| {
             self.with(py, |state| state.write_some(handle, id, bytes))
         })??;
-        self.route.shared.arm_flush(py)?;
+        self.route().shared.arm_flush(py)?;
         Ok(count)
     }
 
     /// Bytes that wait for room in the send window.
     #[getter]
     fn queued_bytes(&self, py: Python<'_>) -> usize {
-        let mut state = self.route.shared.state(py);
-        let link = state.link(self.route.handle);
+        let mut state = self.route().shared.state(py);
+        let link = state.link(self.route().handle);
         let queued = link.and_then(|link| link.queued.get(&self.id));
         queued.map_or(0, super::queued::Queued::len)
     }
 
     /// What to await for the moment when all that was written has found room; None where it has.
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         let is_full = self.with(py, |state| {
             let (_, link) = state.open_both(handle)?;
             Ok(!link.queued.is_empty() && link.queued.contains_key(&id))
         })?;
         if is_full {
-            return wait_for(&self.route, py, Wait::Write(id)).map(Some);
+            return wait_for(self.route(), py, Wait::Write(id)).map(Some);
         }
         Ok(None)
     }
@@ -155,9 +163,29 @@ impl Stream {
                 _ => return Ok(()),
             }
         }
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| state.finish(handle, id))?;
-        self.route.shared.arm_flush(py)
+        self.route().shared.arm_flush(py)
+    }
+
+    /// Finish, unless sending or the connection is over; where the peer does not want the stream, give up sending with its
+    /// code. What comes can still be read; a stream that nobody has any more stops the peer.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        {
+            let mut ends = self.ends();
+            if ends.sending != End::NotYet || self.route().lost().is_some() {
+                return Ok(());
+            }
+            ends.sending = End::Finished;
+        }
+        let (handle, id) = (self.route().handle, self.id);
+        let mut state = self.route().shared.state(py);
+        if self.check_early(&mut state).is_err() {
+            return Ok(());
+        }
+        end_sending(&mut state, handle, id);
+        drop(state);
+        self.route().shared.arm_flush(py)
     }
 
     /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
@@ -170,13 +198,13 @@ impl Stream {
             }
             ends.sending = End::Reset(code);
         }
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         // Where all of it was acknowledged there is nothing to give up.
-        let done = self.route.shared.state(py).reset(handle, id, code);
+        let done = self.route().shared.state(py).reset(handle, id, code);
         if matches!(done, Err(StreamError::Closed | StreamError::Connection(_))) {
             return Ok(());
         }
-        self.route.shared.arm_flush(py)
+        self.route().shared.arm_flush(py)
     }
 
     /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
@@ -189,12 +217,12 @@ impl Stream {
             }
             ends.receiving = End::Stopped;
         }
-        let mut state = self.route.shared.state(py);
-        if let Ok((mut connection, _)) = state.open_both(self.route.handle) {
+        let mut state = self.route().shared.state(py);
+        if let Ok((mut connection, _)) = state.open_both(self.route().handle) {
             drop(connection.stop(self.id, code));
         }
         drop(state);
-        self.route.shared.arm_flush(py)
+        self.route().shared.arm_flush(py)
     }
 
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
@@ -206,10 +234,10 @@ impl Stream {
             End::Reset(code) => return Err(self.refused(py, &StreamError::Reset(code))),
             End::Stopped | End::Never => return Err(self.refused(py, &StreamError::Closed)),
         }
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         let mut pieces = Vec::new();
         let read = {
-            let mut state = self.route.shared.state(py);
+            let mut state = self.route().shared.state(py);
             match self.check_early(&mut state) {
                 Ok(()) => state.read(handle, id, count, &mut pieces),
                 Err(error) => Err(error),
@@ -227,20 +255,20 @@ impl Stream {
             }
         }
         // What was read is credit for the peer.
-        self.route.shared.arm_flush(py)?;
+        self.route().shared.arm_flush(py)?;
         let joined = ffi::join_bytes(py, &pieces)?;
         Ok(Some(joined.into_bound(py)))
     }
 
     /// What to await for the moment when there is something to read.
     fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
-        wait_for(&self.route, py, Wait::Read(self.id))
+        wait_for(self.route(), py, Wait::Read(self.id))
     }
 
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
     /// does not want it; `(False, None)`: not yet.
     fn sent(&self, py: Python<'_>) -> PyResult<(bool, Option<u64>)> {
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         let stopped = self.with(py, |state| {
             let (mut connection, _) = state.open_both(handle)?;
             match connection.stopped(id) {
@@ -253,26 +281,35 @@ impl Stream {
 
     /// What to await for the moment when `sent` tells more.
     fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
-        wait_for(&self.route, py, Wait::Ended(self.id))
+        wait_for(self.route(), py, Wait::Ended(self.id))
     }
 
     /// Streams of a higher priority send first; 0 at the start.
     #[getter]
     fn get_priority(&self, py: Python<'_>) -> PyResult<i32> {
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| state.open_both(handle)?.0.priority(id))
     }
 
     #[setter]
     fn set_priority(&self, py: Python<'_>, priority: i32) -> PyResult<()> {
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| {
             state.open_both(handle)?.0.set_priority(id, priority)
         })
     }
+
+    /// No cycle has only streams and connections in it: what a program has hung on one of them is cleared there.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.connection)
+    }
 }
 
 impl Stream {
+    fn route(&self) -> &Route {
+        &self.connection.get().route
+    }
+
     fn ends(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,7 +324,7 @@ impl Stream {
     fn check_early(&self, state: &mut State) -> Result<(), StreamError> {
         let is_rejected = self.is_early
             && state
-                .link(self.route.handle)
+                .link(self.route().handle)
                 .is_some_and(|link| link.early_rejected);
         if is_rejected {
             return Err(StreamError::EarlyDataRejected);
@@ -301,14 +338,21 @@ impl Stream {
         act: impl FnOnce(&mut State) -> Result<T, StreamError>,
     ) -> PyResult<T> {
         let done = {
-            let mut state = self.route.shared.state(py);
+            let mut state = self.route().shared.state(py);
             self.check_early(&mut state).and_then(|()| act(&mut state))
         };
         done.map_err(|error| self.refused(py, &error))
     }
 
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
-        errors::stream(py, &self.route.record, error)
+        errors::stream(py, &self.route().record, error)
+    }
+}
+
+/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5).
+fn end_sending(state: &mut State, handle: Handle, id: StreamId) {
+    if let Err(StreamError::Stopped(code)) = state.finish(handle, id) {
+        drop(state.reset(handle, id, code));
     }
 }
 
@@ -316,24 +360,25 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let ends = self.ends.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (reads, writes) = (ends.receiving == End::NotYet, ends.sending == End::NotYet);
-        if !(reads || writes) || self.route.lost().is_some() {
+        let route = &self.connection.get().route;
+        if !(reads || writes) || route.lost().is_some() {
             return;
         }
-        let (handle, id) = (self.route.handle, self.id);
+        let (handle, id) = (route.handle, self.id);
         {
             // Whoever has the lock needs no interpreter to give it back.
-            let mut state = self.route.shared.state_detached();
+            let mut state = self.route().shared.state_detached();
             if self.check_early(&mut state).is_err() {
                 return;
             }
             if reads && let Ok((mut connection, _)) = state.open_both(handle) {
                 drop(connection.stop(id, 0));
             }
-            if writes && let Err(StreamError::Stopped(code)) = state.finish(handle, id) {
-                drop(state.reset(handle, id, code));
+            if writes {
+                end_sending(&mut state, handle, id);
             }
         }
         // A loop that is closed sends nothing more.
-        Python::try_attach(|py| drop(self.route.shared.arm_flush(py)));
+        Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));
     }
 }

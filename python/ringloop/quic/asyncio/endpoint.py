@@ -77,6 +77,8 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         protocol.connection_made(self)
 
     def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
+        if gone:
+            self._driver.forgotten()
         for key in accepted:
             self._let_in(key)
         for key in eventful:
