@@ -146,6 +146,7 @@ impl Inner {
     }
 
     /// On the loop's own stack, where only a coroutine that left its stack in the midst of unwinding panics.
+    #[inline(always)]
     fn wake_deferred(&mut self) {
         if !self.deferred.is_empty() && !std::thread::panicking() {
             for slot in std::mem::take(&mut self.deferred) {
@@ -332,6 +333,7 @@ impl Host {
     }
 
     /// Whose turn it is: in turns one that was ready and one that has not begun.
+    #[inline(always)]
     fn pick(&self, begin_first: bool) -> Option<u32> {
         let mut inner = self.inner.borrow_mut();
         if !begin_first && let Some(slot) = inner.ready.pop_front() {
@@ -345,6 +347,8 @@ impl Host {
     }
 
     /// Give one coroutine its turn; `false` where none is ready.
+    // See `switch` for why it is inlined, as what it calls.
+    #[inline(always)]
     fn run_one(&self, begin_first: bool) -> bool {
         let Some(slot) = self.pick(begin_first) else {
             return false;
@@ -392,6 +396,7 @@ impl Host {
     }
 
     /// The stack of a coroutine whose turn it is; `None` where it will not have one.
+    #[inline(always)]
     fn fiber(&self, slot: u32) -> Option<Fiber> {
         let mut inner = self.inner.borrow_mut();
         let live = inner.live(slot)?;
@@ -481,7 +486,7 @@ impl Host {
                 inner.wake(slot);
             }
         }
-        while self.run_one(false) {}
+        self.run_ready();
         let deadline = Instant::now() + limits::OUTLAST_MAX;
         while !self.inner.borrow().outlasting.is_empty() && Instant::now() < deadline {
             // What they wait for unwinds on another worker now, which reaches this one by its door no longer.
@@ -490,9 +495,15 @@ impl Host {
             for slot in outlasting {
                 self.inner.borrow_mut().wake(slot);
             }
-            while self.run_one(false) {}
+            self.run_ready();
         }
         self.abandon();
+    }
+
+    /// Run the coroutines that are ready, at the end.
+    #[cold]
+    fn run_ready(&self) {
+        while self.run_one(false) {}
     }
 
     /// Leave the stacks of those that wait in a destructor for what will not come: nothing on them may be freed.

@@ -76,6 +76,7 @@ pub fn is_coroutine() -> bool {
 ///
 /// # Panics
 /// Outside of a coroutine.
+#[inline(always)]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     match wait(future, false) {
         Ok(output) => output,
@@ -89,6 +90,8 @@ pub fn try_block_on<F: Future>(future: F) -> Result<F::Output, WaitError> {
     wait(future, true)
 }
 
+// See `switch` for why it is inlined, as what calls it.
+#[inline(always)]
 fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
     if !is_coroutine() {
         return Err(WaitError::NoCoroutine);

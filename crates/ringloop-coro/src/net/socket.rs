@@ -167,6 +167,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     /// Make a call that does not block, and wait where it would.
+    #[inline(always)]
     pub fn when_ready<T>(
         &self,
         way: Way,
@@ -202,6 +203,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         }
     }
 
+    #[inline(always)]
     fn wait(&self, way: Way) -> io::Result<()> {
         TURNS.set(0);
         let poll = Poll {
@@ -243,6 +245,7 @@ where
     }
 
     /// Read into the caller's memory, once the socket is ready: what the last read has emptied is not tried before.
+    #[inline(always)]
     fn read_ready(&self, into: &mut [u8]) -> io::Result<usize> {
         let limits = &self.0.limits;
         if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
@@ -253,6 +256,7 @@ where
 
     /// Read by way of memory that is not the caller's: a buffer of the operation's own, which is the quicker one, where
     /// few wait with one; else of the loop's pool, from the moment bytes are there.
+    #[inline(always)]
     fn read_copied(&self, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::COPIED_BYTES_MAX);
         let first = &mut into[..len];
@@ -268,6 +272,7 @@ where
         Ok(count + socket.read(&mut into[count..]).unwrap_or(0))
     }
 
+    #[inline(always)]
     fn read_by_buffer(&self, into: &mut [u8], _lending: &Lending) -> io::Result<usize> {
         let recv = Recv {
             fd: self.on_loop(),

@@ -189,6 +189,7 @@ impl<T> Receiver<T> {
     /// Wait for the next value.
     ///
     /// Errors: [`RecvError`] once all senders are gone and everything was received.
+    #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
         if crate::is_coroutine() {
             // The first poll looks; a look before it would only take the lock once more.

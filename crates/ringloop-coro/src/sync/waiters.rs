@@ -37,7 +37,11 @@ impl Waiters {
     }
 
     /// Leave the line; `false` where it was woken already.
+    #[inline]
     pub fn leave(&mut self, ticket: Ticket) -> bool {
+        if self.line.is_empty() {
+            return false;
+        }
         let place = self.place(ticket);
         place.and_then(|place| self.line.remove(place)).is_some()
     }
