@@ -263,7 +263,7 @@ pub(super) enum Delivery {
 /// All operations in flight.
 #[derive(Debug)]
 pub(super) struct Table {
-    chunks: Vec<Box<[Slot]>>,
+    chunks: Vec<Box<[Slot; CHUNK]>>,
     free_head: u32,
     live_count: usize,
 }
@@ -312,10 +312,8 @@ impl Table {
     /// The slot a key names, while it does (invariant 2).
     #[inline]
     pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
-        let slot = self
-            .chunks
-            .get_mut(key.index as usize / CHUNK)?
-            .get_mut(key.index as usize % CHUNK)?;
+        let chunk = self.chunks.get_mut(key.index as usize / CHUNK)?;
+        let slot = &mut chunk[key.index as usize % CHUNK];
         (slot.generation == key.generation && slot.phase != Phase::Free).then_some(slot)
     }
 
@@ -431,7 +429,11 @@ impl Table {
 
     /// Every operation that is not free, for a driver that closes.
     pub fn keys(&self) -> Vec<Key> {
-        let slots = self.chunks.iter().flatten().enumerate();
+        let slots = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .enumerate();
         slots
             .filter(|(_, slot)| slot.phase != Phase::Free)
             .map(|(index, slot)| Key {
@@ -443,7 +445,11 @@ impl Table {
 
     /// The operations that can be cancelled, and have not been.
     pub fn cancellable(&self) -> impl Iterator<Item = (Key, &Slot)> {
-        let slots = self.chunks.iter().flatten().enumerate();
+        let slots = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .enumerate();
         slots
             .filter(|(_, slot)| {
                 let phase = slot.phase;
@@ -477,7 +483,7 @@ impl Table {
 
     /// Whether the kernel may still touch memory of any operation.
     pub fn lends_memory(&self) -> bool {
-        let slots = self.chunks.iter().flatten();
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         slots.filter_map(Slot::request).any(Operation::lends_memory)
     }
 
@@ -508,10 +514,13 @@ impl Table {
     fn grow(&mut self) {
         let first = (self.chunks.len() * CHUNK) as u32;
         let last = first + CHUNK as u32 - 1;
-        let slots = (first..=last)
+        let slots: Box<[Slot]> = (first..=last)
             .map(|index| Slot::empty(if index == last { NO_SLOT } else { index + 1 }))
             .collect();
-        self.chunks.push(slots);
+        let Ok(chunk) = slots.try_into() else {
+            unreachable!("a chunk is so many slots");
+        };
+        self.chunks.push(chunk);
         self.free_head = first;
     }
 }

@@ -114,12 +114,16 @@ impl<'a> Receive<'a> {
         if self.is_over {
             return Ready(None);
         }
-        let item = match &self.way {
-            Way::Large(_) => ready!(self.poll_large(cx)),
-            Way::Pool(_) | Way::Leaving(_) => ready!(self.poll_pool(cx)),
-        };
-        self.is_over = !matches!(item, Some(Ok(_)));
-        Ready(item)
+        match &self.way {
+            Way::Large(_) => self.poll_large(cx),
+            Way::Pool(_) | Way::Leaving(_) => self.poll_pool(cx),
+        }
+    }
+
+    /// The end of the stream, or what ended it.
+    fn end(&mut self, error: Option<io::Error>) -> task::Poll<Item> {
+        self.is_over = true;
+        Ready(error.map(Err))
     }
 
     fn poll_pool(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
@@ -127,7 +131,7 @@ impl<'a> Receive<'a> {
         let (multi, is_leaving) = match &mut self.way {
             Way::Pool(multi) => (multi, false),
             Way::Leaving(multi) => (multi, true),
-            Way::Large(_) => return Ready(None),
+            Way::Large(_) => return self.end(None),
         };
         if multi.is_idle() {
             if is_leaving {
@@ -141,9 +145,9 @@ impl<'a> Receive<'a> {
         let arrival = ready!(multi.poll_next(cx, request));
         let Some(bytes) = arrival.buffer else {
             return match arrival.result() {
-                Ok(_) => Ready(None),
+                Ok(_) => self.end(None),
                 Err(error) if is_leaving && is_cancelled(&error) => self.enter_large(cx),
-                Err(error) => Ready(Some(Err(error))),
+                Err(error) => self.end(Some(error)),
             };
         };
         if pool == PoolKind::Streams && !is_leaving {
@@ -186,13 +190,13 @@ impl<'a> Receive<'a> {
         let fd = self.socket.on_loop();
         loop {
             let Way::Large(wait) = &mut self.way else {
-                return Ready(None);
+                return self.end(None);
             };
             if let Some(ready) = wait {
                 let polled = ready!(Pin::new(ready).poll(cx));
                 *wait = None;
                 if let Err(error) = polled {
-                    return Ready(Some(Err(error)));
+                    return self.end(Some(error));
                 }
             }
             let local = Local::current();
@@ -209,7 +213,7 @@ impl<'a> Receive<'a> {
             match received {
                 Ok(0) => {
                     local.keep_large(buffer);
-                    return Ready(None);
+                    return self.end(None);
                 }
                 Ok(count) => {
                     if count < limits::LARGE_BUFFER_BYTES {
@@ -229,7 +233,7 @@ impl<'a> Receive<'a> {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => *wait = Some(wait_for_bytes(fd)),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ready(Some(Err(error))),
+                        _ => return self.end(Some(error)),
                     }
                 }
             }
