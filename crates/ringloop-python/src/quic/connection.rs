@@ -1,50 +1,23 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
-use std::time::Duration;
-
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use ringloop_quic::core::{self, DatagramRefusal, Handle};
-use ringloop_quic::error::{ConnectionError, StreamError};
+use ringloop_quic::core::{self, Handle};
+use ringloop_quic::error::StreamError;
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::address;
 use super::endpoint::{Endpoint, Reason};
 use super::errors;
-use super::loop_::LoopSide;
+use super::handshake::Handshake;
 use super::notes::Note;
 use super::shared::Route;
-use super::state::{Link, PeerStreams, Phase, Ping};
+use super::state::{Link, PeerStreams, Phase};
 use super::stats::Stats;
-use super::waiter::{Waiter, Way};
-use super::waiters::{Wait, Waiters};
+use super::waiter::Waiter;
+use super::waiters::{Wait, wait_for};
 use crate::ffi;
-
-/// What a handshake has agreed on.
-#[pyclass(frozen, get_all, module = "ringloop._native.quic")]
-pub struct Handshake {
-    pub(super) alpn: Option<String>,
-    server_name: Option<String>,
-    cipher_suite: Option<String>,
-    key_exchange: Option<String>,
-    pub(super) is_resumed: bool,
-    pub(super) early_data_accepted: bool,
-}
-
-#[pymethods]
-impl Handshake {
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let shown = |name: &str| Ok::<_, PyErr>(slf.getattr(name)?.repr()?.to_string());
-        Ok(format!(
-            "Handshake(alpn={}, cipher_suite={}, key_exchange={}, is_resumed={})",
-            shown("alpn")?,
-            shown("cipher_suite")?,
-            shown("key_exchange")?,
-            shown("is_resumed")?,
-        ))
-    }
-}
 
 /// A connection of an endpoint, by its key. Several objects of one key are the same connection.
 #[pyclass(frozen, subclass, weakref, dict, module = "ringloop._native.quic")]
@@ -306,26 +279,7 @@ impl Connection {
     /// Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has.
     #[pyo3(signature = (uid=0))]
     fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<u64> {
-        let number = {
-            let mut state = self.route.shared.state(py);
-            let asked = state
-                .open_both(self.route.handle)
-                .map(|(mut connection, link)| {
-                    let frames_before = connection.stats().pings_sent;
-                    connection.ping();
-                    link.pings.waiting.push(Ping {
-                        uid,
-                        frames_before,
-                        sent: None,
-                    });
-                    link.pings.asked_count += 1;
-                    link.pings.asked_count
-                });
-            if asked.is_ok() && !state.pinging.contains(&self.route.handle) {
-                state.pinging.push(self.route.handle);
-            }
-            asked
-        };
+        let number = self.route.shared.state(py).ping(self.route.handle, uid);
         let number = number.map_err(|error| self.refused(py, &error))?;
         self.route.shared.arm_flush(py)?;
         Ok(number)
@@ -410,21 +364,7 @@ impl Connection {
         py: Python<'py>,
         count: usize,
     ) -> PyResult<Bound<'py, PyList>> {
-        let count = if count == 0 { usize::MAX } else { count };
-        let mut taken = Vec::new();
-        {
-            let mut state = self.route.shared.state(py);
-            if let Some((mut connection, _)) = state.both(self.route.handle) {
-                while taken.len() < count
-                    && let Some(datagram) = connection.receive_datagram()
-                {
-                    taken.push(datagram);
-                }
-            }
-        }
-        if taken.is_empty() && self.route.lost().is_some() {
-            return Err(errors::connection(py, &self.route.record));
-        }
+        let taken = self.take_datagrams(py, if count == 0 { usize::MAX } else { count })?;
         PyList::new(py, taken.iter().map(|bytes| PyBytes::new(py, bytes)))
     }
 
@@ -636,21 +576,6 @@ impl Connection {
     }
 }
 
-/// Make a waiter for something of a connection.
-pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
-    let methods = LoopSide::methods(&route.shared.loop_)
-        .ok_or_else(|| errors::connection(py, &route.record))?;
-    let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
-    if route.lost().is_some() {
-        // Nothing else will wake it.
-        Waiter::wake(&waiter, Way::Queue)?;
-        return Ok(waiter);
-    }
-    let key = route.handle.to_bits();
-    Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind());
-    Ok(waiter)
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -683,32 +608,5 @@ impl Connection {
 
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
         errors::stream(py, &self.route.record, error)
-    }
-
-    fn send_all(
-        &self,
-        py: Python<'_>,
-        datagrams: impl Iterator<Item = Bytes>,
-        drop_oldest: bool,
-        expires: Option<f64>,
-    ) -> PyResult<usize> {
-        let mut count = 0;
-        let lifetime = expires.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let refusal = {
-            let mut state = self.route.shared.state(py);
-            let deadline = lifetime.map(|lifetime| state.clock.moment(None) + lifetime);
-            match state.open_both(self.route.handle) {
-                Ok((mut connection, _)) => datagrams
-                    .map(|bytes| connection.send_datagram_until(bytes, drop_oldest, deadline))
-                    .inspect(|sent| count += usize::from(sent.is_ok()))
-                    .find_map(Result::err),
-                Err(_) => Some(DatagramRefusal::Error(ConnectionError::Closed.into())),
-            }
-        };
-        if let Some(DatagramRefusal::Error(error)) = refusal {
-            return Err(errors::datagram(py, &self.route.record, &error));
-        }
-        self.route.shared.arm_flush(py)?;
-        Ok(count)
     }
 }

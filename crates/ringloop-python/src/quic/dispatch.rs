@@ -226,43 +226,4 @@ impl State {
             self.note(handle, Note::Readable(stream));
         }
     }
-
-    /// See [`super::state::Pings`].
-    fn answer_pings(&mut self, now: Instant, woken: &mut Vec<Wake>) {
-        let mut pinging = std::mem::take(&mut self.pinging);
-        pinging.retain(|&handle| {
-            let answered = self.answered_pings(now, handle);
-            for uid in &answered {
-                match self.style {
-                    Style::Futures => woken.push(Wake::For(handle.to_bits(), Wait::Progress)),
-                    Style::Events => self.note(handle, Note::PingAcknowledged(*uid)),
-                }
-            }
-            self.link(handle)
-                .is_some_and(|link| !link.pings.waiting.is_empty())
-        });
-        self.pinging = pinging;
-    }
-
-    fn answered_pings(&mut self, now: Instant, handle: Handle) -> Vec<u64> {
-        let Some((connection, link)) = self.both(handle) else {
-            return Vec::new();
-        };
-        let stats = connection.stats();
-        let mut answered = Vec::new();
-        link.pings.waiting.retain_mut(|ping| {
-            if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
-                ping.sent = Some((now, stats.acks_received));
-            }
-            let is_answered = ping.sent.is_some_and(|(sent, acks)| {
-                stats.acks_received > acks && now - sent >= stats.rtt_min * 3 / 4
-            });
-            if is_answered {
-                answered.push(ping.uid);
-            }
-            !is_answered
-        });
-        link.pings.answered_count += answered.len() as u64;
-        answered
-    }
 }

@@ -15,11 +15,13 @@
 //! | `dispatch`   | from what has happened to who has to hear of it                                  |
 //! | `queued`     | bytes that were written and have no room in the send window                      |
 //! | `notes`, `told` | aioquic's events, kept as small notes until they are asked for                |
+//! | `pings`      | pings, and what counts as their acknowledgement                                  |
+//! | `datagrams`  | a connection's datagrams, taken and sent                                         |
 //! | `waiters`, `waiter` | who waits for something, and what is awaited                              |
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
 //! | `memory`     | what a client keeps of a server between connections                              |
-//! | `endpoint`, `connection`, `stream`, `events`, `config`, `stats` | the classes                   |
+//! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
 //! | `traces`     | logs of connections that Python reads                                            |
 //! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
 //!
@@ -30,15 +32,18 @@ mod address;
 mod clock;
 mod config;
 mod connection;
+mod datagrams;
 mod dispatch;
 mod endpoint;
 mod errors;
 mod events;
+mod handshake;
 mod keylog;
 mod keywords;
 mod loop_;
 mod memory;
 mod notes;
+mod pings;
 mod queued;
 mod shared;
 mod socket;
@@ -84,7 +89,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let quic = PyModule::new(py, "ringloop._native.quic")?;
     quic.add_class::<endpoint::Endpoint>()?;
     quic.add_class::<connection::Connection>()?;
-    quic.add_class::<connection::Handshake>()?;
+    quic.add_class::<handshake::Handshake>()?;
     quic.add_class::<stream::Stream>()?;
     quic.add_class::<waiter::Waiter>()?;
     quic.add_class::<stats::Stats>()?;

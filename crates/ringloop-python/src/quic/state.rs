@@ -15,6 +15,7 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 use super::address;
 use super::clock::Clock;
 use super::notes::{Note, Notes};
+use super::pings::Pings;
 use super::queued::{Poured, Queued};
 use super::shared::Record;
 use super::socket::{Settings, Socket};
@@ -103,24 +104,6 @@ impl Link {
         };
         !self.queued.is_empty() && self.queued.values().map(Queued::len).sum::<usize>() >= max
     }
-}
-
-/// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
-/// counts as such when one came that may be its own: at least as late as the shortest round trip is long.
-#[derive(Debug, Default)]
-pub struct Pings {
-    pub waiting: Vec<Ping>,
-    pub asked_count: u64,
-    pub answered_count: u64,
-}
-
-#[derive(Debug)]
-pub struct Ping {
-    pub uid: u64,
-    /// PING frames sent when it was asked for.
-    pub frames_before: u64,
-    /// When the frame was seen to be sent, and how many acknowledgements had come.
-    pub sent: Option<(Instant, u64)>,
 }
 
 /// What the program that drives the endpoint has to be told, by connections' keys.

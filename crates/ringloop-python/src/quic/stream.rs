@@ -13,12 +13,12 @@ use ringloop_quic::core::{Handle, Read};
 use ringloop_quic::error::StreamError;
 use ringloop_quic::{Direction, StreamId};
 
-use super::connection::{Connection, wait_for};
+use super::connection::Connection;
 use super::errors;
 use super::shared::Route;
 use super::state::State;
 use super::waiter::Waiter;
-use super::waiters::Wait;
+use super::waiters::{Wait, wait_for};
 use crate::ffi;
 
 /// How far one direction of a stream is.

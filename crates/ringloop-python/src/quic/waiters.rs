@@ -11,6 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use ringloop_quic::{Direction, StreamId};
 
+use super::errors;
+use super::loop_::LoopSide;
+use super::shared::Route;
 use super::waiter::{Waiter, Way};
 
 /// What is waited for.
@@ -131,6 +134,21 @@ impl Waiters {
         let waiting = self.by_key.values().flat_map(HashMap::values);
         waiting.flat_map(|waiting| std::iter::once(&waiting.first).chain(&waiting.others))
     }
+}
+
+/// Make a waiter for something of a connection.
+pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
+    let methods = LoopSide::methods(&route.shared.loop_)
+        .ok_or_else(|| errors::connection(py, &route.record))?;
+    let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
+    if route.lost().is_some() {
+        // Nothing else will wake it.
+        Waiter::wake(&waiter, Way::Queue)?;
+        return Ok(waiter);
+    }
+    let key = route.handle.to_bits();
+    Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind());
+    Ok(waiter)
 }
 
 impl Waiting {

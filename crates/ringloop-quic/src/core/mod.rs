@@ -21,6 +21,7 @@
 //! | `event` | what has happened |
 //! | `ids` | connection ids, for programs that route datagrams themselves |
 //! | `live` | what is kept about each connection, and which have to be looked at |
+//! | `message` | what goes between a core and the network |
 //! | `staged` | small writes, gathered into one piece |
 //! | `tuning` | windows that follow what a connection does |
 //! | `timeouts` | the deadlines of many connections in one heap |
@@ -31,6 +32,7 @@ mod datagrams;
 mod event;
 mod ids;
 mod live;
+mod message;
 mod staged;
 mod timeouts;
 mod tuning;
@@ -41,12 +43,11 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
-use bytes::BytesMut;
 use datagrams::Datagrams;
 use ids::Ids;
 use live::{End, Live, Queues, Slot, State};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use timeouts::Timeouts;
@@ -55,6 +56,7 @@ use unproved::Unproved;
 
 pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
 pub use event::{Event, Incoming};
+pub use message::{Datagram, Transmit};
 
 /// Names a connection of a core, also after it is over: numbers are not given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,67 +81,6 @@ impl Handle {
         Self {
             slot: bits as u32,
             generation: (bits >> 32) as u32,
-        }
-    }
-}
-
-/// A datagram as it came from the network.
-#[derive(Debug)]
-pub struct Datagram {
-    /// Who sent it.
-    pub source: SocketAddr,
-    /// Which of this machine's addresses it was sent to, where that is known.
-    pub local_ip: Option<IpAddr>,
-    /// Its two bits of congestion notification; 0 where they are not known.
-    pub ecn: u8,
-    /// Its bytes, which are decrypted in place.
-    pub bytes: BytesMut,
-}
-
-impl Datagram {
-    /// The datagrams of a train that came as one: each of `segment_len` bytes but for the last, which may be shorter.
-    pub fn segments(self, segment_len: usize) -> impl Iterator<Item = Self> {
-        let Self {
-            source,
-            local_ip,
-            ecn,
-            bytes: mut rest,
-        } = self;
-        std::iter::from_fn(move || {
-            if rest.is_empty() {
-                return None;
-            }
-            let bytes = rest.split_to(segment_len.clamp(1, rest.len()));
-            Some(Self {
-                source,
-                local_ip,
-                ecn,
-                bytes,
-            })
-        })
-    }
-}
-
-/// What is to be sent: the buffer's bytes, to one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where to.
-    pub destination: SocketAddr,
-    /// The address that it has to leave from, where that matters.
-    pub source: Option<IpAddr>,
-    /// The two bits of congestion notification.
-    pub ecn: u8,
-    /// How long each datagram is, but for the last, which may be shorter; `None`: there is one.
-    pub segment_len: Option<usize>,
-}
-
-impl From<&proto::Transmit> for Transmit {
-    fn from(transmit: &proto::Transmit) -> Self {
-        Self {
-            destination: transmit.destination,
-            source: transmit.src_ip,
-            ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
-            segment_len: transmit.segment_size,
         }
     }
 }
