@@ -22,11 +22,17 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ringloop._native import quic as _quic
 from ringloop.quic import events
+from ringloop.quic._connection_state import (
+    QuicConnectionError,
+    QuicConnectionState,
+    TlsState,
+    stream_is_client_initiated,
+    stream_is_unidirectional,
+)
 from ringloop.quic.errors import ConnectionClosed, StreamClosedError, StreamStoppedError
 from ringloop.quic.packet import (
     QuicErrorCode,
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
 
     from ringloop.quic.configuration import QuicConfiguration
     from ringloop.quic.logger import QuicLoggerTrace
-    from ringloop.quic.tls import SessionTicket, SessionTicketFetcher, SessionTicketHandler
+    from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
 
 __all__ = [
     "NetworkAddress",
@@ -66,84 +72,6 @@ _STOPPED_MAX = 1024
 """Streams whose stop is remembered, so that writes to them are no errors."""
 _KEY_UPDATE_PING = (1 << 64) - 1
 """The number of the ping that a change of keys waits for."""
-
-
-def stream_is_client_initiated(stream_id: int) -> bool:
-    """Tell whether the client opened a stream (RFC 9000 §2.1)."""
-    return not stream_id & 1
-
-
-def stream_is_unidirectional(stream_id: int) -> bool:
-    """Tell whether a stream's bytes go one way (RFC 9000 §2.1)."""
-    return bool(stream_id & 2)
-
-
-class QuicConnectionState(Enum):
-    """How far a connection is."""
-
-    FIRSTFLIGHT = 0
-    CONNECTED = 1
-    CLOSING = 2
-    DRAINING = 3
-    TERMINATED = 4
-
-
-class QuicConnectionError(Exception):
-    """A rule of the protocol was broken, with what a close would say of it."""
-
-    def __init__(self, error_code: int, frame_type: int | None, reason_phrase: str) -> None:
-        super().__init__(error_code, frame_type, reason_phrase)
-        self.error_code = error_code
-        self.frame_type = frame_type
-        self.reason_phrase = reason_phrase
-
-    def __str__(self) -> str:
-        frame = "" if self.frame_type is None else f", frame_type: {self.frame_type}"
-        return f"Error: {self.error_code}, reason: {self.reason_phrase}{frame}"
-
-
-class TlsState:
-    """What is known of a connection's TLS, under the names that programs look for."""
-
-    def __init__(self, connection: QuicConnection) -> None:
-        self._connection = connection
-        self.session_ticket: SessionTicket | None = None
-        """Clients: the last one that the server gave, where a handler was there to be given it
-        too.
-        """
-
-    def _agreed(self, name: str) -> Any:
-        native = self._connection._native
-        try:
-            handshake = native.handshake() if native is not None else None
-        except ConnectionClosed:
-            return None
-        return None if handshake is None else getattr(handshake, name)
-
-    @property
-    def alpn_negotiated(self) -> str | None:
-        """The application's protocol."""
-        alpn: str | None = self._agreed("alpn")
-        return alpn
-
-    @property
-    def session_resumed(self) -> bool:
-        """Whether an earlier session was resumed."""
-        return bool(self._agreed("is_resumed"))
-
-    @property
-    def early_data_accepted(self) -> bool:
-        """Whether the server took the early data."""
-        return bool(self._agreed("early_data_accepted"))
-
-    @property
-    def _peer_certificate(self) -> Any:
-        certificate = self._connection.get_peercert()
-        return None if certificate is None else certificate.to_cryptography()
-
-    @property
-    def _peer_certificate_chain(self) -> list[Any]:
-        return [issuer.to_cryptography() for issuer in self._connection.get_issuercerts()]
 
 
 class QuicConnection:
