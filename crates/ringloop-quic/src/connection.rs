@@ -34,6 +34,11 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// What all clones of a connection share. Invariants, by which both of its parts are found until it is dropped:
+/// 1. There is one a handle: it is made with the handle that the core has just given, behind `State::link`.
+/// 2. `Link::is_held` is true from then on, until it is dropped.
+/// 3. Nothing but `State::release` forgets a link and the core's connection, and it is called for a drained connection that
+///    nobody holds, and here, by the drop.
 pub(crate) struct Inner {
     pub shared: Rc<Shared>,
     pub handle: Handle,
@@ -45,9 +50,8 @@ impl Inner {
         let mut guard = self.shared.state();
         let state = &mut *guard;
         let link = state.links[self.handle.index()].as_deref_mut();
-        let link = link.expect("a held connection has its link");
-        let connection = state.core.connection(self.handle);
-        let mut connection = connection.expect("a held connection is not released");
+        let both = link.zip(state.core.connection(self.handle));
+        let (link, mut connection) = both.expect("a held connection is not released");
         look(&mut connection, link)
     }
 

@@ -104,6 +104,39 @@ fn closing_carries_code_and_reason_and_ends_everything() {
 }
 
 #[test]
+fn a_held_connection_answers_after_its_end_and_keeps_its_place() {
+    on_both(|| async {
+        let Pair {
+            ours,
+            theirs,
+            server,
+            client,
+        } = pair().await;
+        let (mut send, mut recv) = ours.open_bi().await.unwrap();
+        let error = ConnectionError::Closed;
+        ours.close(3, b"");
+        drop(theirs);
+        client.wait_idle().await;
+        // Another one would take the place, if it were free.
+        let address = server.local_addr().unwrap();
+        let other = client.connect(address, "localhost").unwrap();
+        let accepted = server.accept().await.unwrap().accept().unwrap();
+        let (other, accepted) = (other.await.unwrap(), accepted.await.unwrap());
+        assert_ne!(other.stable_id(), ours.stable_id());
+        assert_eq!(ours.close_reason(), Some(error.clone()));
+        assert!(ours.stats().packets_sent > 0);
+        assert_eq!(ours.remote_address(), address);
+        ours.ping();
+        let gone = StreamError::Connection(error);
+        assert_eq!(send.write(b"x").await, Err(gone.clone()));
+        assert_eq!(recv.read(&mut [0]).await, Err(gone));
+        assert_eq!(other.close_reason(), None);
+        drop((send, recv, ours, other, accepted));
+        client.wait_idle().await;
+    });
+}
+
+#[test]
 fn dropping_every_handle_closes_and_the_endpoints_end() {
     on_both(|| async {
         let Pair {
