@@ -172,6 +172,9 @@ impl Lent {
     /// The starved receives that can go on. Asked of the pools, not of what came back since the last
     /// wait: a receive may report that it ran out after the buffers were returned.
     pub fn take_fed(&mut self) -> Vec<Key> {
+        if !self.can_feed() {
+            return Vec::new();
+        }
         let pools = self.pools.iter_mut().flatten();
         let fed = pools.filter(|pool| pool.has_free_buffer());
         fed.flat_map(|pool| std::mem::take(&mut pool.starved))

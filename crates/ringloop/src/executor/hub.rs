@@ -170,6 +170,12 @@ impl Hub {
             .map_err(|(_, error)| error)
     }
 
+    /// Whether anything may have arrived; always after a wake for it.
+    #[inline]
+    pub fn has_arrivals(&self) -> bool {
+        self.inbox.holds_any()
+    }
+
     /// Swap what has arrived into `into`, which must be empty.
     pub fn take_arrivals(&self, into: &mut VecDeque<Arrival>) {
         self.inbox.take(into);

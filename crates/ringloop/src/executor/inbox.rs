@@ -4,11 +4,12 @@
 //! Called by: any thread (`send`), the loop (`take`, `close`).
 //! Never does: wake the loop by itself; it is given the [`Unpark`] to do so.
 //!
-//! The owner takes the whole queue at once, so a batch costs one lock. The closed flag is under the
-//! same lock as the queue: a message is either taken or refused, never lost in between.
+//! The owner takes the whole queue at once, so a batch costs one lock, and none where a flag beside it says that there is
+//! nothing. It is set before the loop is woken, and so seen by a loop that was (checked by loom below). The closed flag is
+//! under the same lock as the queue: a message is either taken or refused, never lost in between.
 
 use super::park::Unpark;
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::error::Error;
 use std::collections::VecDeque;
 
@@ -16,6 +17,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Inbox<T> {
     queue: Mutex<Queue<T>>,
+    /// Whether the queue holds any; written under its lock.
+    holds_any: AtomicBool,
     unpark: Option<Unpark>,
     capacity: usize,
 }
@@ -39,6 +42,7 @@ impl<T> Inbox<T> {
         };
         Self {
             queue: Mutex::new(queue),
+            holds_any: AtomicBool::new(false),
             unpark,
             capacity,
         }
@@ -65,6 +69,7 @@ impl<T> Inbox<T> {
                 return Err((message, Error::InboxFull { waiting }));
             }
             queue.messages.push_back(message);
+            self.holds_any.store(true, Ordering::Release);
         }
         self.wake();
         Ok(())
@@ -80,7 +85,15 @@ impl<T> Inbox<T> {
     /// Swap all messages into `into`, which must be empty: its memory serves the next batch.
     pub fn take(&self, into: &mut VecDeque<T>) {
         debug_assert!(into.is_empty());
-        std::mem::swap(&mut self.lock().messages, into);
+        let mut queue = self.lock();
+        self.holds_any.store(false, Ordering::Release);
+        std::mem::swap(&mut queue.messages, into);
+    }
+
+    /// Whether a look is worth its lock: `true` for every message that was sent before the loop was woken last.
+    #[inline]
+    pub fn holds_any(&self) -> bool {
+        self.holds_any.load(Ordering::Acquire)
     }
 
     /// Refuse messages from now on; returns those that nobody took.
@@ -137,8 +150,36 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use super::super::park::Flag;
     use super::*;
     use loom::thread;
+
+    /// A loop that was woken, or kept from sleeping, sees what it was woken for.
+    #[test]
+    fn message_before_a_wake_is_seen_behind_it() {
+        loom::model(|| {
+            let inbox = loom::sync::Arc::new(Inbox::with(None, 1));
+            let flag = loom::sync::Arc::new(Flag::new());
+            let sender = {
+                let (inbox, flag) = (inbox.clone(), flag.clone());
+                thread::spawn(move || {
+                    inbox.send(1).expect("room");
+                    flag.notify()
+                })
+            };
+            if !inbox.holds_any() {
+                if flag.prepare_to_sleep() {
+                    // The eventfd ends the sleep.
+                    assert!(sender.join().expect("sender"));
+                    flag.awake();
+                }
+                assert!(inbox.holds_any());
+            }
+            let mut taken = VecDeque::new();
+            inbox.take(&mut taken);
+            assert_eq!(taken, [1]);
+        });
+    }
 
     /// Every message is taken once, or refused to its sender; closing loses none.
     #[test]

@@ -248,6 +248,21 @@ impl Local {
 
     /// Take what other threads have sent, and what was given up while the engine was borrowed.
     pub(super) fn tidy(&self) {
+        if self.shared.hub.has_arrivals() {
+            self.take_arrivals();
+        }
+        for key in self.shared.dropped.take() {
+            self.engine().driver_mut().forget(key);
+        }
+        for lease in self.shared.returned.take() {
+            self.engine().driver_mut().give_back(lease);
+        }
+        for fd in self.shared.closing.take() {
+            self.engine().driver_mut().close(fd);
+        }
+    }
+
+    fn take_arrivals(&self) {
         let mut arrivals = self.shared.arrivals.take();
         self.shared.hub.take_arrivals(&mut arrivals);
         for arrival in arrivals.drain(..) {
@@ -258,15 +273,6 @@ impl Local {
         }
         // Its memory serves the next batch.
         self.shared.arrivals.replace(arrivals);
-        for key in self.shared.dropped.take() {
-            self.engine().driver_mut().forget(key);
-        }
-        for lease in self.shared.returned.take() {
-            self.engine().driver_mut().give_back(lease);
-        }
-        for fd in self.shared.closing.take() {
-            self.engine().driver_mut().close(fd);
-        }
     }
 
     /// A task is about to be polled, with a new allowance of operations that are done at once
