@@ -212,14 +212,20 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
             level: false,
         };
         let poll = Op::patient(poll);
-        let Some(limit) = self.timeout(way) else {
-            return block_on(poll).map(drop);
-        };
-        match block_on(time::timeout(limit, poll)) {
-            Ok(polled) => polled.map(drop),
-            // As std has it on this system.
-            Err(time::Elapsed) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        match self.timeout(way) {
+            None => block_on(poll).map(drop),
+            Some(limit) => wait_within(limit, poll),
         }
+    }
+}
+
+/// Apart, so that what parks without a limit keeps none of this on its stack.
+#[inline(never)]
+fn wait_within(limit: Duration, poll: Op<Poll>) -> io::Result<()> {
+    match block_on(time::timeout(limit, poll)) {
+        Ok(polled) => polled.map(drop),
+        // As std has it on this system.
+        Err(time::Elapsed) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
     }
 }
 
@@ -256,7 +262,6 @@ where
 
     /// Read by way of memory that is not the caller's: a buffer of the operation's own, which is the quicker one, where
     /// few wait with one; else of the loop's pool, from the moment bytes are there.
-    #[inline(always)]
     fn read_copied(&self, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::COPIED_BYTES_MAX);
         let first = &mut into[..len];
@@ -272,7 +277,6 @@ where
         Ok(count + socket.read(&mut into[count..]).unwrap_or(0))
     }
 
-    #[inline(always)]
     fn read_by_buffer(&self, into: &mut [u8], _lending: &Lending) -> io::Result<usize> {
         let recv = Recv {
             fd: self.on_loop(),
