@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::mem::{offset_of, transmute};
 use std::process::Command;
 
-/// The source text of the bindings, found where cargo keeps the crate.
+/// The source text of the bindings, found where cargo keeps the crate. cargo brings what the workspace still lacks: a fresh
+/// machine that tests this crate alone has not every package of it.
 fn bindings() -> String {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -18,7 +19,7 @@ fn bindings() -> String {
         .args([
             "metadata",
             "--format-version=1",
-            "--offline",
+            "--locked",
             "--filter-platform",
             &platform,
         ])
