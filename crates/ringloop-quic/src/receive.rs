@@ -6,7 +6,6 @@
 use crate::core::{Core, Datagram};
 use crate::limits::RECEIVES_PER_TURN;
 use crate::workers::Place;
-use bytes::BytesMut;
 use ringloop::net::{Datagrams, Message, UdpSocket};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -44,20 +43,7 @@ impl<'a> Receiver<'a> {
 }
 
 fn feed(core: &mut Core, now: Instant, message: &Message<'_>, place: Option<&Place>) {
-    let Some(source) = message.source.to_std() else {
-        return;
-    };
-    if message.is_cut() || message.payload.is_empty() {
-        return;
-    }
-    let train = Datagram {
-        source,
-        local_ip: message.local_ip(),
-        ecn: message.ecn(),
-        bytes: BytesMut::from(message.payload),
-    };
-    let segment_len = message.segment_len().unwrap_or(message.payload.len());
-    for datagram in train.segments(segment_len) {
+    for datagram in Datagram::received(message) {
         let ours = match place {
             Some(place) => place.sort(datagram),
             None => Some(datagram),

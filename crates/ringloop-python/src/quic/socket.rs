@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use ringloop::sys::datagram::{self, Batch, Control, Message, Train};
 use ringloop::sys::socket;
-use ringloop_quic::BytesMut;
 use ringloop_quic::core::{Core, Datagram, Transmit};
 use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
 
@@ -193,20 +192,7 @@ impl Socket {
 }
 
 fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
-    let Some(source) = message.source.to_std() else {
-        return;
-    };
-    if message.is_cut() || message.payload.is_empty() {
-        return;
-    }
-    let train = Datagram {
-        source,
-        local_ip: message.local_ip(),
-        ecn: message.ecn(),
-        bytes: BytesMut::from(message.payload),
-    };
-    let segment_len = message.segment_len().unwrap_or(message.payload.len());
-    for datagram in train.segments(segment_len) {
+    for datagram in Datagram::received(message) {
         core.receive(now, datagram);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::proto;
 use bytes::BytesMut;
+use ringloop::net::Message;
 use std::net::{IpAddr, SocketAddr};
 
 /// A datagram as it came from the network.
@@ -18,6 +19,24 @@ pub struct Datagram {
 }
 
 impl Datagram {
+    /// What a message from the kernel holds: one datagram, or a train of them. None where it was cut or is empty, or
+    /// where its source is no address of IP.
+    pub fn received(message: &Message<'_>) -> impl Iterator<Item = Self> {
+        let payload = message.payload;
+        let segment_len = message.segment_len().unwrap_or(payload.len());
+        let is_whole = !message.is_cut() && !payload.is_empty();
+        let source = message.source.to_std().filter(|_| is_whole);
+        let train = source.map(|source| Self {
+            source,
+            local_ip: message.local_ip(),
+            ecn: message.ecn(),
+            bytes: BytesMut::from(payload),
+        });
+        train
+            .into_iter()
+            .flat_map(move |train| train.segments(segment_len))
+    }
+
     /// The datagrams of a train that came as one: each of `segment_len` bytes but for the last, which may be shorter.
     pub fn segments(self, segment_len: usize) -> impl Iterator<Item = Self> {
         let Self {
