@@ -1,12 +1,13 @@
 """What a request costs at least where Python takes part in it: CPU time of both ends in a process.
 
-    python benches/quic/ceiling/floor.py [--loop asyncio] [--only floor] [--requests 2000] [--batches 8]
+    python benches/quic/ceiling/floor.py [--loop asyncio] [--only floor] [--tasks 100 --bytes 1024]
 
 `api` is `ringloop.quic` as programs use it: a coroutine for each stream at the server, three
 awaits at the client. `floor` is the same exchange by the native classes alone: one callback a
 request at the server, which makes the stream, reads, writes and finishes; one task at the client
 with the same calls and one wait. What lies between is the package's share; what is left of `floor`
-above `crates/ringloop-quic/examples/perf.rs` is the interpreter's and the loop's.
+above `crates/ringloop-quic/examples/perf.rs` is the interpreter's and the loop's. With
+`--tasks 100` so many ask at once.
 
 Owns: both exchanges, taken in turns. Called by: people. Needs `cryptography` for its certificate.
 """
@@ -31,12 +32,11 @@ from ringloop import quic  # noqa: E402
 from ringloop._native import quic as native  # noqa: E402
 from ringloop.quic._driver import Driver, bind  # noqa: E402
 
-REQUEST = bytes(64)
 READ_BYTES = 1 << 18
 Exchange = Callable[[int], Awaitable[None]]
 
 
-async def api(folder: Path) -> Exchange:
+async def api(folder: Path, request: bytes) -> Exchange:
     """Serve and connect by the package."""
 
     async def answer(stream: quic.Stream) -> None:
@@ -56,19 +56,39 @@ async def api(folder: Path) -> Exchange:
     async def exchange(count: int) -> None:
         for _ in range(count):
             stream = await connection.open_stream()
-            stream.write(REQUEST)
+            stream.write(request)
             stream.finish()
-            check(await stream.read_to_end())
+            check(await stream.read_to_end(), request)
 
     return exchange
 
 
-async def floor(folder: Path) -> Exchange:
+def answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
+    """Send back what has come, at once where it is all there."""
+    while data := stream.take(READ_BYTES):
+        stream.write(data)
+    if data is None:
+        task = asyncio.ensure_future(wait_and_answer(stream, torn))
+        torn.add(task)
+        task.add_done_callback(torn.discard)
+    else:
+        stream.finish()
+
+
+async def wait_and_answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
+    """Go on once there is more."""
+    await stream.read_waiter()
+    answer(stream, torn)
+
+
+async def floor(folder: Path, request: bytes) -> Exchange:
     """Serve and exchange by native calls alone."""
     config = native.ServerConfig(
         certificate=str(folder / "cert.pem"), private_key=str(folder / "key.pem"), alpn=[ALPN]
     )
     connections: dict[int, native.Connection] = {}
+    # Requests that came in more than one packet.
+    torn: set[asyncio.Task[None]] = set()
 
     def on_news(accepted: list[int], eventful: list[int], _gone: list[int]) -> None:
         for key in accepted:
@@ -77,10 +97,7 @@ async def floor(folder: Path) -> Exchange:
         for key in eventful:
             connection = connections[key]
             for stream_id in connection.accept_streams():
-                stream = native.Stream(connection, stream_id)
-                stream.write(stream.take(READ_BYTES) or b"")
-                stream.finish()
-                stream.take(READ_BYTES)
+                answer(native.Stream(connection, stream_id), torn)
 
     sock = bind("127.0.0.1")
     server = native.Endpoint(server=config, fd=sock.fileno())
@@ -89,17 +106,26 @@ async def floor(folder: Path) -> Exchange:
 
     async def exchange(count: int) -> None:
         for _ in range(count):
-            stream_id = connection.open_stream_nowait()
-            if stream_id is None:
-                raise RuntimeError("no credit")
+            while (stream_id := connection.open_stream_nowait()) is None:
+                await connection.waiter("open", False)
             stream = native.Stream(connection, stream_id)
-            stream.write(REQUEST)
+            stream.write(request)
             stream.finish()
-            while (data := stream.take(READ_BYTES)) is None:
-                await stream.read_waiter()
-            check(data)
+            got = await read_to_end(stream)
+            check(got, request)
 
     return exchange
+
+
+async def read_to_end(stream: Any) -> bytes:
+    """Read by native calls."""
+    got = b""
+    while (data := stream.take(READ_BYTES)) != b"":
+        if data is None:
+            await stream.read_waiter()
+        else:
+            got = got + data if got else data
+    return got
 
 
 async def connect(folder: Path, address: Any) -> quic.Connection:
@@ -109,9 +135,9 @@ async def connect(folder: Path, address: Any) -> quic.Connection:
     )
 
 
-def check(answer: bytes) -> None:
+def check(answer: bytes, request: bytes) -> None:
     """Look whether it is what was sent."""
-    if answer != REQUEST:
+    if answer != request:
         raise RuntimeError("another answer")
 
 
@@ -119,13 +145,15 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     """Take turns, and tell the least."""
     made = {"api": api, "floor": floor}
     names = [options.only] if options.only else list(made)
-    exchanges = {name: await made[name](folder) for name in names}
+    request = bytes(options.bytes)
+    exchanges = {name: await made[name](folder, request) for name in names}
+    each = options.requests // options.tasks
     least = dict.fromkeys(names, float("inf"))
     for _ in range(options.batches):
         for name, exchange in exchanges.items():
             began = time.process_time()
-            await exchange(options.requests)
-            took = (time.process_time() - began) / options.requests * 1e6
+            await asyncio.gather(*(exchange(each) for _ in range(options.tasks)))
+            took = (time.process_time() - began) / (each * options.tasks) * 1e6
             least[name] = min(least[name], took)
     for name, took in least.items():
         print(f"{name}: {took:.1f} us of CPU a request, both ends, least of {options.batches}")
@@ -136,6 +164,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--loop", default="ringloop", choices=("asyncio", "uvloop", "ringloop"))
     parser.add_argument("--only", choices=("api", "floor"))
+    parser.add_argument("--tasks", type=int, default=1)
+    parser.add_argument("--bytes", type=int, default=64)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--batches", type=int, default=8)
     options = parser.parse_args()
