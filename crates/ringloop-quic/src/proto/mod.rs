@@ -5,6 +5,7 @@
 //! Never does: I/O, or keep state of its own.
 
 pub(crate) mod ids;
+mod keys;
 mod logged;
 pub(crate) mod session;
 #[cfg(any(test, fuzzing))]

@@ -1,22 +1,20 @@
 //! TLS under the engine: rustls' QUIC connections as its sessions, for versions 1 and 2.
 //!
-//! Owns: the mapping between the two traits, and the packet keys of version 2, which write and check the type
-//! bits of long headers as that version has them. Called by: the engine. Never does: decide about certificates;
-//! that is the configuration's.
+//! Owns: the mapping between the two traits; [`keys`](super::keys) has that of the keys. Called by: the engine. Never
+//! does: decide about certificates; that is the configuration's.
 
+use super::keys::{Header, initial_keys, long_keys, packet_key};
 use super::logged::{Logged, To};
 use super::version::{self, V1, V2};
 use crate::qlog::{self, Log};
 use crate::tls::integrity;
-use bytes::BytesMut;
 use quinn_proto::crypto::{
-    self, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
-    UnsupportedVersion,
+    self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::quic::{Connection, HeaderProtectionKey, KeyChange, Secrets, Suite, Version};
+use rustls::quic::{Connection, KeyChange, Secrets, Suite, Version};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -37,13 +35,6 @@ fn known(version: u32) -> Result<Version, UnsupportedVersion> {
         V1 => Ok(Version::V1),
         V2 => Ok(Version::V2),
         _ => Err(UnsupportedVersion),
-    }
-}
-
-fn side(side: Side) -> rustls::Side {
-    match side {
-        Side::Client => rustls::Side::Client,
-        Side::Server => rustls::Side::Server,
     }
 }
 
@@ -146,34 +137,6 @@ fn pseudo_packet(orig_dst_cid: &ConnectionId, packet: &[u8]) -> Vec<u8> {
     pseudo.extend_from_slice(orig_dst_cid);
     pseudo.extend_from_slice(packet);
     pseudo
-}
-
-fn initial_keys(version: Version, dst_cid: &ConnectionId, of: Side, suite: &Suite) -> Keys {
-    long_keys(suite.keys(dst_cid, side(of), version), version)
-}
-
-/// Keys of packets with long headers.
-fn long_keys(keys: rustls::quic::Keys, version: Version) -> Keys {
-    Keys {
-        header: KeyPair {
-            local: Box::new(Header(keys.local.header)),
-            remote: Box::new(Header(keys.remote.header)),
-        },
-        packet: KeyPair {
-            local: packet_key(keys.local.packet, version),
-            remote: packet_key(keys.remote.packet, version),
-        },
-    }
-}
-
-fn packet_key(key: Box<dyn rustls::quic::PacketKey>, version: Version) -> Box<dyn PacketKey> {
-    let key: Box<dyn PacketKey> = match version {
-        Version::V2 => Box::new(LongV2(Packet(key))),
-        _ => Box::new(Packet(key)),
-    };
-    #[cfg(any(test, fuzzing))]
-    let key = Box::new(super::tamper::Tampered(key));
-    key
 }
 
 fn failed(code: TransportErrorCode, reason: String) -> TransportError {
@@ -428,116 +391,5 @@ impl crypto::Session for Refused {
         _: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
         Err(ExportKeyingMaterialError)
-    }
-}
-
-struct Header(Box<dyn HeaderProtectionKey>);
-
-impl Header {
-    /// The sample, the first byte, and the bytes of the packet number.
-    fn parts<'a>(
-        &self,
-        pn_offset: usize,
-        packet: &'a mut [u8],
-    ) -> (&'a [u8], &'a mut u8, &'a mut [u8]) {
-        // RFC 9001 §5.4.2: the sample is taken as if the number were four bytes long.
-        let (header, sample) = packet.split_at_mut(pn_offset + 4);
-        let (first, rest) = header.split_at_mut(1);
-        let sample = &sample[..self.0.sample_len()];
-        (
-            sample,
-            &mut first[0],
-            &mut rest[pn_offset - 1..pn_offset + 3],
-        )
-    }
-}
-
-impl HeaderKey for Header {
-    fn decrypt(&self, pn_offset: usize, packet: &mut [u8]) {
-        let (sample, first, number) = self.parts(pn_offset, packet);
-        // It fails for a sample of a wrong length only.
-        drop(self.0.decrypt_in_place(sample, first, number));
-    }
-
-    fn encrypt(&self, pn_offset: usize, packet: &mut [u8]) {
-        let (sample, first, number) = self.parts(pn_offset, packet);
-        drop(self.0.encrypt_in_place(sample, first, number));
-    }
-
-    fn sample_size(&self) -> usize {
-        self.0.sample_len()
-    }
-}
-
-struct Packet(Box<dyn rustls::quic::PacketKey>);
-
-impl PacketKey for Packet {
-    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
-        let (header, sealed) = buf.split_at_mut(header_len);
-        let (payload, tag) = sealed.split_at_mut(sealed.len() - self.0.tag_len());
-        // It fails for payloads beyond the cipher's limit, far above any packet; then the packet is sent with
-        // a tag of zeros, which the peer drops.
-        if let Ok(written) = self.0.encrypt_in_place(number, header, payload) {
-            tag.copy_from_slice(written.as_ref());
-        }
-    }
-
-    fn decrypt(
-        &self,
-        number: u64,
-        header: &[u8],
-        payload: &mut BytesMut,
-    ) -> Result<(), CryptoError> {
-        let plain = self.0.decrypt_in_place(number, header, payload);
-        let len = plain.map_err(|_| CryptoError)?.len();
-        payload.truncate(len);
-        Ok(())
-    }
-
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
-    }
-}
-
-/// The keys of long headers in version 2.
-struct LongV2(Packet);
-
-impl PacketKey for LongV2 {
-    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
-        buf[0] = version::to_v2(buf[0]);
-        self.0.encrypt(number, buf, header_len);
-    }
-
-    fn decrypt(
-        &self,
-        number: u64,
-        header: &[u8],
-        payload: &mut BytesMut,
-    ) -> Result<(), CryptoError> {
-        let mut header = header.to_vec();
-        if let Some(first) = header.first_mut() {
-            *first = version::to_v2(*first);
-        }
-        self.0.decrypt(number, &header, payload)
-    }
-
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
     }
 }

@@ -1,0 +1,164 @@
+//! Keys of packets: rustls' as the engine's.
+//!
+//! Owns: the mapping between the traits, and the keys of version 2, which write and check the type bits of long headers
+//! as that version has them. Called by: `session`. Never does: derive a key; rustls does.
+
+use super::version;
+use bytes::BytesMut;
+use quinn_proto::crypto::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
+use quinn_proto::{ConnectionId, Side};
+use rustls::quic::{HeaderProtectionKey, Suite, Version};
+
+fn side(side: Side) -> rustls::Side {
+    match side {
+        Side::Client => rustls::Side::Client,
+        Side::Server => rustls::Side::Server,
+    }
+}
+
+pub(super) fn initial_keys(
+    version: Version,
+    dst_cid: &ConnectionId,
+    of: Side,
+    suite: &Suite,
+) -> Keys {
+    long_keys(suite.keys(dst_cid, side(of), version), version)
+}
+
+/// Keys of packets with long headers.
+pub(super) fn long_keys(keys: rustls::quic::Keys, version: Version) -> Keys {
+    Keys {
+        header: KeyPair {
+            local: Box::new(Header(keys.local.header)),
+            remote: Box::new(Header(keys.remote.header)),
+        },
+        packet: KeyPair {
+            local: packet_key(keys.local.packet, version),
+            remote: packet_key(keys.remote.packet, version),
+        },
+    }
+}
+
+pub(super) fn packet_key(
+    key: Box<dyn rustls::quic::PacketKey>,
+    version: Version,
+) -> Box<dyn PacketKey> {
+    let key: Box<dyn PacketKey> = match version {
+        Version::V2 => Box::new(LongV2(Packet(key))),
+        _ => Box::new(Packet(key)),
+    };
+    #[cfg(any(test, fuzzing))]
+    let key = Box::new(super::tamper::Tampered(key));
+    key
+}
+
+pub(super) struct Header(pub Box<dyn HeaderProtectionKey>);
+
+impl Header {
+    /// The sample, the first byte, and the bytes of the packet number.
+    fn parts<'a>(
+        &self,
+        pn_offset: usize,
+        packet: &'a mut [u8],
+    ) -> (&'a [u8], &'a mut u8, &'a mut [u8]) {
+        // RFC 9001 §5.4.2: the sample is taken as if the number were four bytes long.
+        let (header, sample) = packet.split_at_mut(pn_offset + 4);
+        let (first, rest) = header.split_at_mut(1);
+        let sample = &sample[..self.0.sample_len()];
+        (
+            sample,
+            &mut first[0],
+            &mut rest[pn_offset - 1..pn_offset + 3],
+        )
+    }
+}
+
+impl HeaderKey for Header {
+    fn decrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        let (sample, first, number) = self.parts(pn_offset, packet);
+        // It fails for a sample of a wrong length only.
+        drop(self.0.decrypt_in_place(sample, first, number));
+    }
+
+    fn encrypt(&self, pn_offset: usize, packet: &mut [u8]) {
+        let (sample, first, number) = self.parts(pn_offset, packet);
+        drop(self.0.encrypt_in_place(sample, first, number));
+    }
+
+    fn sample_size(&self) -> usize {
+        self.0.sample_len()
+    }
+}
+
+struct Packet(Box<dyn rustls::quic::PacketKey>);
+
+impl PacketKey for Packet {
+    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
+        let (header, sealed) = buf.split_at_mut(header_len);
+        let (payload, tag) = sealed.split_at_mut(sealed.len() - self.0.tag_len());
+        // It fails for payloads beyond the cipher's limit, far above any packet; then the packet is sent with
+        // a tag of zeros, which the peer drops.
+        if let Ok(written) = self.0.encrypt_in_place(number, header, payload) {
+            tag.copy_from_slice(written.as_ref());
+        }
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        let plain = self.0.decrypt_in_place(number, header, payload);
+        let len = plain.map_err(|_| CryptoError)?.len();
+        payload.truncate(len);
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
+
+/// The keys of long headers in version 2.
+struct LongV2(Packet);
+
+impl PacketKey for LongV2 {
+    fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
+        buf[0] = version::to_v2(buf[0]);
+        self.0.encrypt(number, buf, header_len);
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        let mut header = header.to_vec();
+        if let Some(first) = header.first_mut() {
+            *first = version::to_v2(*first);
+        }
+        self.0.decrypt(number, &header, payload)
+    }
+
+    fn tag_len(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
