@@ -349,10 +349,7 @@ impl fmt::Debug for ServerConfig {
 impl ServerConfig {
     /// With this TLS, and the rest at its defaults.
     pub fn new(tls: ServerTls) -> Result<Self, ConfigError> {
-        let sessions = ServerSessions {
-            config: Arc::new(tls.build()?),
-            initial: tls::initial_suite()?,
-        };
+        let sessions = ServerSessions::new(tls.build()?, tls::initial_suite()?);
         let mut config = proto::ServerConfig::new(Arc::new(sessions), tls::token_key::random()?);
         config
             .transport_config(Transport::default().build()?)

@@ -358,8 +358,8 @@ impl<'a> Connection<'a> {
         Some(Handshake {
             protocol: agreed.protocol,
             server_name: agreed.server_name,
-            cipher_suite: agreed.cipher_suite,
-            key_exchange: agreed.key_exchange,
+            cipher_suite: agreed.cipher_suite.map(|suite| format!("{suite:?}")),
+            key_exchange: agreed.key_exchange.map(|group| format!("{group:?}")),
             is_resumed: agreed.resumed,
         })
     }

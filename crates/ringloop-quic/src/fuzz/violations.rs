@@ -85,6 +85,8 @@ const FRAME_ENCODING: u64 = 0x7;
 const CONNECTION_ID_LIMIT: u64 = 0x9;
 const VIOLATION: u64 = 0xa;
 const CRYPTO_BUFFER: u64 = 0xd;
+/// A TLS alert: `unexpected_message`.
+const UNEXPECTED: u64 = 0x10a;
 
 /// What the transport allows by default.
 const STREAM_WINDOW: u64 = crate::limits::STREAM_RECEIVE_WINDOW;
@@ -209,6 +211,12 @@ fn what_breaks_another_rule_ends_the_connection_with_the_rules_code() {
             "handshake bytes far ahead",
             &[&[&frame(0x06, &[1 << 20, 1])[..], b"x"].concat()],
             CRYPTO_BUFFER,
+        ),
+        (
+            // RFC 9001 §6.
+            "a KeyUpdate of TLS",
+            &[&[&frame(0x06, &[0, 5])[..], &[24, 0, 0, 1, 0]].concat()],
+            UNEXPECTED,
         ),
     ]);
 }

@@ -4,6 +4,8 @@
 //! ([`session`]) and what QUIC version 2 needs beside that ([`version`]). Called by: `core`, `config`, `tls`.
 //! Never does: I/O, or keep state of its own.
 
+mod concluded;
+mod exporter;
 pub(crate) mod ids;
 mod keys;
 mod logged;

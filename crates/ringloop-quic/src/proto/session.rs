@@ -1,8 +1,14 @@
 //! TLS under the engine: rustls' QUIC connections as its sessions, for versions 1 and 2.
 //!
-//! Owns: the mapping between the two traits; [`keys`](super::keys) has that of the keys. Called by: the engine. Never
-//! does: decide about certificates; that is the configuration's.
+//! Owns: the mapping between the two traits ([`keys`](super::keys) has that of the keys), and how long rustls'
+//! connection lives ([`Tls`]). Called by: the engine. Never does: decide about certificates; that is the
+//! configuration's.
 
+#[cfg(test)]
+mod tests;
+
+use super::concluded::Concluded;
+use super::exporter::{self, Overheard};
 use super::keys::{Header, initial_keys, long_keys, packet_key};
 use super::logged::{Logged, To};
 use super::version::{self, V1, V2};
@@ -13,8 +19,11 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
+use rustls::crypto::SupportedKxGroup;
+use rustls::crypto::tls13::OkmBlock;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::quic::{Connection, KeyChange, Secrets, Suite, Version};
+use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -23,9 +32,31 @@ use std::sync::Arc;
 pub(crate) struct Agreed {
     pub protocol: Option<Vec<u8>>,
     pub server_name: Option<String>,
-    pub cipher_suite: Option<String>,
-    pub key_exchange: Option<String>,
+    pub cipher_suite: Option<CipherSuite>,
+    pub key_exchange: Option<NamedGroup>,
     pub resumed: bool,
+}
+
+impl Agreed {
+    pub(super) fn of(connection: &Connection) -> Self {
+        let suite = connection.negotiated_cipher_suite();
+        let group = connection.negotiated_key_exchange_group();
+        Self {
+            protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: server_name(connection).map(str::to_owned),
+            cipher_suite: suite.map(|suite| suite.suite()),
+            key_exchange: group.map(SupportedKxGroup::name),
+            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+}
+
+/// Servers: the name that the client asked for.
+fn server_name(connection: &Connection) -> Option<&str> {
+    match connection {
+        Connection::Client(_) => None,
+        Connection::Server(server) => server.server_name(),
+    }
 }
 
 pub(crate) type PeerCertificates = Vec<CertificateDer<'static>>;
@@ -69,8 +100,18 @@ impl crypto::ClientConfig for ClientSessions {
 
 /// The server's half of the configuration.
 pub(crate) struct ServerSessions {
-    pub config: Arc<rustls::ServerConfig>,
-    pub initial: Suite,
+    config: Arc<rustls::ServerConfig>,
+    initial: Suite,
+}
+
+impl ServerSessions {
+    pub(crate) fn new(mut config: rustls::ServerConfig, initial: Suite) -> Self {
+        config.key_log = Arc::new(Overheard(config.key_log));
+        Self {
+            config: Arc::new(config),
+            initial,
+        }
+    }
 }
 
 impl crypto::ServerConfig for ServerSessions {
@@ -147,23 +188,40 @@ fn failed(code: TransportErrorCode, reason: String) -> TransportError {
     }
 }
 
+/// Where a connection's TLS is.
+enum Tls {
+    Running(Box<Running>),
+    /// A server's, which has nothing more to read and to write.
+    Concluded(Box<Concluded>),
+}
+
+struct Running {
+    connection: Connection,
+    /// Servers: the exporter's secret, once it is known.
+    exporter: Option<OkmBlock>,
+}
+
 /// One connection's TLS.
 struct Session {
     version: Version,
     told: bool,
     next: Option<Secrets>,
-    inner: Connection,
+    tls: Tls,
     suite: Suite,
     log: Option<Arc<Log>>,
 }
 
 impl Session {
-    fn new(inner: Connection, version: Version, suite: Suite) -> Self {
+    fn new(connection: Connection, version: Version, suite: Suite) -> Self {
+        let exporter = None;
         Self {
             version,
             told: false,
             next: None,
-            inner,
+            tls: Tls::Running(Box::new(Running {
+                connection,
+                exporter,
+            })),
             suite,
             log: qlog::current(),
         }
@@ -193,12 +251,30 @@ impl Session {
         }
     }
 
-    fn server_name(&self) -> Option<&str> {
-        match &self.inner {
-            Connection::Client(_) => None,
-            Connection::Server(server) => server.server_name(),
+    /// Let go of rustls' connection if it is a server's that is through: the engine has its keys, and it has just
+    /// had nothing to write.
+    fn conclude(&mut self) {
+        let Tls::Running(running) = &mut self.tls else {
+            return;
+        };
+        let is_server = matches!(running.connection, Connection::Server(_));
+        if !is_server || self.next.is_none() || running.connection.is_handshaking() {
+            return;
+        }
+        let secret = running.exporter.take();
+        let concluded = secret.and_then(|secret| Concluded::of(&running.connection, secret));
+        if let Some(concluded) = concluded {
+            self.tls = Tls::Concluded(Box::new(concluded));
         }
     }
+}
+
+/// A server that has concluded is sent more: what rustls says to any message, a `KeyUpdate` too (RFC 9001 §6).
+fn unexpected() -> TransportError {
+    failed(
+        TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into()),
+        "received a TLS message after the handshake".to_owned(),
+    )
 }
 
 impl crypto::Session for Session {
@@ -210,25 +286,26 @@ impl crypto::Session for Session {
         if !self.told {
             return None;
         }
-        let suite = self.inner.negotiated_cipher_suite();
-        let group = self.inner.negotiated_key_exchange_group();
-        Some(Box::new(Agreed {
-            protocol: self.inner.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: self.server_name().map(str::to_owned),
-            cipher_suite: suite.map(|suite| format!("{:?}", suite.suite())),
-            key_exchange: group.map(|group| format!("{:?}", group.name())),
-            resumed: self.inner.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+        Some(Box::new(match &self.tls {
+            Tls::Running(running) => Agreed::of(&running.connection),
+            Tls::Concluded(concluded) => concluded.agreed.clone(),
         }))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
-        let chain = self.inner.peer_certificates()?;
-        let chain: PeerCertificates = chain.iter().map(|der| der.clone().into_owned()).collect();
+        let chain: PeerCertificates = match &self.tls {
+            Tls::Running(running) => running.connection.peer_certificates()?.to_vec(),
+            Tls::Concluded(concluded) => concluded.peer.clone()?,
+        };
         Some(Box::new(chain))
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        let keys = self.inner.zero_rtt_keys()?;
+        let Tls::Running(running) = &self.tls else {
+            // The engine takes them with the first message.
+            return None;
+        };
+        let keys = running.connection.zero_rtt_keys()?;
         Some((
             Box::new(Header(keys.header)),
             self.logged(packet_key(keys.packet, self.version)),
@@ -236,31 +313,39 @@ impl crypto::Session for Session {
     }
 
     fn early_data_accepted(&self) -> Option<bool> {
-        match &self.inner {
-            Connection::Client(client) => Some(client.is_early_data_accepted()),
-            Connection::Server(_) => None,
+        match &self.tls {
+            Tls::Running(running) => match &running.connection {
+                Connection::Client(client) => Some(client.is_early_data_accepted()),
+                Connection::Server(_) => None,
+            },
+            Tls::Concluded(_) => None,
         }
     }
 
     fn is_handshaking(&self) -> bool {
-        self.inner.is_handshaking()
+        match &self.tls {
+            Tls::Running(running) => running.connection.is_handshaking(),
+            Tls::Concluded(_) => false,
+        }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
-        self.inner
-            .read_hs(bytes)
-            .map_err(|error| match self.inner.alert() {
-                Some(alert) => TransportError {
-                    code: TransportErrorCode::crypto(alert.into()),
-                    frame: None,
-                    reason: error.to_string(),
-                },
-                None => failed(TransportErrorCode::PROTOCOL_VIOLATION, error.to_string()),
-            })?;
+        let Tls::Running(running) = &mut self.tls else {
+            return Err(unexpected());
+        };
+        let connection = &mut running.connection;
+        let (result, secret) = exporter::overhear(|| connection.read_hs(bytes));
+        running.exporter = secret.or(running.exporter.take());
+        result.map_err(|error| {
+            let alert = connection.alert().map(u8::from);
+            let code = alert.map(TransportErrorCode::crypto);
+            let code = code.unwrap_or(TransportErrorCode::PROTOCOL_VIOLATION);
+            failed(code, error.to_string())
+        })?;
         // rustls does not say when these are known: a server reads the name in the first message, a client
         // the protocol in the answer.
-        let known = self.inner.alpn_protocol().is_some() || self.server_name().is_some();
-        if !self.told && (known || !self.is_handshaking()) {
+        let known = connection.alpn_protocol().is_some() || server_name(connection).is_some();
+        if !self.told && (known || !connection.is_handshaking()) {
             self.told = true;
             return Ok(true);
         }
@@ -268,21 +353,32 @@ impl crypto::Session for Session {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let Some(mut bytes) = self.inner.quic_transport_parameters() else {
+        let (side, bytes) = match &self.tls {
+            Tls::Running(running) => match &running.connection {
+                Connection::Client(client) => (Side::Client, client.quic_transport_parameters()),
+                Connection::Server(server) => (Side::Server, server.quic_transport_parameters()),
+            },
+            Tls::Concluded(concluded) => (Side::Server, concluded.parameters.as_deref()),
+        };
+        let Some(mut bytes) = bytes else {
             return Ok(None);
         };
         if let Some(log) = &self.log {
             log.parameters(false, bytes);
         }
-        let side = match &self.inner {
-            Connection::Client(_) => Side::Client,
-            Connection::Server(_) => Side::Server,
-        };
         Ok(Some(TransportParameters::read(side, &mut bytes)?))
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
-        Some(match self.inner.write_hs(buf)? {
+        let Tls::Running(running) = &mut self.tls else {
+            return None;
+        };
+        let had_len = buf.len();
+        let change = running.connection.write_hs(buf);
+        if change.is_none() && buf.len() == had_len {
+            self.conclude();
+        }
+        Some(match change? {
             KeyChange::Handshake { keys } => self.logged_keys(long_keys(keys, self.version)),
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(next);
@@ -322,10 +418,14 @@ impl crypto::Session for Session {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
-        self.inner
-            .export_keying_material(output, label, Some(context))
-            .map(drop)
-            .map_err(|_| ExportKeyingMaterialError)
+        match &self.tls {
+            Tls::Running(running) => running
+                .connection
+                .export_keying_material(output, label, Some(context))
+                .map(drop)
+                .map_err(|_| ExportKeyingMaterialError),
+            Tls::Concluded(concluded) => concluded.exporter.export(output, label, context),
+        }
     }
 }
 
