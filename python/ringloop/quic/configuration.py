@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -274,6 +275,8 @@ _CLIENT_AUTH: Final = {
 _SHARED: Final[dict[tuple[Any, ...], Any]] = {}
 _MEMORIES: Final[dict[str, Any]] = {}
 _SHARED_MAX: Final = 64
+_SHARING: Final = threading.Lock()
+"""Held from the look for what is there until what was made stands there: two threads get one."""
 
 
 def _shared(key: tuple[Any, ...]) -> Any:
@@ -282,19 +285,21 @@ def _shared(key: tuple[Any, ...]) -> Any:
     Loading the system's authorities takes milliseconds, and a session is resumed only under the
     configuration that verified its certificate.
     """
-    made = _SHARED.get(key)
-    if made is None:
-        make, *settings = key
-        made = make(**dict(settings))
-        _keep(_SHARED, key, made)
+    with _SHARING:
+        made = _SHARED.get(key)
+        if made is None:
+            make, *settings = key
+            made = make(**dict(settings))
+            _keep(_SHARED, key, made)
     return made
 
 
 def _named_memory(name: str) -> Any:
-    memory = _MEMORIES.get(name)
-    if memory is None:
-        memory = _quic.Memory(keeps=True)
-        _keep(_MEMORIES, name, memory)
+    with _SHARING:
+        memory = _MEMORIES.get(name)
+        if memory is None:
+            memory = _quic.Memory(keeps=True)
+            _keep(_MEMORIES, name, memory)
     return memory
 
 
