@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import io
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ringloop.quic import configuration as configurations
 from ringloop.quic import events
 from ringloop.quic.buffer import Buffer
 from ringloop.quic.configuration import QuicConfiguration
@@ -355,6 +358,19 @@ def resume(certificates: Certificates, ends: Ends, tickets: list[Any], tokens: l
     again.client.send_stream_data(0, b"early", end_stream=True)
     again.client.connect(SERVER, again.now)
     return again
+
+
+def test_equal_settings_of_threads_that_make_them_at_once_are_one() -> None:
+    inside = threading.Barrier(2, timeout=30)
+
+    def make() -> object:
+        inside.wait()
+        return object()
+
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(configurations._shared, [(make,)] * 2)
+    configurations._SHARED.pop((make,))
+    assert one is other
 
 
 @pytest.mark.parametrize("accepts", [True, False])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -257,9 +256,9 @@ class QuicConfiguration:
         # An open file is this configuration's own: it, and its copies, keep what is made with it.
         kept: dict[object, Any] = self.__dict__.setdefault("_kept", {})
         key = (id(log), *key)
-        if key not in kept:
-            kept[key] = make(**settings, keylog=_key_log(log))
-        return kept[key]
+        if (made := kept.get(key)) is None:
+            made = kept.setdefault(key, make(**settings, keylog=_key_log(log)))
+        return made
 
 
 _MTU_MAX: Final = 1452
@@ -275,8 +274,6 @@ _CLIENT_AUTH: Final = {
 _SHARED: Final[dict[tuple[Any, ...], Any]] = {}
 _MEMORIES: Final[dict[str, Any]] = {}
 _SHARED_MAX: Final = 64
-_SHARING: Final = threading.Lock()
-"""Held from the look for what is there until what was made stands there: two threads get one."""
 
 
 def _shared(key: tuple[Any, ...]) -> Any:
@@ -285,29 +282,30 @@ def _shared(key: tuple[Any, ...]) -> Any:
     Loading the system's authorities takes milliseconds, and a session is resumed only under the
     configuration that verified its certificate.
     """
-    with _SHARING:
-        made = _SHARED.get(key)
-        if made is None:
-            make, *settings = key
-            made = make(**dict(settings))
-            _keep(_SHARED, key, made)
+    made = _SHARED.get(key)
+    if made is None:
+        make, *settings = key
+        made = _keep(_SHARED, key, make(**dict(settings)))
     return made
 
 
 def _named_memory(name: str) -> Any:
-    with _SHARING:
-        memory = _MEMORIES.get(name)
-        if memory is None:
-            memory = _quic.Memory(keeps=True)
-            _keep(_MEMORIES, name, memory)
+    memory = _MEMORIES.get(name)
+    if memory is None:
+        memory = _keep(_MEMORIES, name, _quic.Memory(keeps=True))
     return memory
 
 
-def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    """Keep a value, and drop the oldest where there are many."""
+def _keep(kept: dict[Any, Any], key: object, value: object) -> Any:
+    """Keep a value, and drop the oldest where there are many.
+
+    Returns what stands there then: another thread's, where that one was first. No lock: making a
+    value may run a program's code (a finaliser, a signal's handler) that asks for one, too.
+    """
     if len(kept) >= _SHARED_MAX:
-        kept.pop(next(iter(kept)), None)
-    kept[key] = value
+        # A list, as other threads may be adding.
+        kept.pop(next(iter(list(kept)), None), None)
+    return kept.setdefault(key, value)
 
 
 def _key_log(log: TextIO | _PathLike) -> Any:
