@@ -96,8 +96,9 @@ pub const UNTAKEN_PIECES_MAX: usize = PIECE_POOL_BUFFERS as usize / 4;
 /// The same for a stream of datagrams.
 pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 
-/// Operations that one poll of a task may have done at once, by the system call, and sleeps that were over when they
-/// began, before it has to wait its turn: a peer that always has more must not keep the others waiting.
+/// Operations that one poll of a task may have done at once, by the system call, sleeps that were over when they
+/// began, and what it takes at once from what threads share in `sync`, before it has to wait its turn: a peer that always
+/// has more must not keep the others waiting.
 pub const ATTEMPTS_PER_POLL: u32 = 32;
 
 /// Bytes from which `write_all_zero_copy` leaves copying out: below, two completions and the wait for the
@@ -139,7 +140,8 @@ pub const BULK_READ_BYTES: usize = 1 << 16;
 /// Buffers that one vectored read or write may carry (`UIO_MAXIOV`, see readv(2)).
 pub const FILE_VECTOR_MAX: usize = 1024;
 
-/// How soon a connect to a Unix listener with a full backlog is tried again: nothing tells when it has room.
+/// How soon a connect to a Unix listener with a full backlog is tried again, and a datagram to a full Unix socket: nothing
+/// tells when it has room.
 pub const CONNECT_PAUSE_MIN: Duration = Duration::from_micros(500);
 
 /// How long such a pause becomes at most, by doubling: so many connects cost next to nothing, and none comes

@@ -7,10 +7,17 @@ mod support;
 
 use ringloop::Runtime;
 use ringloop::driver::Kind;
+use ringloop::executor::Op;
 use ringloop::net::{TcpListener, TcpStream};
+use ringloop::op::{Send, Splice};
+use ringloop::sys::file;
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use support::in_runtimes;
 
 /// More rounds than any one poll may do.
@@ -29,6 +36,12 @@ async fn pair() -> (TcpStream, TcpStream) {
     (client, listener.accept().await.unwrap())
 }
 
+/// The next that comes is the byte 7, alone.
+async fn arrives(stream: &TcpStream) {
+    let (count, byte) = stream.read(Vec::with_capacity(2)).await;
+    assert_eq!((count.unwrap(), byte), (1, vec![7]));
+}
+
 #[test]
 fn a_task_whose_operations_never_wait_lets_the_others_run() {
     in_runtimes(|runtime| {
@@ -41,8 +54,7 @@ fn a_task_whose_operations_never_wait_lets_the_others_run() {
             while !has_run.get() && rounds < ROUNDS_MAX {
                 // There is always room to send, and something to receive.
                 one.write_all(vec![7]).await.0.unwrap();
-                let (count, byte) = other.read(Vec::with_capacity(1)).await;
-                assert_eq!((count.unwrap(), byte), (1, vec![7]));
+                arrives(&other).await;
                 rounds += 1;
             }
             assert!(rounds < ROUNDS_MAX, "the neighbour never ran");
@@ -101,6 +113,132 @@ fn bulk_reads_and_writes_carry_every_byte_and_the_end() {
             writer.await.unwrap();
             assert_eq!(received.pop(), Some(255));
             assert!(received == sent, "other bytes came than were sent");
+        });
+    });
+}
+
+#[test]
+fn a_send_tried_at_once_does_not_overtake_one_that_is_queued() {
+    second_is_second(false);
+}
+
+#[test]
+fn a_splice_tried_at_once_does_not_overtake_a_send_that_is_queued() {
+    second_is_second(true);
+}
+
+fn second_is_second(by_splice: bool) {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let send = |bytes: &[u8]| Send {
+                fd: one.as_raw_fd(),
+                buf: bytes.to_vec().into(),
+            };
+            // What was on the queue before goes out.
+            ringloop::time::yield_now().await;
+            let mut first = std::pin::pin!(Op::new(send(b"first ")));
+            let is_over = is_ready_at_once(first.as_mut()).await.is_some();
+            let result = if by_splice {
+                let (reader, writer) = file::pipe().unwrap();
+                file::write(writer.as_raw_fd(), b"second", None).unwrap();
+                let ends = (reader.as_raw_fd(), one.as_raw_fd());
+                Op::eager(Splice::new((ends.0, None), (ends.1, None), 6)).await
+            } else {
+                Op::eager(send(b"second")).await.0
+            };
+            assert_eq!(result.unwrap(), 6);
+            if !is_over {
+                assert_eq!(first.await.0.unwrap(), 6);
+            }
+            let mut received = [0; 12];
+            (&other).read_exact(&mut received).unwrap();
+            assert_eq!(received, *b"first second");
+        });
+    });
+}
+
+/// Whether one poll of `future` makes it ready.
+async fn is_ready_at_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let mut future = Some(future);
+    poll_fn(|cx| {
+        Poll::Ready(match future.take().map(|future| future.poll(cx)) {
+            Some(Poll::Ready(value)) => Some(value),
+            _ => None,
+        })
+    })
+    .await
+}
+
+#[test]
+fn a_small_write_of_the_only_ready_task_is_out_at_once() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (one, other) = pair().await;
+            // What the pair left on the queue goes out.
+            ringloop::time::yield_now().await;
+            let mut write = std::pin::pin!(one.write_all(vec![7]));
+            let (sent, bytes) = is_ready_at_once(write.as_mut()).await.unwrap();
+            assert_eq!((sent.unwrap(), bytes), ((), vec![7]));
+            arrives(&other).await;
+        });
+    });
+}
+
+#[test]
+fn a_small_write_beside_a_ready_task_goes_with_the_batch() {
+    in_runtimes(|runtime| {
+        let kind = runtime.kind();
+        run(runtime, async {
+            let (one, other) = pair().await;
+            ringloop::time::yield_now().await;
+            let neighbour = ringloop::spawn(async {});
+            {
+                let mut write = std::pin::pin!(one.write_all(vec![7]));
+                let now = is_ready_at_once(write.as_mut()).await;
+                assert_eq!(now.is_some(), kind == Kind::Epoll);
+                if now.is_none() {
+                    write.await.0.unwrap();
+                }
+            }
+            neighbour.await.unwrap();
+            arrives(&other).await;
+        });
+    });
+}
+
+#[test]
+fn a_write_at_once_to_a_socket_without_room_waits_for_it() {
+    const LEN: usize = 1024;
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (one, other) = pair().await;
+            let mut sent_len = 0;
+            let mut write = loop {
+                assert!(sent_len < 1 << 30, "the socket never filled");
+                ringloop::time::yield_now().await;
+                let mut write = Box::pin(one.write_all(vec![7; LEN]));
+                match is_ready_at_once(write.as_mut()).await {
+                    Some((sent, _)) => sent.unwrap(),
+                    None => break write,
+                }
+                sent_len += LEN;
+            };
+            let reader = ringloop::spawn(async move {
+                let mut received_len = 0;
+                loop {
+                    let (count, bytes) = other.read(Vec::with_capacity(CHUNK_LEN)).await;
+                    if count.unwrap() == 0 {
+                        return received_len;
+                    }
+                    assert!(bytes.iter().all(|byte| *byte == 7));
+                    received_len += bytes.len();
+                }
+            });
+            write.as_mut().await.0.unwrap();
+            drop(write);
+            drop(one);
+            assert_eq!(reader.await.unwrap(), sent_len + LEN);
         });
     });
 }

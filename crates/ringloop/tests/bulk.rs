@@ -8,7 +8,7 @@ use ringloop::driver::Kind;
 use ringloop::executor::Op;
 use ringloop::limits::{LARGE_BUFFERS, POOL_BUFFER_BYTES};
 use ringloop::net::{Received, TcpStream, UnixStream};
-use ringloop::op::Recv;
+use ringloop::op::{Recv, Send};
 use ringloop::{spawn, time};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
@@ -43,13 +43,19 @@ fn run(test: impl AsyncFn()) {
 }
 
 /// Send what the socket has room for, and tell how much that was.
-fn fill(mut peer: &Peer) -> usize {
+fn fill(peer: &Peer) -> usize {
     peer.set_nonblocking(true).unwrap();
+    let sent = fill_at_once(peer);
+    peer.set_nonblocking(false).unwrap();
+    sent
+}
+
+/// As [`fill`], by a socket that does not block.
+fn fill_at_once(mut socket: &Peer) -> usize {
     let mut sent = 0;
-    while let Ok(count) = peer.write(&pattern(4_000_000)[sent..]) {
+    while let Ok(count) = socket.write(&pattern(4_000_000)[sent..]) {
         sent += count;
     }
-    peer.set_nonblocking(false).unwrap();
     sent
 }
 
@@ -141,7 +147,7 @@ fn received_bytes_are_sent_and_come_back() {
                 let expected = bytes.to_vec();
                 let (sent, back) = stream.write_all(bytes).await;
                 sent.unwrap();
-                assert!(back.ends_with(&expected));
+                assert!(*back == *expected);
             }
             assert!(echoed.join().unwrap() == pattern(len));
             drop(writer.join().unwrap());
@@ -153,7 +159,8 @@ fn received_bytes_are_sent_and_come_back() {
 fn received_bytes_that_the_socket_takes_in_part_are_sent_to_the_end() {
     run(async || {
         let (stream, peer) = pair();
-        let (large, mut peer) = first_large(&stream, peer, 1_000_000).await;
+        let (mut large, mut peer) = first_large(&stream, peer, 1_000_000).await;
+        large.advance(9);
         let expected = large.to_vec();
         let socket = stream.as_fd().try_clone_to_owned().unwrap();
         TcpStream::from(socket).set_send_buffer(1).unwrap();
@@ -170,6 +177,69 @@ fn received_bytes_that_the_socket_takes_in_part_are_sent_to_the_end() {
         sent.unwrap();
         assert!(*back == *expected);
         assert!(reading.join().unwrap() == expected);
+    });
+}
+
+#[test]
+fn what_was_dropped_of_received_bytes_does_not_come_back_once_they_were_sent() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        peer.write_all(b"head: and a body").unwrap();
+        let mut bytes = stream.receive().next().await.unwrap().unwrap();
+        for dropped in ["h", "ead", ": ", "and a"] {
+            bytes.advance(dropped.len());
+            let expected = bytes.to_vec();
+            // Full, so that they wait, and are not sent from where they are.
+            let before = {
+                let ours = stream.as_fd().try_clone_to_owned().unwrap();
+                fill_at_once(&Peer::from(ours))
+            };
+            let mut sending = pin!(stream.write_all(bytes));
+            let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            let mut got = vec![0; before + expected.len()];
+            let reading = std::thread::spawn(move || {
+                peer.read_exact(&mut got).unwrap();
+                (got, peer)
+            });
+            let (sent, back) = sending.await;
+            sent.unwrap();
+            assert_eq!(back.to_vec(), expected);
+            let (got, back_peer) = reading.join().unwrap();
+            assert_eq!(got[before..], expected);
+            (bytes, peer) = (back, back_peer);
+        }
+        assert_eq!(*bytes, *b" body");
+    });
+}
+
+#[test]
+fn received_bytes_do_not_overtake_what_was_sent_before_them() {
+    run(async || {
+        let (stream, peer) = pair();
+        let (large, mut peer) = first_large(&stream, peer, 1_000_000).await;
+        let len = large.len();
+        let (fd, buf) = (stream.as_raw_fd(), b"first ".to_vec().into());
+        // Goes with the next batch, where the driver has batches.
+        let mut first = pin!(Op::new(Send { fd, buf }));
+        let mut then = pin!(stream.write_all(large));
+        let reading = std::thread::spawn(move || {
+            let mut got = vec![0; 6 + len];
+            peer.read_exact(&mut got).unwrap();
+            got
+        });
+        let (mut is_sent, mut are_sent) = (false, false);
+        poll_fn(|cx| {
+            is_sent = is_sent || first.as_mut().poll(cx).is_ready();
+            are_sent = are_sent || then.as_mut().poll(cx).is_ready();
+            if is_sent && are_sent {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        assert_eq!(reading.join().unwrap()[..6], *b"first ");
     });
 }
 

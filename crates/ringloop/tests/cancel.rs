@@ -4,17 +4,20 @@
 
 mod support;
 
-use ringloop::driver::Token;
-use ringloop::executor::Local;
+use ringloop::buf::RecvBuf;
+use ringloop::driver::{Kind, Token};
+use ringloop::executor::{Link, Local, Op};
 use ringloop::limits;
-use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Accept, Poll, PollMulti, RecvMulti, Request, Timeout};
+use ringloop::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
+use ringloop::op::{Accept, Poll, PollMulti, Read, RecvMulti, Request, Splice, Tee, Timeout};
+use ringloop::sys::file;
 use ringloop::sys::interest::Interest;
 use ringloop::{spawn, time};
+use std::future::IntoFuture;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
-use support::{Bed, connect_to, in_runtimes, on_both, recv, send, tcp_pair, write_all};
+use support::{Bed, PATIENCE, connect_to, in_runtimes, on_both, recv, send, tcp_pair, write_all};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -212,6 +215,108 @@ fn futures_and_sequences_of_a_socket_end_and_the_socket_lives() {
             let _client = connect_to(&std);
             accepting.await.unwrap();
             assert_eq!(Local::current().cancel_all(), 0);
+        });
+        done.unwrap();
+    });
+}
+
+fn read_some(fd: RawFd) -> Read {
+    let buf = RecvBuf::with_capacity(8);
+    Read {
+        fd,
+        buf,
+        offset: None,
+    }
+}
+
+fn cancel_descriptor(fd: RawFd) -> usize {
+    Local::current().engine().driver_mut().cancel_descriptor(fd)
+}
+
+#[test]
+fn step_of_a_link_that_has_not_begun_ends_once_it_begins() {
+    in_runtimes(|runtime| {
+        // Without a ring nobody has submitted it yet.
+        if runtime.kind() != Kind::Uring {
+            return;
+        }
+        let done = runtime.block_on(async {
+            let (first, first_end) = file::pipe().unwrap();
+            let (second, _second_end) = file::pipe().unwrap();
+            let link = Link::new(read_some(first.as_raw_fd()));
+            let link = link.then(read_some(second.as_raw_fd()));
+            let linked = spawn(link.into_future());
+            time::sleep(Duration::from_millis(2)).await;
+            assert_eq!(cancel_descriptor(second.as_raw_fd()), 1);
+            time::sleep(Duration::from_millis(2)).await;
+            file::write(first_end.as_raw_fd(), b"go ahead", None).unwrap();
+            let ((read, _), (cancelled, _)) = time::timeout(PATIENCE, linked)
+                .await
+                .expect("it was not cancelled")
+                .unwrap();
+            assert_eq!(read.unwrap(), 8, "all of its buffer");
+            assert_eq!(cancelled.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+        });
+        done.unwrap();
+    });
+}
+
+#[test]
+fn splice_and_tee_end_by_the_end_they_wait_for() {
+    in_runtimes(|runtime| {
+        let done = runtime.block_on(async {
+            for is_eager in [false, true] {
+                // Which block: the ring waits on a thread of the kernel's.
+                let (from, _from_end) = std::io::pipe().unwrap();
+                let (_to_end, to) = std::io::pipe().unwrap();
+                let (from_fd, to_fd) = (from.as_raw_fd(), to.as_raw_fd());
+                let splice = Splice::new((from_fd, None), (to_fd, None), 16);
+                let tee = Tee::new(from_fd, to_fd, 16);
+                let begin = if is_eager { Op::eager } else { Op::new };
+                let splicing = spawn(begin(splice));
+                let begin = if is_eager { Op::eager } else { Op::new };
+                let teeing = spawn(begin(tee));
+                time::sleep(Duration::from_millis(2)).await;
+                assert_eq!(cancel_descriptor(from_fd), 2);
+                for waits in [splicing, teeing] {
+                    let ended = time::timeout(PATIENCE, waits).await;
+                    let error = ended.expect("it was not cancelled").unwrap().unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+                }
+            }
+        });
+        done.unwrap();
+    });
+}
+
+#[test]
+fn datagrams_that_do_not_come_leave_the_buffer_to_its_owner() {
+    in_runtimes(|runtime| {
+        let done = runtime.block_on(async {
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let (unix, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
+            let fds = [udp.as_raw_fd(), unix.as_raw_fd()];
+            let (udp, unix) = (
+                UdpSocket::from(OwnedFd::from(udp)),
+                UnixDatagram::from(OwnedFd::from(unix)),
+            );
+            let receives = [
+                spawn(async move {
+                    let (result, buf) = udp.recv_from(Vec::with_capacity(999)).await;
+                    (result.map(drop), buf)
+                }),
+                spawn(async move {
+                    let (result, buf) = unix.recv_from(Vec::with_capacity(999)).await;
+                    (result.map(drop), buf)
+                }),
+            ];
+            time::sleep(Duration::from_millis(1)).await;
+            for (fd, receive) in fds.into_iter().zip(receives) {
+                assert_eq!(cancel_descriptor(fd), 1);
+                let (result, buf) = receive.await.unwrap();
+                assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+                assert_eq!((buf.len(), buf.capacity()), (0, 999));
+            }
         });
         done.unwrap();
     });

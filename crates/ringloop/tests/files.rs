@@ -3,18 +3,28 @@
 
 mod support;
 
-use ringloop::fs::{self, File, OpenOptions, Pipe};
+use ringloop::fs::{self, File, OpenOptions, Pipe, RegisteredBuf, RegisteredFile};
 use ringloop::limits::BULK_READ_BYTES;
-use ringloop::{Options, Runtime, spawn, spawn_blocking};
+use ringloop::{Options, Runtime, spawn, spawn_blocking, time};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use support::{alone, drivers, in_directories as on_both};
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+use support::{PATIENCE, alone, drivers, in_directories as on_both, processor_time};
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.unwrap_err().kind()
+}
+
+fn make_fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
 }
 
 #[test]
@@ -61,6 +71,49 @@ fn position_moves_by_what_was_read_and_is_shared_with_the_kernel() {
         assert_eq!(bytes, b"4567");
         let mut std = std::fs::File::from(OwnedFd::from(file));
         assert_eq!(io::Seek::stream_position(&mut std).unwrap(), 8);
+    });
+}
+
+#[test]
+fn an_offset_that_stands_for_the_position_is_refused_and_nothing_is_lost() {
+    on_both("no offset", |dir| async move {
+        let path = dir.join("file");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let file = options.open(&path).await.unwrap();
+        let (bytes, bufs) = (b"hello".to_vec(), vec![b"hello".to_vec()]);
+        let refused = [
+            file.write_at(bytes.clone(), u64::MAX).await,
+            file.read_at(bytes.clone(), u64::MAX).await,
+        ];
+        for (result, back) in refused {
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(back, bytes);
+        }
+        let refused = [
+            file.write_all_at(bytes.clone(), u64::MAX).await,
+            file.read_exact_at(bytes.clone(), 3, u64::MAX).await,
+        ];
+        for (result, back) in refused {
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(back, bytes);
+        }
+        let refused = [
+            file.write_vectored_at(bufs.clone(), u64::MAX).await,
+            file.read_vectored_at(bufs.clone(), u64::MAX).await,
+        ];
+        for (result, back) in refused {
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(back, bufs);
+        }
+        let file = RegisteredFile::new(file);
+        let (result, buf) = file
+            .write_at(RegisteredBuf::with_capacity(16), u64::MAX)
+            .await;
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        let (result, _) = file.read_at(buf, u64::MAX).await;
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     });
 }
 
@@ -255,6 +308,36 @@ fn whole_files_are_read_and_copied_whatever_their_size() {
 }
 
 #[test]
+fn file_whose_length_is_not_told_is_read_whole() {
+    on_both("untold", |_| async move {
+        for path in ["/proc/sys/net/core/somaxconn", "/proc/self/status"] {
+            let expected = std::fs::read_to_string(path).unwrap();
+            let text = fs::read_to_string(path).await.unwrap();
+            assert_eq!(text.lines().next(), expected.lines().next(), "{path}");
+            assert_eq!(text.lines().count(), expected.lines().count(), "{path}");
+        }
+    });
+}
+
+#[test]
+fn whole_pipes_with_a_name_are_read_and_written() {
+    const LEN: usize = 300_000;
+    on_both("whole-fifo", |dir| async move {
+        let path = dir.join("fifo");
+        make_fifo(&path);
+        let sent: Vec<u8> = (0..LEN).map(|index| index as u8).collect();
+        let (name, bytes) = (path.clone(), sent.clone());
+        let writer = std::thread::spawn(move || std::fs::write(name, bytes).unwrap());
+        assert!(fs::read(&path).await.unwrap() == sent);
+        writer.join().unwrap();
+        let name = path.clone();
+        let reader = std::thread::spawn(move || std::fs::read(name).unwrap());
+        fs::write(&path, sent.clone()).await.unwrap();
+        assert!(reader.join().unwrap() == sent);
+    });
+}
+
+#[test]
 fn hundred_files_are_read_at_once() {
     on_both("hundred", |dir| async move {
         let path = |n: usize| dir.join(format!("{n}"));
@@ -348,8 +431,7 @@ fn splice_and_tee_wait_for_bytes_and_for_room() {
 fn pipe_with_a_name_is_waited_for_as_a_pipe() {
     on_both("fifo", |dir| async move {
         let path = dir.join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&path).status();
-        assert!(made.unwrap().success());
+        make_fifo(&path);
         let open = |path: &Path| {
             let path = path.to_owned();
             std::thread::spawn(move || std::fs::File::options().write(true).open(path).unwrap())
@@ -362,6 +444,65 @@ fn pipe_with_a_name_is_waited_for_as_a_pipe() {
         io::Write::write_all(&mut writer, b"hi").unwrap();
         let (count, bytes) = reading.await.unwrap();
         assert_eq!((count.unwrap(), bytes.as_slice()), (2, b"hi".as_slice()));
+    });
+}
+
+/// Write many bytes to what blocks when it is full, and read them from its other end beside that. A loop that stands
+/// is let go on by a thread that reads too, too late.
+async fn write_beside_reading(to: File, from: File) {
+    const LEN: usize = 200_000;
+    let (over, ended) = mpsc::channel::<()>();
+    let mut end = from.try_clone().unwrap();
+    let watching = std::thread::spawn(move || {
+        let in_time = ended.recv_timeout(PATIENCE);
+        if in_time == Err(mpsc::RecvTimeoutError::Timeout) {
+            std::thread::spawn(move || io::copy(&mut end, &mut io::sink()));
+        }
+        in_time
+    });
+    let sent: Vec<u8> = (0..LEN)
+        .map(|index| b'a' + (index / 3 % 26) as u8)
+        .collect();
+    let reading = async {
+        let mut bytes = Vec::new();
+        while bytes.len() < LEN {
+            let (count, read) = from.read(Vec::with_capacity(10_000)).await;
+            assert!(count.unwrap() > 0);
+            bytes.extend_from_slice(&read);
+        }
+        bytes
+    };
+    let both = ringloop::future::join(to.write_all(sent.clone()), reading);
+    let ((written, _), read) = time::timeout(PATIENCE * 2, both).await.unwrap();
+    written.unwrap();
+    assert!(read == sent);
+    over.send(()).unwrap();
+    watching.join().unwrap().unwrap();
+}
+
+#[test]
+fn pipe_with_a_name_that_is_full_holds_its_writer_and_not_the_loop() {
+    on_both("full-fifo", |dir| async move {
+        let path = dir.join("fifo");
+        make_fifo(&path);
+        let file = OpenOptions::new().read(true).write(true).open(&path).await;
+        let file = file.unwrap();
+        let other = File::from(file.try_clone().unwrap());
+        write_beside_reading(file, other).await;
+    });
+}
+
+#[test]
+fn terminal_that_is_full_holds_its_writer_and_not_the_loop() {
+    on_both("full-terminal", |_| async move {
+        let mut ends = [-1; 2];
+        let [master, slave] = &mut ends;
+        // SAFETY: two numbers are written, and the other pointers may be null.
+        let opened = unsafe { libc::openpty(master, slave, null_mut(), null(), null()) };
+        assert_eq!(opened, 0);
+        // SAFETY: both are open, and nobody else's.
+        let [master, slave] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        write_beside_reading(slave.into(), master.into()).await;
     });
 }
 
@@ -380,6 +521,56 @@ fn blocking_call_runs_beside_the_loop_and_its_panic_is_told() {
             assert_eq!(call.await.unwrap() as usize, n, "also past a full queue");
         }
         drop(spawn_blocking(|| ()));
+    });
+}
+
+/// Have so many tasks wait for room in the pool's queue, and then have their calls made; the processor time it took.
+async fn time_of_waiting_tasks(count: u32) -> Duration {
+    // No thread is free before every task waits.
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let stuck: Vec<_> = (0..ringloop::limits::BLOCKING_THREADS)
+        .map(|_| Arc::clone(&gate))
+        .map(|gate| spawn_blocking(move || assert!(gate.lock().unwrap().recv().is_err())))
+        .collect();
+    let before = processor_time();
+    let polled = Rc::new(Cell::new(0));
+    let one = |n| {
+        let polled = Rc::clone(&polled);
+        spawn(async move {
+            polled.set(polled.get() + 1);
+            spawn_blocking(move || n).await.unwrap()
+        })
+    };
+    let calls: Vec<_> = (0..count).map(one).collect();
+    while polled.get() < count {
+        time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(open);
+    for call in stuck {
+        call.await.unwrap();
+    }
+    for (n, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await.unwrap() as usize, n);
+    }
+    processor_time().saturating_sub(before)
+}
+
+#[test]
+fn tasks_that_wait_for_room_cost_the_same_each_however_many_they_are() {
+    on_both("waiting", |_| async move {
+        // What the host takes of the processor counts too: one undisturbed pair is enough.
+        for attempt in 1.. {
+            let few = time_of_waiting_tasks(5_000).await;
+            let many = time_of_waiting_tasks(40_000).await;
+            if many < 30 * few {
+                return;
+            }
+            assert!(
+                attempt < 5,
+                "{many:?} of processor time for 8 times as many as in {few:?}"
+            );
+        }
     });
 }
 

@@ -6,13 +6,14 @@ mod support;
 
 use ringloop::executor::{Local, Op};
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Accept, Nop, Poll, Read, Recv};
+use ringloop::op::{Accept, Kind, Nop, Open, Outcome, Poll, Read, Recv, Request, Send};
 use ringloop::sys::{file, interest::Interest};
 use ringloop::time;
 use ringloop::{Options, Runtime, spawn};
 use std::future::poll_fn;
-use std::io::Write as _;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, Write as _};
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::Poll as Turn;
 use std::time::Duration;
@@ -45,6 +46,41 @@ async fn some_turns() {
         time::yield_now().await;
     }
     time::sleep(Duration::from_millis(1)).await;
+}
+
+/// A send that gives its count out for what `K` ends with.
+struct Disguised<K>(Send, PhantomData<fn() -> K>);
+
+impl<K: Kind> Kind for Disguised<K> {
+    type Output = K::Output;
+
+    fn into_request(self) -> Request {
+        self.0.into_request()
+    }
+
+    fn output(outcome: Outcome) -> K::Output {
+        K::output(outcome)
+    }
+}
+
+#[test]
+fn count_of_another_operation_becomes_no_descriptor() {
+    async fn disguised<K: Kind<Output = io::Result<OwnedFd>>>(fd: i32) -> io::Result<OwnedFd> {
+        let buf = vec![0; 9000].into();
+        let disguised = Disguised::<K>(Send { fd, buf }, PhantomData);
+        Op::new(disguised).await
+    }
+    on_both(|runtime| {
+        let (ours, _peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let outputs = runtime
+            .block_on(async { [disguised::<Accept>(fd).await, disguised::<Open>(fd).await] });
+        for output in outputs.unwrap() {
+            // None of that number is open: closing it would be a mistake as well.
+            let error = output.map(OwnedFd::into_raw_fd).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    });
 }
 
 #[test]

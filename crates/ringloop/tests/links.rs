@@ -5,16 +5,22 @@
 mod support;
 
 use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::driver::Choice;
 use ringloop::executor::{Link, Local, Op};
-use ringloop::op::{Fsync, Nop, Read, Timeout, Write};
+use ringloop::op::{Accept, Close, Fsync, Nop, Open, Read, Send, Timeout, Write};
 use ringloop::sys::file;
+use ringloop::sys::storage::CURRENT_POSITION;
 use ringloop::{Options, Runtime, limits, spawn, time};
 use std::future::{Future, IntoFuture};
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{Foreign, PATIENCE, alone, drivers, open_descriptors};
+use support::{
+    Foreign, PATIENCE, alone, connect_to, drivers, expect_descriptors, is_closed, listener,
+    open_descriptors,
+};
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(5);
@@ -30,7 +36,7 @@ fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
         let runtime = Runtime::with_options(options).unwrap();
         runtime.block_on(test()).unwrap();
         drop(runtime);
-        assert_eq!(open_descriptors(), before, "descriptors ({driver:?})");
+        expect_descriptors(before);
     }
 }
 
@@ -232,6 +238,170 @@ fn link_dropped_at_every_state_leaves_nothing_behind() {
     });
 }
 
+/// Descriptors of what nobody else opens here; other descriptors come and go with threads of earlier tests.
+fn open_nulls() -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    targets
+        .filter(|target| target == Path::new("/dev/null"))
+        .count()
+}
+
+#[test]
+fn descriptors_that_a_dropped_link_has_yielded_are_closed() {
+    on_both(|| async {
+        let listener = listener();
+        let (reader, _writer) = file::pipe().unwrap();
+        for round in 0..3 {
+            let mut client = connect_to(&listener);
+            let (before, nulls_before) = (open_descriptors(), open_nulls());
+            let accept = Accept {
+                fd: listener.as_raw_fd(),
+                multi: false,
+            };
+            let link = Link::new(accept)
+                .then(Open {
+                    dir: -1,
+                    path: c"/dev/null".into(),
+                    flags: libc::O_RDONLY | libc::O_CLOEXEC,
+                    mode: 0,
+                })
+                .then(read(reader.as_raw_fd(), 1, None));
+            let mut link = link.into_future();
+            let begun = Instant::now();
+            // Both are open, and the link goes on.
+            while open_nulls() == nulls_before {
+                once(&mut link).await;
+                time::sleep(Duration::from_millis(1)).await;
+                assert!(begun.elapsed() < PATIENCE);
+            }
+            once(&mut link).await;
+            drop(link);
+            nothing_in_flight().await;
+            if round > 0 {
+                expect_descriptors(before);
+            }
+            assert!(is_closed(&mut client));
+        }
+    });
+}
+
+#[test]
+fn descriptor_that_a_dropped_link_was_to_close_is_closed() {
+    for polling in [false, true] {
+        for driver in drivers() {
+            let _alone = alone();
+            let options = Options {
+                driver,
+                submission_polling: polling.then_some(SHORT),
+                ..Options::default()
+            };
+            let runtime = Runtime::with_options(options).unwrap();
+            let closed = runtime.block_on(async {
+                let (reader, _writer) = file::pipe().unwrap();
+                for round in 0..3 {
+                    let before = open_descriptors();
+                    let fd = tempfile(b"").into_raw_fd();
+                    let link = Link::new(read(reader.as_raw_fd(), 1, None)).then(Close { fd });
+                    give_up(link.into_future(), 2).await;
+                    nothing_in_flight().await;
+                    if round > 0 {
+                        expect_descriptors(before);
+                    }
+                }
+            });
+            closed.unwrap();
+        }
+    }
+}
+
+/// An open file under another number, which is free.
+fn at_number(file: &OwnedFd, number: RawFd) -> OwnedFd {
+    let mut others = Vec::new();
+    while others.len() < 64 {
+        let clone = file.try_clone().unwrap();
+        if clone.as_raw_fd() == number {
+            return clone;
+        }
+        others.push(clone);
+    }
+    panic!("{number} is not free");
+}
+
+#[test]
+fn number_of_a_descriptor_that_a_dropped_link_closed_can_be_waited_for() {
+    on_both(|| async {
+        let (next, writer) = file::pipe().unwrap();
+        let (reader, _writer) = file::pipe().unwrap();
+        let fd = reader.into_raw_fd();
+        let link = Link::new(read(fd, 1, None)).then(Close { fd });
+        give_up(link.into_future(), 1).await;
+        nothing_in_flight().await;
+        let next = at_number(&next, fd);
+        let mut received = Op::new(read(next.as_raw_fd(), 16, None));
+        once(&mut received).await;
+        file::write(writer.as_raw_fd(), b"mine", None).unwrap();
+        let (count, buf) = time::timeout(PATIENCE, received).await.unwrap();
+        assert_eq!((count.unwrap(), buf.filled()), (4, b"mine".as_slice()));
+    });
+}
+
+#[test]
+fn write_of_a_dropped_link_that_was_to_close_its_file_hits_no_other() {
+    let _alone = alone();
+    for driver in drivers() {
+        if driver == Choice::Epoll {
+            // It has written by then.
+            continue;
+        }
+        // The link does not fit the queue: it is run in sequence.
+        let options = Options {
+            driver,
+            ring_entries: 2,
+            ..Options::default()
+        };
+        let runtime = Runtime::with_options(options).unwrap();
+        let done = runtime.block_on(async {
+            let (reader, next) = file::pipe().unwrap();
+            let (_reader, writer) = file::pipe().unwrap();
+            let fd = writer.into_raw_fd();
+            let stray = Write {
+                fd,
+                buf: SendBuf::from(b"stray".to_vec()),
+                offset: None,
+            };
+            let link = Link::new(stray).then(Close { fd }).then(Nop);
+            give_up(link.into_future(), 1).await;
+            let next = at_number(&next, fd);
+            nothing_in_flight().await;
+            file::write(next.as_raw_fd(), b"mine", None).unwrap();
+            let (count, buf) = Op::new(read(reader.as_raw_fd(), 16, None)).await;
+            assert_eq!((count.unwrap(), buf.filled()), (4, b"mine".as_slice()));
+        });
+        done.unwrap();
+    }
+}
+
+#[test]
+fn file_that_a_dropped_link_was_to_close_keeps_its_number_while_a_thread_names_it() {
+    on_both(|| async {
+        let (reader, writer) = file::pipe().unwrap();
+        file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
+        let fd = reader.into_raw_fd();
+        let there = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+        // By its position, as if the pipe were a file: a pool thread makes the read, and cannot be stopped.
+        let stuck = read(fd, 16, Some(CURRENT_POSITION));
+        let link = Link::new(stuck).then(Close { fd });
+        give_up(link.into_future(), 50).await;
+        if Local::current().engine().driver_mut().in_flight() > 0 {
+            let now = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+            assert_eq!(now.ok(), Some(there), "a thread is reading from it");
+        }
+        file::write(writer.as_raw_fd(), b"late", None).unwrap();
+        nothing_in_flight().await;
+    });
+}
+
 /// Let a future get so far, and drop it.
 async fn give_up(mut future: impl Future + Unpin, turns: u32) {
     if turns > 0 {
@@ -292,4 +462,143 @@ fn runtime_dropped_under_a_link_gives_the_buffer_back() {
         drop((reader, writer));
         assert_eq!(open_descriptors(), before, "{driver:?}");
     }
+}
+
+/// Have the driver tell the kernel what it has for it.
+fn hand_over() {
+    let local = Local::current();
+    local
+        .engine()
+        .driver_mut()
+        .wait(Some(Duration::ZERO))
+        .unwrap();
+}
+
+/// How the descriptor that a dropped link names is given up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum GivenUp {
+    Dropped,
+    TakenOffTheLoop,
+    Released,
+}
+
+#[test]
+fn write_of_a_dropped_link_hits_no_other_file_of_its_number() {
+    use GivenUp::{Dropped, Released, TakenOffTheLoop};
+    on_both(|| async {
+        for given_up in [Dropped, TakenOffTheLoop, Released] {
+            for by_timer in [true, false] {
+                let file = tempfile(b"");
+                let (_reader, owned) = file::pipe().unwrap();
+                let fd = owned.as_raw_fd();
+                // What is released is its owner's, and no file of the loop.
+                let mut owned = Some(owned);
+                let taken = owned.take_if(|_| given_up != Released);
+                let to = taken.map(ringloop::fs::File::from);
+                assert!(to.as_ref().is_none_or(|to| to.as_raw_fd() == fd));
+                let stray = Write {
+                    fd,
+                    buf: SendBuf::from(b"stray".to_vec()),
+                    offset: None,
+                };
+                // The kernel goes on with the link when it is next entered: no cancel finds the write before.
+                let mut link: Box<dyn Future<Output = ()> + Unpin> = if by_timer {
+                    let link = Link::new(Timeout::after(SHORT)).then(stray).into_future();
+                    Box::new(Box::pin(async { drop(link.await) }))
+                } else {
+                    let synced = Fsync {
+                        fd: file.as_raw_fd(),
+                        data_only: false,
+                    };
+                    let link = Link::new(synced).then(stray).into_future();
+                    Box::new(Box::pin(async { drop(link.await) }))
+                };
+                once(&mut link).await;
+                hand_over();
+                std::thread::sleep(4 * SHORT);
+                drop(link);
+                match given_up {
+                    Dropped => drop(to),
+                    TakenOffTheLoop => drop(to.map(OwnedFd::from)),
+                    Released => {
+                        Local::current().release(fd);
+                        drop(owned.take());
+                    }
+                }
+                // Where the number is free, one of them has it.
+                let mut next = pairs();
+                nothing_in_flight().await;
+                for end in &next {
+                    let received = (&*end).read(&mut [0; 8]);
+                    let error = received.expect_err("something was written to the next file");
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                }
+                // Now it is free.
+                next.extend(pairs());
+                let mut numbers = next.iter().map(AsRawFd::as_raw_fd);
+                assert!(numbers.any(|number| number == fd), "{given_up:?}");
+            }
+        }
+    });
+}
+
+/// Connected sockets.
+fn pairs() -> Vec<std::os::unix::net::UnixStream> {
+    let pairs = (0..4).map(|_| std::os::unix::net::UnixStream::pair().unwrap());
+    let ends: Vec<_> = pairs.flat_map(|(one, other)| [one, other]).collect();
+    for end in &ends {
+        end.set_nonblocking(true).unwrap();
+    }
+    ends
+}
+
+#[test]
+fn send_of_a_dropped_link_goes_to_no_other_socket_of_its_number() {
+    on_both(|| async {
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let near = ringloop::net::UnixStream::from(OwnedFd::from(near));
+        let stray = Send {
+            fd: near.as_raw_fd(),
+            buf: SendBuf::from(b"stray".to_vec()),
+        };
+        let link = Link::new(Timeout::after(SHORT)).then(stray);
+        let mut link = link.into_future();
+        once(&mut link).await;
+        hand_over();
+        std::thread::sleep(4 * SHORT);
+        drop(link);
+        drop(near);
+        let next = pairs();
+        nothing_in_flight().await;
+        for end in &next {
+            let received = (&*end).read(&mut [0; 8]);
+            assert_eq!(received.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+    });
+}
+
+#[test]
+fn release_of_a_descriptor_does_not_wait_for_a_link_that_goes_on() {
+    on_both(|| async {
+        let (reader, writer) = file::pipe().unwrap();
+        let fd = writer.as_raw_fd();
+        let late = Write {
+            fd,
+            buf: SendBuf::from(b"late".to_vec()),
+            offset: None,
+        };
+        let (waits, wakes) = file::pipe().unwrap();
+        let link = Link::new(read(waits.as_raw_fd(), 1, None)).then(late);
+        let mut link = link.into_future();
+        once(&mut link).await;
+        hand_over();
+        let begun = Instant::now();
+        Local::current().release(fd);
+        assert!(begun.elapsed() < Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2);
+        file::write(wakes.as_raw_fd(), b"1", None).unwrap();
+        let ((first, _), (second, _)) = link.await;
+        assert_eq!((first.unwrap(), second.unwrap()), (1, 4));
+        let (count, _) = Op::new(read(reader.as_raw_fd(), 16, None)).await;
+        assert_eq!(count.unwrap(), 4);
+    });
 }

@@ -208,6 +208,19 @@ fn multi_accept_yields_every_connection_until_it_is_cancelled() {
 }
 
 #[test]
+fn accept_on_a_blocking_connection_does_not_wait_for_its_bytes() {
+    on_both(|bed| {
+        let (blocking, _peer) = tcp_pair();
+        file::set_nonblocking(blocking.as_raw_fd(), false).unwrap();
+        for multi in [false, true] {
+            let fd = blocking.as_raw_fd();
+            let completion = bed.run(Request::Accept(Accept { fd, multi }));
+            assert_eq!(completion.result, -libc::EINVAL, "multi: {multi}");
+        }
+    });
+}
+
+#[test]
 fn accept_on_what_does_not_listen_keeps_its_errno() {
     on_both(|bed| {
         let (ours, _peer) = tcp_pair();

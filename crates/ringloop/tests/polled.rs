@@ -6,10 +6,13 @@ mod support;
 use ringloop::net::{Polled, TcpListener, TcpStream, UnixStream};
 use ringloop::time::{sleep, timeout, yield_now};
 use ringloop::{Runtime, limits, spawn};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, IoSlice};
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use support::PATIENCE;
 
 fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for driver in support::drivers() {
@@ -102,6 +105,27 @@ fn what_was_written_before_the_drop_still_arrives() {
 }
 
 #[test]
+fn what_a_lone_task_writes_is_sent_without_another_poll() {
+    let _alone = support::alone();
+    for driver in support::drivers() {
+        let runtime = Runtime::builder().driver(driver).build().unwrap();
+        let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = runtime.block_on(async {
+            let mut stream = Polled::new(UnixStream::from(ours));
+            for part in [b"one", b"two", b"six"] {
+                write_all(&mut stream, part).await;
+            }
+            stream
+        });
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut bytes = [0; 9];
+        std::io::Read::read_exact(&mut peer, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"onetwosix");
+        drop(stream);
+    }
+}
+
+#[test]
 fn writer_is_held_at_the_bound_when_the_peer_does_not_read() {
     on_both(|| async {
         let (mut stream, peer) = pair();
@@ -153,18 +177,112 @@ fn reader_moves_on_what_the_writer_left_behind() {
         let bytes = numbered(120_000);
         // Taken at once, not sent at once; nobody flushes.
         write_all(&mut stream, &bytes).await;
-        let peer = spawn(async move {
-            let mut all = Vec::new();
-            while all.len() < 120_000 {
-                let (count, bytes) = peer.read(Vec::with_capacity(9000)).await;
-                assert!(count.unwrap() > 0);
-                all.extend_from_slice(&bytes);
-            }
-            peer.write_all(b"!".to_vec()).await.0.unwrap();
-            all
-        });
+        let peer = spawn(answer(peer, bytes.len()));
         assert_eq!(read(&mut stream, 8).await.unwrap(), b"!");
         assert_eq!(peer.await.unwrap(), bytes);
+    });
+}
+
+/// So much is read before it is answered.
+async fn answer(peer: UnixStream, len: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < len {
+        let (count, bytes) = peer.read(Vec::with_capacity(9000)).await;
+        assert!(count.unwrap() > 0);
+        all.extend_from_slice(&bytes);
+    }
+    peer.write_all(b"!".to_vec()).await.0.unwrap();
+    all
+}
+
+const SOON: Duration = Duration::from_millis(5);
+
+/// Write, and flush or not, until that has to wait and is given up; returns what was written.
+async fn write_until_given_up(stream: &RefCell<Polled<UnixStream>>, is_flushed: bool) -> Vec<u8> {
+    let all = numbered(4_000_000);
+    let mut count = 0;
+    loop {
+        let write = poll_fn(|cx| stream.borrow_mut().poll_write(cx, &all[count..]));
+        match timeout(SOON, write).await {
+            Ok(taken) => count += taken.unwrap(),
+            Err(_) => break,
+        }
+        let flush = poll_fn(|cx| stream.borrow_mut().poll_flush(cx));
+        if is_flushed && timeout(SOON, flush).await.is_err() {
+            break;
+        }
+    }
+    all[..count].to_vec()
+}
+
+async fn read_answer(stream: &RefCell<Polled<UnixStream>>) -> Vec<u8> {
+    let mut into = [0; 8];
+    let read = poll_fn(|cx| stream.borrow_mut().poll_read(cx, &mut into));
+    let count = timeout(PATIENCE, read).await.expect("all stands still");
+    into[..count.unwrap()].to_vec()
+}
+
+#[test]
+fn reader_moves_on_what_a_flush_or_write_waited_for_that_was_given_up() {
+    on_both(|| async {
+        for is_flushed in [false, true] {
+            let (stream, peer) = pair();
+            let stream = RefCell::new(stream);
+            let bytes = write_until_given_up(&stream, is_flushed).await;
+            let peer = spawn(answer(peer, bytes.len()));
+            assert_eq!(read_answer(&stream).await, b"!");
+            assert!(peer.await.unwrap() == bytes);
+        }
+    });
+}
+
+#[test]
+fn reader_in_one_task_moves_on_what_another_has_given_up() {
+    on_both(|| async {
+        for is_flushed in [false, true] {
+            let (stream, peer) = pair();
+            let stream = Rc::new(RefCell::new(stream));
+            let reader = Rc::clone(&stream);
+            let reader = spawn(async move { read_answer(&reader).await });
+            // It waits before anything is written.
+            sleep(SOON).await;
+            let bytes = write_until_given_up(&stream, is_flushed).await;
+            let peer = spawn(answer(peer, bytes.len()));
+            assert_eq!(reader.await.unwrap(), b"!");
+            assert!(peer.await.unwrap() == bytes);
+        }
+    });
+}
+
+#[test]
+fn writer_hears_of_room_that_a_reader_in_another_task_made() {
+    on_both(|| async {
+        let (stream, peer) = pair();
+        let stream = Rc::new(RefCell::new(stream));
+        let writer = {
+            let stream = Rc::clone(&stream);
+            spawn(async move {
+                let bytes = numbered(1_000_000);
+                let mut left = bytes.as_slice();
+                while !left.is_empty() {
+                    let write = poll_fn(|cx| stream.borrow_mut().poll_write(cx, left));
+                    left = &left[timeout(PATIENCE, write).await.unwrap().unwrap()..];
+                }
+                let flush = poll_fn(|cx| stream.borrow_mut().poll_flush(cx));
+                timeout(PATIENCE, flush).await.unwrap().unwrap();
+            })
+        };
+        // It waits for room when the reader comes.
+        sleep(SOON).await;
+        let reader = spawn(async move { read_answer(&stream).await });
+        sleep(SOON).await;
+        let mut came = 0;
+        while came < 1_000_000 {
+            came += peer.read(Vec::with_capacity(30_000)).await.0.unwrap();
+        }
+        writer.await.unwrap();
+        peer.write_all(b"!".to_vec()).await.0.unwrap();
+        assert_eq!(reader.await.unwrap(), b"!");
     });
 }
 

@@ -88,6 +88,33 @@ fn starved_lent_receiver_is_not_armed_again_by_its_number() {
     });
 }
 
+/// A future that nobody polls or drops any more (`mem::forget`) has not cancelled its receive.
+#[test]
+fn starved_receiver_of_a_closed_stream_takes_nothing_from_the_next_of_its_number() {
+    on_both(|bed| {
+        let held = exhaust_pool(bed);
+        let (next, mut next_peer) = tcp_pair();
+        let (ours, mut peer) = tcp_pair();
+        let fd = ours.as_raw_fd();
+        let (_, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
+        write_all(&mut peer, b"hello");
+        bed.expect_none(token);
+        bed.engine.driver_mut().close(ours.into());
+        let clones: Vec<_> = (0..8).map(|_| next.try_clone().unwrap()).collect();
+        let next = clones.iter().find(|clone| clone.as_raw_fd() == fd).unwrap();
+        give_back_held(bed, held);
+        bed.settle();
+        write_all(&mut next_peer, b"mine");
+        bed.settle();
+        let mut bytes = [0; 8];
+        let count = std::io::Read::read(&mut &*next, &mut bytes).unwrap();
+        assert_eq!(&bytes[..count], b"mine");
+        let last = bed.expect(token);
+        assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
+        assert_eq!(bed.in_flight(), 0);
+    });
+}
+
 #[test]
 fn lent_receiver_that_starves_can_be_cancelled() {
     on_both(|bed| {

@@ -91,6 +91,17 @@ fn output_is_all_that_was_written_to_both_pipes() {
 }
 
 #[test]
+fn output_ends_the_input_of_a_child_that_reads_a_pipe() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut command = shell("cat; echo over");
+            let output = time::timeout(PATIENCE, command.stdin(Stdio::piped()).output()).await;
+            assert_eq!(output.unwrap().unwrap().stdout, b"over\n");
+        });
+    });
+}
+
+#[test]
 fn mebibytes_go_both_ways_at_once() {
     in_runtimes(|runtime| {
         run(runtime, async {

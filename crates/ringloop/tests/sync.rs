@@ -57,6 +57,25 @@ macro_rules! in_place {
             }
 
             #[test]
+            fn added_permits_never_overflow() {
+                let semaphore = sync::Semaphore::new(5);
+                semaphore.add(usize::MAX);
+                assert!(semaphore.available() > 5);
+            }
+
+            #[test]
+            fn notification_given_back_beside_a_kept_one_is_one() {
+                let notify = sync::Notify::new();
+                let mut first = Box::pin(notify.notified());
+                assert_eq!(poll_once(first.as_mut()), Poll::Pending);
+                notify.notify_one();
+                notify.notify_one();
+                drop(first);
+                assert_eq!(poll_once(pin!(notify.notified())), Poll::Ready(()));
+                assert_eq!(poll_once(pin!(notify.notified())), Poll::Pending);
+            }
+
+            #[test]
             fn full_channel_holds_its_senders_in_order() {
                 block_on(async {
                     let (sender, mut receiver) = sync::mpsc::channel(1);
@@ -321,6 +340,75 @@ fn values_go_round_between_workers_and_none_is_lost() {
             sender.await.unwrap();
         })
         .unwrap();
+}
+
+/// Have `busy` run in a task while the loop's other tasks have their turns.
+fn busy_beside_others(busy: impl Future<Output = ()> + 'static) {
+    block_on(async {
+        let task = spawn(busy);
+        for _ in 0..20 {
+            yield_now().await;
+        }
+        assert!(!task.is_finished(), "the others were kept waiting");
+        task.abort();
+    });
+}
+
+const MANY: u32 = 100_000;
+
+#[test]
+fn receiver_of_a_channel_that_is_never_empty_lets_others_run() {
+    let (sender, mut receiver) = sync::mpsc::channel(MANY as usize);
+    for number in 0..MANY {
+        sender.try_send(number).unwrap();
+    }
+    busy_beside_others(async move {
+        for number in 0..MANY {
+            assert_eq!(receiver.recv().await, Some(number));
+        }
+    });
+}
+
+#[test]
+fn sender_of_a_channel_that_is_never_full_lets_others_run() {
+    let (sender, receiver) = sync::mpsc::channel(MANY as usize);
+    busy_beside_others(async move {
+        for number in 0..MANY {
+            sender.send(number).await.unwrap();
+        }
+        drop(receiver);
+    });
+}
+
+#[test]
+fn executor_inside_of_a_task_goes_on_past_the_tasks_share() {
+    let (sender, mut receiver) = sync::mpsc::channel(1000);
+    block_on(async {
+        let mut inner = pin!(async {
+            for number in 0..1000 {
+                sender.send(number).await.unwrap();
+                assert_eq!(receiver.recv().await, Some(number));
+            }
+        });
+        while poll_once(inner.as_mut()).is_pending() {}
+    });
+}
+
+#[test]
+fn taker_of_permits_and_notifications_that_are_always_there_lets_others_run() {
+    busy_beside_others(async {
+        let semaphore = sync::Semaphore::new(1);
+        for _ in 0..MANY {
+            drop(semaphore.acquire(1).await);
+        }
+    });
+    busy_beside_others(async {
+        let notify = sync::Notify::new();
+        for _ in 0..MANY {
+            notify.notify_one();
+            notify.notified().await;
+        }
+    });
 }
 
 #[test]

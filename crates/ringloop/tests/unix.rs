@@ -5,11 +5,13 @@ mod support;
 
 use ringloop::net::{UnixDatagram, UnixListener, UnixName, UnixStream};
 use ringloop::{Runtime, spawn, time};
+use std::cell::Cell;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
-use support::{in_runtimes, read_exact};
+use support::{PATIENCE, in_runtimes, read_exact};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -183,6 +185,45 @@ fn unix_datagrams_keep_their_bounds_and_tell_their_sender() {
                 (too_long.unwrap_err().raw_os_error(), &bytes[..]),
                 (Some(libc::ENAMETOOLONG), &b"x"[..])
             );
+        });
+    });
+}
+
+#[test]
+fn unix_datagram_to_a_full_socket_waits_until_there_is_room() {
+    in_runtimes(|runtime| {
+        let name = abstract_name("full-datagrams", runtime);
+        run(runtime, async {
+            let full = UnixDatagram::bind(UnixName::Abstract(&name)).unwrap();
+            let sender = UnixDatagram::unbound().unwrap();
+            let count = Rc::new(Cell::new(0_u32));
+            let (counter, to) = (Rc::clone(&count), name.clone());
+            let sending = spawn(async move {
+                for number in 0..2000_u32 {
+                    let bytes = number.to_le_bytes().to_vec();
+                    let (result, _) = sender.send_to(bytes, UnixName::Abstract(&to)).await;
+                    assert_eq!(result.unwrap(), 4);
+                    counter.set(number + 1);
+                }
+            });
+            let mut known = 0;
+            loop {
+                time::sleep(Duration::from_millis(20)).await;
+                if count.get() == known {
+                    break;
+                }
+                known = count.get();
+            }
+            assert!(!sending.is_finished());
+            let before = support::processor_time();
+            time::sleep(Duration::from_millis(300)).await;
+            let used = support::processor_time().saturating_sub(before);
+            assert!(used < Duration::from_millis(150), "{used:?}");
+            for number in 0..2000_u32 {
+                let received = time::timeout(PATIENCE, full.recv(Vec::with_capacity(8)));
+                assert_eq!(received.await.unwrap().1, number.to_le_bytes());
+            }
+            sending.await.unwrap();
         });
     });
 }

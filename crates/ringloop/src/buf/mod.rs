@@ -209,8 +209,10 @@ impl RecvBuf {
         }
     }
 
-    /// The whole memory, for a system call made at once.
+    /// The whole memory, for a system call made at once. What was written there before counts no more.
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        // Whoever has this may take bytes back to uninitialised, without `unsafe`.
+        self.filled = 0;
         let (ptr, capacity) = self.as_mut_ptr();
         // SAFETY: both forms own `capacity` writable bytes; `MaybeUninit` asks for no contents.
         unsafe { std::slice::from_raw_parts_mut(ptr.cast(), capacity) }
@@ -339,6 +341,17 @@ mod tests {
         unsafe { buf.set_filled(1) };
         assert_eq!(buf.filled(), b"x");
         assert_eq!(buf.into_vec(), b"x");
+    }
+
+    #[test]
+    fn invariant_3_memory_that_is_lent_again_counts_as_unwritten() {
+        let mut buf = RecvBuf::with_capacity(8);
+        buf.as_uninit()[0].write(b'x');
+        // SAFETY: one byte was written above.
+        unsafe { buf.set_filled(1) };
+        buf.as_uninit()[0] = MaybeUninit::uninit();
+        assert!(buf.filled().is_empty());
+        assert!(buf.into_vec().is_empty());
     }
 
     #[test]

@@ -21,11 +21,14 @@
 //! 1. A request is touched by one thread at a time, and dropped by the loop's thread alone; where that
 //!    cannot wait for it any longer, it is leaked.
 
+mod room;
+
 use super::Key;
 use crate::limits;
 use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::thread::block_signals;
+use room::Room;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -33,6 +36,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub(crate) use room::Place;
 
 /// A program's own call.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
@@ -84,7 +89,9 @@ struct State {
     queue: VecDeque<Work>,
     finished: Vec<(Job, io::Result<u32>)>,
     /// Who found the queue full.
-    waiting_for_room: Vec<Waker>,
+    room: Room,
+    /// The loop has a request that found it full.
+    is_loop_waiting: bool,
     thread_count: usize,
     idle_count: usize,
     /// Requests that threads are working on.
@@ -124,6 +131,17 @@ impl Shared {
         // Nothing can panic while the lock is held, and the state is whole at any point.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// There is room in the queue: the loop is told; the others are to be woken without the lock.
+    #[must_use]
+    fn has_room_now(&self, state: &mut State) -> Vec<Option<Waker>> {
+        if std::mem::take(&mut state.is_loop_waiting)
+            && let Some(wake) = self.wake.upgrade()
+        {
+            wake.notify();
+        }
+        state.room.one_left()
+    }
 }
 
 impl BlockingPool {
@@ -132,7 +150,8 @@ impl BlockingPool {
         let state = State {
             queue: VecDeque::new(),
             finished: Vec::new(),
-            waiting_for_room: Vec::new(),
+            room: Room::default(),
+            is_loop_waiting: false,
             thread_count: 0,
             idle_count: 0,
             busy_count: 0,
@@ -150,8 +169,8 @@ impl BlockingPool {
         }
     }
 
-    /// Give a request to the next free thread. It comes back where the queue is full (no error), or no
-    /// thread can be had at all.
+    /// Give a request to the next free thread. It comes back where the queue is full (no error; the loop is told when
+    /// there is room), or no thread can be had at all.
     pub(super) fn hand_over(
         &self,
         key: Key,
@@ -161,34 +180,54 @@ impl BlockingPool {
             key,
             request: ManuallyDrop::new(Box::new(request)),
         };
-        match self.push(Work::Request(job)) {
+        match self.push(Work::Request(job), None) {
             Ok(()) => Ok(()),
             Err((Work::Request(job), error)) => Err((job.into_request(), error)),
             Err((Work::Call(_), _)) => unreachable!("a request was pushed"),
         }
     }
 
-    /// Run a program's call on the next free thread. A full queue gives it back and wakes `waker` when
-    /// there is room.
-    pub fn call(&self, call: Call, waker: &Waker) -> Result<(), (Call, Option<io::Error>)> {
-        match self.push(Work::Call(call)) {
+    /// Whether there is room for a request; where there is none, the loop is told when there is.
+    pub(super) fn has_room(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.is_loop_waiting = state.queue.len() >= limits::BLOCKING_QUEUE;
+        !state.is_loop_waiting
+    }
+
+    /// Run a program's call on the next free thread. A full queue gives it back, and wakes who asks when there is room,
+    /// as long as the place that it finds there is kept; without a waker, who gave it has to ask again.
+    pub fn call(
+        &self,
+        call: Call,
+        asks: Option<(&Waker, &mut Option<Place>)>,
+    ) -> Result<(), (Call, Option<io::Error>)> {
+        let asks = asks.map(|(waker, place)| {
+            let place = place.get_or_insert_with(|| Place::new(self.clone()));
+            (waker, place)
+        });
+        match self.push(Work::Call(call), asks) {
             Ok(()) => Ok(()),
-            Err((Work::Call(call), error)) => {
-                if error.is_none() {
-                    self.shared.lock().waiting_for_room.push(waker.clone());
-                }
-                Err((call, error))
-            }
+            Err((Work::Call(call), error)) => Err((call, error)),
             Err((Work::Request(_), _)) => unreachable!("a call was pushed"),
         }
     }
 
-    fn push(&self, work: Work) -> Result<(), (Work, Option<io::Error>)> {
+    /// Where the queue is full, who asks is woken once it is not; of a request the loop is told.
+    fn push(
+        &self,
+        work: Work,
+        asks: Option<(&Waker, &mut Place)>,
+    ) -> Result<(), (Work, Option<io::Error>)> {
         let mut state = self.shared.lock();
         if state.closed {
             return Err((work, Some(io::Error::from_raw_os_error(libc::ECANCELED))));
         }
         if state.queue.len() >= limits::BLOCKING_QUEUE {
+            // Under the same lock: room that a thread makes after it finds who waits.
+            state.is_loop_waiting |= matches!(work, Work::Request(_));
+            let replaced = asks.and_then(|(waker, place)| state.room.wait(waker, place));
+            drop(state);
+            drop(replaced);
             return Err((work, None));
         }
         state.queue.push_back(work);
@@ -235,9 +274,9 @@ impl BlockingPool {
             Work::Call(_) => false,
         })?;
         let work = state.queue.remove(at);
-        let waiting = std::mem::take(&mut state.waiting_for_room);
+        let waiting = self.shared.has_room_now(&mut state);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().flatten().for_each(Waker::wake);
         match work {
             Some(Work::Request(job)) => Some(job.into_request()),
             _ => None,
@@ -277,12 +316,13 @@ impl BlockingPool {
         let (requests, calls): (VecDeque<_>, VecDeque<_>) =
             queue.partition(|work| matches!(work, Work::Request(_)));
         state.queue = requests;
-        let waiting = std::mem::take(&mut state.waiting_for_room);
+        let mut waiting = self.shared.has_room_now(&mut state);
+        waiting.extend(state.room.end_round());
         drop(state);
         self.shared.work.notify_all();
         // Outside of the lock: what a call owns may run anything when it is dropped.
         drop(calls);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
@@ -315,9 +355,9 @@ impl Shared {
         loop {
             if let Some(work) = state.queue.pop_front() {
                 state.busy_count += usize::from(matches!(work, Work::Request(_)));
-                let waiting = std::mem::take(&mut state.waiting_for_room);
+                let waiting = self.has_room_now(&mut state);
                 drop(state);
-                waiting.into_iter().for_each(Waker::wake);
+                waiting.into_iter().flatten().for_each(Waker::wake);
                 return Some(work);
             }
             if state.closed {
@@ -366,7 +406,9 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::op::Nop;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::task::Wake;
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -382,7 +424,7 @@ mod tests {
     }
 
     fn call(pool: &BlockingPool, call: impl FnOnce() + Send + 'static) -> bool {
-        pool.call(Box::new(call), Waker::noop()).is_ok()
+        pool.call(Box::new(call), None).is_ok()
     }
 
     #[test]
@@ -429,6 +471,65 @@ mod tests {
         assert_eq!(pool.shared.lock().thread_count, limits::BLOCKING_THREADS);
         for _ in 0..taken {
             go.send(()).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_found_the_queue_full_is_woken_once_however_often_it_asked() {
+        struct Count(AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let pool = pool();
+        let (go, wait) = mpsc::channel::<()>();
+        let shared = Arc::new((Mutex::new(wait), AtomicUsize::new(0)));
+        let stuck = || {
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.1.fetch_add(1, Ordering::SeqCst);
+                assert!(shared.0.lock().unwrap().recv().is_err());
+            }
+        };
+        let deadline = Instant::now() + LONG;
+        // Every thread has one, and the queue is full behind them.
+        loop {
+            let all_begun = shared.1.load(Ordering::SeqCst) == limits::BLOCKING_THREADS;
+            if !call(&pool, stuck()) && all_begun {
+                break;
+            }
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(pool.shared.lock().room.counts(), (0, 0), "no waker");
+        let counts: [_; 2] = std::array::from_fn(|_| Arc::new(Count(AtomicUsize::new(0))));
+        // Clones of one have one table of functions; another compilation unit may have made the first.
+        let wakers = counts.each_ref().map(|count| {
+            let first = Waker::from(Arc::clone(count));
+            Waker::clone(&first)
+        });
+        let mut places = [None, None];
+        for at in [0, 1, 0, 1, 1] {
+            let asks = Some((&wakers[at], &mut places[at]));
+            assert!(pool.call(Box::new(stuck()), asks).is_err());
+        }
+        assert_eq!(pool.shared.lock().room.counts(), (2, 2));
+        // Who gives up leaves nothing, and its place is the next one's.
+        for _ in 0..5 {
+            let mut place = None;
+            let asks = Some((&wakers[0], &mut place));
+            assert!(pool.call(Box::new(stuck()), asks).is_err());
+            assert_eq!(pool.shared.lock().room.counts(), (3, 3));
+            drop(place);
+            assert_eq!(pool.shared.lock().room.counts(), (2, 3));
+        }
+        drop(go);
+        while pool.idle_threads().is_none() {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+        for count in counts {
+            assert_eq!(count.0.load(Ordering::SeqCst), 1);
         }
     }
 

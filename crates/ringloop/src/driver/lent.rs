@@ -163,6 +163,12 @@ impl Lent {
         }
     }
 
+    /// The receives that found no buffer.
+    pub fn starved(&self) -> impl Iterator<Item = Key> {
+        let pools = self.pools.iter().flatten();
+        pools.flat_map(|pool| pool.starved.iter().copied())
+    }
+
     /// Whether a starved receive could go on.
     pub fn can_feed(&self) -> bool {
         let mut pools = self.pools.iter().flatten();

@@ -27,7 +27,7 @@ mod working;
 
 use crate::error::Error;
 use crate::limits;
-use crate::op::{Operation, Request};
+use crate::op::{Need, Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::uring::{Features, Slot};
 use std::io;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-pub(crate) use blocking_pool::{BlockingPool, Call};
+pub(crate) use blocking_pool::{BlockingPool, Call, Place};
 pub use choice::{Choice, Kind};
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
@@ -271,11 +271,16 @@ impl Driver {
     }
 
     /// Try a request before it is submitted: always where the driver [tries first](Self::tries_first), else where it is
-    /// asked for. `None`: it would block, or others wait before it; submit it.
+    /// asked for. `None`: it would block, or others wait before it, on the ring those that the kernel has not heard of;
+    /// submit it.
     pub(crate) fn attempt(&mut self, request: &mut Request) -> Option<i32> {
         match self {
+            Self::Uring(driver) if follows_unsubmitted(driver, request) => None,
             Self::Uring(_) => {
-                let result = readiness::attempt(request)?;
+                let Some(result) = readiness::attempt(request) else {
+                    request.forget_attempt();
+                    return None;
+                };
                 Some(request.finish(result))
             }
             Self::Readiness(driver) => driver.attempt_first(request),
@@ -286,6 +291,16 @@ impl Driver {
     #[inline]
     pub(crate) fn tries_first(&self) -> bool {
         matches!(self, Self::Readiness(_))
+    }
+
+    /// Whether an operation that is begun now would reach the kernel by itself: no other is queued, no completion
+    /// waits to be taken. Then a system call of its own saves an entry, a completion and a turn, and costs no batch.
+    #[inline]
+    pub(crate) fn has_no_batch(&self) -> bool {
+        match self {
+            Self::Uring(driver) => driver.has_no_batch(),
+            Self::Readiness(_) => true,
+        }
     }
 
     /// Receive into the caller's memory without waiting, where the driver tries first; `None`: it would block, or others
@@ -301,9 +316,11 @@ impl Driver {
         }
     }
 
-    /// Send from the caller's memory without waiting; `None`: it would block, or others wait before it.
+    /// Send from the caller's memory without waiting; `None`: it would block, or others wait before it: on the ring those
+    /// that the kernel has not heard of. One that waits in the kernel for room is not asked after.
     pub(crate) fn send_first(&mut self, fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
         match self {
+            Self::Uring(driver) if driver.has_unsubmitted(fd) => None,
             Self::Uring(_) => readiness::receive::send(fd, bytes),
             Self::Readiness(driver) => driver.send_first(fd, bytes),
         }
@@ -372,13 +389,14 @@ impl Driver {
     /// Say that `fd`, whose operations are all over or cancelled, is about to be closed by other
     /// means than an operation. Without it the driver may take the next descriptor of that number
     /// for this one. Costs a system call where `fd` was waited for (readiness), or where an entry
-    /// that names it has not reached the kernel yet (ring).
+    /// that names it has not reached the kernel yet (ring). What may name it still, on a thread or behind another operation
+    /// in a link, is waited for, [`limits::DRAIN_TIMEOUT_MS`] at most: [`Driver::close`] does not have to.
     pub fn release(&mut self, fd: RawFd) {
         each!(self, driver => driver.release(fd));
     }
 
     /// Close `fd`, whose operations are all over or given up: as [`Driver::release`] and a drop, except
-    /// that a descriptor which a pool thread may still name is closed later, and nothing waits.
+    /// that a descriptor which a thread or a link may still name is closed later, and nothing waits.
     pub fn close(&mut self, fd: OwnedFd) {
         each!(self, driver => driver.close(fd));
     }
@@ -461,5 +479,17 @@ impl Driver {
     /// Operations whose last completion has not been taken.
     pub fn in_flight(&self) -> usize {
         each!(self, driver => driver.in_flight())
+    }
+}
+
+/// Whether the kernel has yet to hear of an entry that moves bytes of the same stream, perhaps. Of files there is no
+/// such order.
+fn follows_unsubmitted(driver: &UringDriver, request: &Request) -> bool {
+    match (request, request.need()) {
+        (_, Need::Ready(fd, _)) => driver.has_unsubmitted(fd),
+        (Request::Splice(_) | Request::Tee(_), Need::Pool(ends)) => {
+            ends.into_iter().any(|fd| driver.has_unsubmitted(fd))
+        }
+        _ => false,
     }
 }

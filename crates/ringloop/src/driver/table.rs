@@ -76,6 +76,8 @@ pub(super) mod flag {
     pub const PAUSED: u8 = 1 << 3;
     /// It has been stopped for a pause at least once: a result of `ECANCELED` may be of that.
     pub const WAS_STOPPED: u8 = 1 << 4;
+    /// Its system call, made for each of many results, cannot wait: the descriptor was found non-blocking.
+    pub const NEVER_WAITS: u8 = 1 << 5;
 }
 
 /// One operation, in two lines of the cache: a thousand connections have a thousand of them. What a message of a
@@ -120,6 +122,15 @@ impl Slot {
 
     pub fn unset(&mut self, flags: u8) {
         self.flags &= !flags;
+    }
+
+    /// Whether its request waits for a descriptor, or works on it.
+    pub fn names(&self, fd: RawFd) -> bool {
+        match self.request().map(Operation::need) {
+            Some(Need::Ready(known, _)) => known == fd,
+            Some(Need::Pool(fds)) => fds.contains(&fd),
+            _ => false,
+        }
     }
 
     /// How the operation goes on after a completion.
@@ -470,14 +481,9 @@ impl Table {
 
     /// Those of them that wait for a descriptor.
     pub fn cancellable_on(&self, fd: RawFd) -> Vec<Key> {
-        let waits = |slot: &Slot| match slot.request().map(Operation::need) {
-            Some(Need::Ready(known, _)) => known == fd,
-            Some(Need::Pool(fds)) => fds.contains(&fd),
-            _ => false,
-        };
         let cancellable = self.cancellable();
         cancellable
-            .filter_map(|(key, slot)| waits(slot).then_some(key))
+            .filter_map(|(key, slot)| slot.names(fd).then_some(key))
             .collect()
     }
 

@@ -9,16 +9,18 @@
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
 //! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
 //!    the operation again (multishot) or ends it (single, and a receive whose descriptor is lent).
-//! 3. An entry that names a descriptor reaches the kernel before that descriptor is released: until
-//!    then it names a number, which the next file may get.
+//! 3. An entry that names a descriptor reaches the kernel before that descriptor is released, and where the kernel looks it
+//!    up later (`late`) is over before it is closed: until then it names a number, which the next file may get.
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
 
 mod bundle;
 mod cancel;
+mod late;
 mod link;
 mod registered;
 
+use self::late::Late;
 use self::registered::Registered;
 use super::lease::Lease;
 use super::lent::Lent;
@@ -33,7 +35,7 @@ use crate::sys::uring::abi::{self, Cqe, Sqe};
 use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -42,6 +44,9 @@ use std::time::Duration;
 const KIND_OP: u64 = 0;
 const KIND_CANCEL: u64 = 1;
 const KIND_WAKE: u64 = 2;
+
+/// How many descriptors an entry names at most.
+const DESCRIPTORS_MAX: usize = 2;
 
 /// How long to wait at most while the kernel lacks the memory to take what is queued.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
@@ -69,6 +74,8 @@ pub struct UringDriver {
     resting: Vec<Key>,
     /// Operations of links that were cancelled, perhaps before they had begun.
     late_cancels: Vec<Key>,
+    /// What names descriptors that the kernel has not looked up (invariant 3).
+    late: Late,
     /// Files and buffers that the kernel has at hand; none where nobody asked for it.
     registered: Registered,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
@@ -113,6 +120,7 @@ impl UringDriver {
             unsubmitted: Vec::new(),
             resting: Vec::new(),
             late_cancels: Vec::new(),
+            late: Late::default(),
             registered: Registered::default(),
             synthetic: VecDeque::new(),
         })
@@ -181,6 +189,11 @@ impl UringDriver {
         key
     }
 
+    /// Whether the kernel has yet to hear of an entry that names `fd`, or that may.
+    pub(super) fn has_unsubmitted(&self, fd: RawFd) -> bool {
+        self.unsubmitted.contains(&fd) || !self.backlog.is_empty()
+    }
+
     /// See [`super::Driver::peek`].
     pub fn peek(&self, key: Key) -> Option<i32> {
         self.ring.peek(key.user_data()).map(|cqe| cqe.res)
@@ -204,15 +217,12 @@ impl UringDriver {
     }
 
     /// Invariant 3. Only what was cancelled may still name `fd`, and its cancel follows it.
-    pub(super) fn release(&mut self, fd: RawFd) {
+    fn hand_over_named(&mut self, fd: RawFd) {
+        self.drop_named(fd);
         if self.unsubmitted.contains(&fd) {
             // What fails here fails again, and is reported, at the next wait.
             drop(self.hand_over());
         }
-    }
-
-    pub(super) fn close(&mut self, fd: OwnedFd) {
-        self.release(fd.as_raw_fd());
     }
 
     fn hand_over(&mut self) -> io::Result<()> {
@@ -222,11 +232,24 @@ impl UringDriver {
     }
 
     fn forget_submitted(&mut self) {
-        if self.ring.pending() == 0 {
-            self.unsubmitted.clear();
-        } else {
+        if self.ring.pending() > 0 {
             self.end_split_link();
         }
+        self.forget_taken();
+    }
+
+    /// Of an entry that the kernel has taken the descriptors need not be known any more. A thread of the kernel's may
+    /// always leave some of a steady stream.
+    fn forget_taken(&mut self) {
+        let named_max = DESCRIPTORS_MAX * self.ring.pending() as usize;
+        let taken_count = self.unsubmitted.len().saturating_sub(named_max);
+        // They stand in the order of the entries.
+        self.unsubmitted.drain(..taken_count);
+    }
+
+    /// See [`super::Driver::has_no_batch`].
+    pub(super) fn has_no_batch(&self) -> bool {
+        self.ring.pending() == 0 && self.ring.ready() == 0 && self.backlog.is_empty()
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -244,6 +267,7 @@ impl UringDriver {
         let look_only = timeout == Some(Duration::ZERO);
         if self.ring.ready() > 0 || !self.synthetic.is_empty() || look_only {
             if self.ring.pending() == 0 && !self.ring.needs_enter() {
+                self.forget_taken();
                 return Ok(());
             }
             return self.enter(0, Some(Duration::ZERO));
@@ -270,7 +294,10 @@ impl UringDriver {
                 }
                 continue;
             }
-            let cqe = self.ring.pop()?;
+            let Some(cqe) = self.ring.pop() else {
+                self.late.tidy(&mut self.table);
+                return None;
+            };
             match cqe.user_data >> 56 {
                 KIND_OP => {
                     if let Some(event) = self.completed(cqe) {
@@ -482,6 +509,7 @@ impl UringDriver {
                     return true;
                 }
                 self.unsubmitted.extend(fds);
+                self.late.note(key, fds);
             }
             Need::Cancel(target) => return self.arm_cancel(key, target),
             Need::Nothing | Need::Clock(_) => {}
@@ -572,6 +600,7 @@ impl Drop for UringDriver {
                 break;
             }
         }
+        self.late.abandon();
         // Polls and accepts can be left to the end of the ring; what holds memory cannot.
         if self.table.lends_memory() {
             let left_count = self.table.len();

@@ -126,10 +126,22 @@ impl Working {
 
     /// An operation that waited for room, where there is some now.
     pub fn next_waiting(&mut self) -> Option<Key> {
-        if self.lent.len() >= limits::BLOCKING_QUEUE {
+        if self.waiting.is_empty() || !self.pool.has_room() {
             return None;
         }
         self.waiting.pop_front()
+    }
+
+    /// The operations that wait for room, and some that did.
+    pub fn waiting(&self) -> impl Iterator<Item = Key> {
+        self.waiting.iter().copied()
+    }
+
+    /// The operation that waits last, having found no room once more, waits first again.
+    pub fn last_is_next(&mut self) {
+        if let Some(key) = self.waiting.pop_back() {
+            self.waiting.push_front(key);
+        }
     }
 
     /// Whether a thread may name `fd`.

@@ -5,7 +5,7 @@
 
 use super::Local;
 use super::join::JoinError;
-use crate::driver::Call;
+use crate::driver::{Call, Place};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -48,12 +48,15 @@ fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the result of [`spawn_blocking`]; dropping it lets the call run on.
+/// Waits for the result of [`spawn_blocking`]; dropping it lets the call run on, or drops the call where that still waits
+/// for room in the queue.
 #[must_use = "the result of the call is lost without it"]
 pub struct Blocking<T> {
     shared: Arc<Mutex<Shared<T>>>,
     /// The call, where the queue was full: it is tried again when there is room.
     waiting: Option<(Local, Call)>,
+    /// Where it waits for that.
+    place: Option<Place>,
 }
 
 impl<T> fmt::Debug for Blocking<T> {
@@ -71,7 +74,8 @@ impl<T> fmt::Debug for Blocking<T> {
 /// polled.
 /// Errors: [`JoinError::Panicked`] with the call's panic, [`JoinError::Aborted`] where the runtime ended
 /// before the call began, [`JoinError::Refused`] where the system has no thread for it.
-/// Cancel safety: a call cannot be stopped. Dropping the future detaches it.
+/// Cancel safety: a call cannot be stopped. Dropping the future detaches it. Past [`crate::limits::BLOCKING_QUEUE`] calls
+/// that wait, the future keeps the call until there is room: dropped before that, it drops the call unrun.
 ///
 /// ```
 /// let runtime = ringloop::Runtime::new()?;
@@ -95,16 +99,18 @@ pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
     let mut blocking = Blocking {
         shared,
         waiting: None,
+        place: None,
     };
-    blocking.start(Local::current(), call, Waker::noop());
+    blocking.start(Local::current(), call, None);
     blocking
 }
 
 impl<T> Blocking<T> {
-    fn start(&mut self, local: Local, call: Call, waker: &Waker) {
+    fn start(&mut self, local: Local, call: Call, waker: Option<&Waker>) {
         let pool = local.engine().blocking_pool().clone();
-        match pool.call(call, waker) {
-            Ok(()) => {}
+        let asks = waker.map(|waker| (waker, &mut self.place));
+        match pool.call(call, asks) {
+            Ok(()) => self.place = None,
             Err((call, None)) => self.waiting = Some((local, call)),
             Err((call, Some(error))) => self.refuse(call, error),
         }
@@ -128,7 +134,7 @@ impl<T> Future for Blocking<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some((local, call)) = self.waiting.take() {
-            self.start(local, call, cx.waker());
+            self.start(local, call, Some(cx.waker()));
         }
         let mut shared = lock(&self.shared);
         if let Some(result) = shared.result.take() {

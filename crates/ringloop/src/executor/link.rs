@@ -10,17 +10,22 @@
 //!   splice); a receive from a socket may be short;
 //! * an operation bounded by [`Link::timeout`] that is not over in time is cancelled, and ends with
 //!   `ETIMEDOUT`; where it was over after all, with its own result.
+//!
+//! # Invariants
+//! 1. What the write of a [`ReadThenWrite`] sends has been filled by the read before it.
+//! 2. A descriptor that a link was to close is closed once, and by the driver, which may still name its number: by a
+//!    pool thread, on the queue, or in what epoll was told.
 
 use super::Local;
 use super::operation::poll_outcome;
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
-use crate::op::{Kind, Operation, Outcome, Read, Request, Timeout, Write};
+use crate::op::{Close, Kind, Operation, Outcome, Read, Request, Timeout, Write};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -137,7 +142,7 @@ impl Chain for ReadThenWrite {
     type Rest = Hold;
 
     fn into_steps(self, steps: &mut Vec<Step>) -> Hold {
-        // SAFETY: the write's bytes are looked at by itself alone, which begins after a full read.
+        // SAFETY: invariant 1: the write's bytes are looked at by itself alone, which begins after a full read.
         let (into, from, shared) = unsafe { Shared::share(self.read.buf) };
         let read = Read {
             buf: into,
@@ -172,7 +177,9 @@ impl Chain for ReadThenWrite {
 ///
 /// Shape: awaiting it yields each operation's output, nested to the left: `((a, b), c)`.
 /// Cancel safety: dropping it cancels what has not ended; an operation that could not be stopped may be
-/// followed by the next one before that is stopped.
+/// followed by the next one before that is stopped. The kernel finds the file of an operation when that begins, so until then
+/// the descriptor must stay open: files and sockets of this crate see to that, and what else has been named is given to
+/// [`Local::close`], or to [`Local::release`] before it is closed.
 /// Source: `io_uring_enter(2)`, `IOSQE_IO_LINK`; `io_uring_prep_link_timeout(3)`.
 ///
 /// ```
@@ -322,9 +329,10 @@ impl Flight {
         }
     }
 
-    fn forget(&self, local: &Local) {
-        if self.outcome.is_none() {
-            local.forget(self.key);
+    fn forget(&mut self, local: &Local) {
+        match self.outcome.take() {
+            Some(outcome) => discard(local, outcome),
+            None => local.forget(self.key),
         }
         if let Some(timer) = self.timer {
             local.forget(timer);
@@ -383,6 +391,17 @@ impl Sequence {
         }
     }
 
+    /// Nobody wants the results: as on the ring, what has not begun was begun with the rest, and is cancelled.
+    fn forget(&mut self, local: &Local) {
+        if let Some(mut flight) = self.current.take() {
+            flight.forget(local);
+        }
+        self.give_up();
+        self.done
+            .drain(..)
+            .for_each(|outcome| discard(local, outcome));
+    }
+
     /// What has not begun ends here.
     fn give_up(&mut self) {
         let given_up = self.waiting.drain(..).map(|mut step| {
@@ -393,6 +412,22 @@ impl Sequence {
             }
         });
         self.done.extend(given_up);
+    }
+}
+
+/// Give back what nobody takes any more: a descriptor, which an outcome names by its number alone.
+fn discard(local: &Local, outcome: Outcome) {
+    let result = match outcome.result {
+        Ok(count) => count as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    match outcome.request {
+        Some(Request::Close(Close { fd })) if result == -libc::ECANCELED && fd >= 0 => {
+            // SAFETY: invariant 2: the request, which owned it and is gone now, was given up before it ran.
+            local.close(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        Some(mut request) => request.discard(result),
+        None => {}
     }
 }
 
@@ -511,14 +546,14 @@ impl<C: Chain> Future for Linked<C> {
 
 impl<C: Chain> Drop for Linked<C> {
     fn drop(&mut self) {
-        match &self.state {
+        match &mut self.state {
             // The first one first: those behind it end with it.
-            State::Ring(local, flights) => flights.iter().for_each(|flight| flight.forget(local)),
-            State::Sequence(local, sequence) => {
-                if let Some(flight) = &sequence.current {
+            State::Ring(local, flights) => {
+                for flight in flights {
                     flight.forget(local);
                 }
             }
+            State::Sequence(local, sequence) => sequence.forget(local),
             State::Unsubmitted(_) | State::Over => {}
         }
     }

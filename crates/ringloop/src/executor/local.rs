@@ -33,6 +33,8 @@ static LOOPS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
+    /// Its number; 0 is nobody's.
+    static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
 }
 
 /// An engine and its tasks; a cheap handle, for one thread.
@@ -56,6 +58,8 @@ struct Shared {
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
     attempts_left: Cell<u32>,
+    /// How often a share was refused, up to the next that is renewed.
+    refused: Cell<u32>,
     /// Set once, when the loop becomes one of several.
     seat: OnceCell<Seat>,
 }
@@ -108,6 +112,7 @@ pub struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let previous = self.previous.take();
+        CURRENT_ID.set(previous.as_ref().map_or(0, |local| local.shared.id));
         CURRENT.with(|current| current.replace(previous));
     }
 }
@@ -129,6 +134,7 @@ impl Local {
             small: RefCell::default(),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
+            refused: Cell::new(0),
             seat: OnceCell::new(),
         };
         Ok(Self {
@@ -167,19 +173,18 @@ impl Local {
 
     /// The number of the one that the calling code runs in, if any: no other loop of the process has had it, nor
     /// will. 0 is nobody's.
+    #[inline]
     pub fn current_id() -> Option<u64> {
-        let current =
-            CURRENT.try_with(|current| Some(current.try_borrow().ok()?.as_ref()?.shared.id));
-        current.ok().flatten()
+        Some(CURRENT_ID.get()).filter(|id| *id != 0)
     }
 
     /// Have the driver forget a descriptor that its owner keeps, or closes by other means: its operations are over
-    /// or given up.
+    /// or given up. Waits for those that a thread may be at, or a link, [`limits::DRAIN_TIMEOUT_MS`] at most.
     pub fn release(&self, fd: RawFd) {
         self.home().release(fd);
     }
 
-    /// Close a descriptor whose operations are over or given up.
+    /// Close a descriptor whose operations are over or given up: now, or once no thread and no link may name it.
     pub fn close(&self, fd: OwnedFd) {
         self.home().close(fd);
     }
@@ -187,6 +192,7 @@ impl Local {
     /// Make this the thread's current one while the guard lives.
     pub fn enter(&self) -> Entered {
         let previous = CURRENT.with(|current| current.replace(Some(self.clone())));
+        CURRENT_ID.set(self.shared.id);
         Entered { previous }
     }
 
@@ -287,6 +293,34 @@ impl Local {
         let left = self.shared.attempts_left.get();
         self.shared.attempts_left.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// As [`Self::spend_attempt`], of the one that the calling code runs in; where none runs nobody is kept waiting. An
+    /// executor inside of a task begins no polls, and has a new share after some refusals: it must come to an end.
+    pub(crate) fn spend_share() -> bool {
+        let spent = CURRENT.try_with(|current| {
+            let current = current.try_borrow().ok()?;
+            let local = current.as_ref()?;
+            let may = local.spend_attempt();
+            if !may {
+                let refused = local.shared.refused.get() + 1;
+                local
+                    .shared
+                    .refused
+                    .set(refused % limits::ATTEMPTS_PER_POLL);
+                if refused == limits::ATTEMPTS_PER_POLL {
+                    local.begin_poll();
+                }
+            }
+            Some(may)
+        });
+        spent.ok().flatten().unwrap_or(true)
+    }
+
+    /// Whether the running task is the only one with something to do: what it asks for would go to the kernel as a
+    /// batch of one.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.has_ready() && self.engine().driver_mut().has_no_batch()
     }
 
     /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
@@ -400,6 +434,11 @@ impl std::fmt::Debug for Home {
 }
 
 impl Home {
+    /// The loop that the calling code runs in, if any.
+    pub(crate) fn of_current() -> Option<Self> {
+        Local::try_current().map(|local| local.home())
+    }
+
     /// Give a large buffer back; a loop that is gone needs none.
     pub(crate) fn give_back_large(&self, buffer: Vec<u8>) {
         if let Some(shared) = self.0.upgrade() {

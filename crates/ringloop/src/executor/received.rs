@@ -98,14 +98,10 @@ impl Received {
     /// The bytes of one of `local`'s large buffers.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
         let home = local.home();
-        Self::of_large(Box::new(LargeLoan { home, bytes }))
-    }
-
-    fn of_large(loan: Box<LargeLoan>) -> Self {
         Self {
-            start: lead_len(&loan.bytes) as u32,
-            end: loan.bytes.len() as u32,
-            memory: Memory::Large(loan),
+            start: lead_len(&bytes) as u32,
+            end: bytes.len() as u32,
+            memory: Memory::Large(Box::new(LargeLoan { home, bytes })),
         }
     }
 
@@ -146,10 +142,10 @@ impl fmt::Debug for Received {
 /// What received bytes that are being sent leave behind; where the future is dropped the operation frees them.
 #[derive(Debug)]
 pub enum Sending {
-    /// One of the large buffers, which is empty meanwhile.
-    Large(Box<LargeLoan>),
-    /// A copy, and whose it is.
-    Copy(Kept),
+    /// One of the large buffers, which is empty meanwhile, and where in it the bytes begin.
+    Large(Box<LargeLoan>, u32),
+    /// A copy, whose it is, and where in it the bytes begin.
+    Copy(Kept, u32),
 }
 
 /// The loop that a copy's memory goes back to.
@@ -176,12 +172,16 @@ impl Outgoing for Received {
                     Some(lease) => home.copy_out(lease, start..end),
                     None => Vec::new(),
                 };
-                return (copy.into(), Sending::Copy(Kept(home)));
+                return (copy.into(), Sending::Copy(Kept(home), 0));
             }
-            Memory::Large(mut loan) => (std::mem::take(&mut loan.bytes), Sending::Large(loan)),
+            Memory::Large(mut loan) => (
+                std::mem::take(&mut loan.bytes),
+                Sending::Large(loan, self.start),
+            ),
             Memory::Copied(mut copy) => {
                 let home = std::mem::take(&mut copy.home);
-                (std::mem::take(&mut copy.bytes), Sending::Copy(Kept(home)))
+                let sending = Sending::Copy(Kept(home), self.start);
+                (std::mem::take(&mut copy.bytes), sending)
             }
         };
         let mut buf = SendBuf::from(bytes);
@@ -192,16 +192,19 @@ impl Outgoing for Received {
     #[inline]
     fn restore(sending: Sending, buf: SendBuf) -> Self {
         let bytes = buf.into_vec().unwrap_or_default();
-        match sending {
-            Sending::Large(mut loan) => {
+        let end = bytes.len() as u32;
+        let (start, memory) = match sending {
+            Sending::Large(mut loan, start) => {
                 loan.bytes = bytes;
-                Self::of_large(loan)
+                (start, Memory::Large(loan))
             }
-            Sending::Copy(Kept(home)) => Self {
-                start: 0,
-                end: bytes.len() as u32,
-                memory: Memory::Copied(Copy { home, bytes }),
-            },
+            Sending::Copy(Kept(home), start) => (start, Memory::Copied(Copy { home, bytes })),
+        };
+        Self {
+            // Where the buffer was lost to the operation there are none.
+            start: start.min(end),
+            end,
+            memory,
         }
     }
 }

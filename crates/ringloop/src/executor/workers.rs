@@ -185,10 +185,12 @@ struct Hello {
 
 /// Start the threads of `plan`; `local` becomes worker 0.
 pub(super) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
-    let (report, reports) = mpsc::channel();
+    // Before the channel, so that a failure drops the channel first: a worker waits for the table of all, or for its
+    // sender's end, and the sender may still be in the channel.
     let mut threads = Threads {
         running: Vec::new(),
     };
+    let (report, reports) = mpsc::channel();
     for worker in 1..plan.workers {
         let (stop, stopped) = remote::pair();
         let (plan, report) = (plan.clone(), report.clone());

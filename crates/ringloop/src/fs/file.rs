@@ -9,7 +9,7 @@ use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
-use crate::sys::file::{FileKind, kind};
+use crate::sys::file::{FileKind, is_nonblocking, kind};
 use crate::sys::storage::CURRENT_POSITION;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -35,8 +35,8 @@ pub struct File {
     fd: Option<OwnedFd>,
     /// Where it was used last.
     home: RefCell<Option<Home>>,
-    /// Whether it is a pipe or the like, once that was asked.
-    is_stream: Cell<Option<bool>>,
+    /// What it is, once that was asked.
+    kind: Cell<Option<FileKind>>,
 }
 
 impl From<OwnedFd> for File {
@@ -45,7 +45,7 @@ impl From<OwnedFd> for File {
         Self {
             fd: Some(fd),
             home: RefCell::new(None),
-            is_stream: Cell::new(None),
+            kind: Cell::new(None),
         }
     }
 }
@@ -69,7 +69,12 @@ impl From<File> for OwnedFd {
 }
 
 impl AsRawFd for File {
+    /// For operations on the loop that runs, too: it is told before the descriptor is closed.
     fn as_raw_fd(&self) -> RawFd {
+        let mut home = self.home.borrow_mut();
+        if home.is_none() {
+            *home = Home::of_current();
+        }
         self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 }
@@ -114,13 +119,23 @@ impl File {
     }
 
     /// What stands for "at the file's own position": a pipe is waited for, a file is not.
-    fn position(&self) -> io::Result<Option<u64>> {
-        let is_stream = match self.is_stream.get() {
-            Some(known) => known,
-            None => kind(self.as_raw_fd())? != FileKind::Other,
-        };
-        self.is_stream.set(Some(is_stream));
-        Ok((!is_stream).then_some(CURRENT_POSITION))
+    pub(super) fn position(&self) -> io::Result<Option<u64>> {
+        let is_file = self.kind()? == FileKind::Other;
+        Ok(is_file.then_some(CURRENT_POSITION))
+    }
+
+    /// Whether a write that has room for some bytes blocks for the others, here and in the ring alike: a terminal's does.
+    fn blocks(&self) -> io::Result<bool> {
+        Ok(self.kind()? == FileKind::Device && !is_nonblocking(self.as_raw_fd())?)
+    }
+
+    fn kind(&self) -> io::Result<FileKind> {
+        if let Some(known) = self.kind.get() {
+            return Ok(known);
+        }
+        let kind = kind(self.as_raw_fd())?;
+        self.kind.set(Some(kind));
+        Ok(kind)
     }
 
     /// Read up to the capacity of `buf`, from its start, at the file's own position; 0 is the end.
@@ -146,7 +161,10 @@ impl File {
     /// Cancel safety: the buffer is lost.
     /// Source: preadv2(2); the ring's `READ`, Linux 5.6.
     pub async fn read_at(&self, buf: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
-        self.read_buf(buf.into(), Some(offset)).await
+        match place(offset) {
+            Ok(offset) => self.read_buf(buf.into(), Some(offset)).await,
+            Err(error) => (Err(error), buf),
+        }
     }
 
     pub(super) async fn read_buf(
@@ -155,7 +173,7 @@ impl File {
         offset: Option<u64>,
     ) -> (io::Result<usize>, Vec<u8>) {
         let fd = self.on_loop();
-        let is_bulk = offset.is_some() && buf.as_uninit().len() >= BULK_READ_BYTES;
+        let is_bulk = offset.is_some() && buf.as_mut_ptr().1 >= BULK_READ_BYTES;
         let read = Read { fd, buf, offset };
         // What is in memory the ring would copy on this thread too, after a turn of the loop.
         let op = if is_bulk {
@@ -178,6 +196,9 @@ impl File {
         len: usize,
         offset: u64,
     ) -> (io::Result<()>, Vec<u8>) {
+        if let Err(error) = place(offset) {
+            return (Err(error), buf);
+        }
         buf.reserve(len);
         let mut done = 0;
         while done < len {
@@ -205,6 +226,9 @@ impl File {
         bufs: Vec<Vec<u8>>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<Vec<u8>>) {
+        if let Err(error) = place(offset) {
+            return (Err(error), bufs);
+        }
         let bufs = bufs.into_iter().map(RecvBuf::from).collect();
         let read = ReadV::new(self.on_loop(), bufs, offset);
         let (result, bufs) = Op::new(read).await;
@@ -214,11 +238,15 @@ impl File {
     /// Write some of `bytes` at the file's own position, or at the end of one that was opened to append;
     /// returns how many.
     ///
+    /// Cost: a pool thread's and a descriptor for its time, where it is a terminal or another device that blocks.
     /// Errors: those of write(2).
     /// Cancel safety: it may be written or not.
     /// Source: write(2); the ring's `WRITE`, Linux 5.6.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         match self.position() {
+            Ok(None) if self.blocks().unwrap_or(false) => {
+                self.write_beside(bytes, io::Write::write).await
+            }
             Ok(offset) => {
                 let (result, buf) = self.write_buf(bytes.into(), offset).await;
                 (result, buf.into_vec().unwrap_or_default())
@@ -229,10 +257,14 @@ impl File {
 
     /// Write all of `bytes` at the file's own position, or at the end of one that was opened to append.
     ///
+    /// Cost: as [`File::write`].
     /// Errors: those of write(2); some of it may be written.
     /// Cancel safety: some of it may be written.
     pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         match self.position() {
+            Ok(None) if self.blocks().unwrap_or(false) => {
+                self.write_beside(bytes, io::Write::write_all).await
+            }
             Ok(offset) => self.write_rest(bytes, offset).await,
             Err(error) => (Err(error), bytes),
         }
@@ -244,6 +276,9 @@ impl File {
     /// Cancel safety: it may be written or not.
     /// Source: pwritev2(2); the ring's `WRITE`, Linux 5.6.
     pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
+        if let Err(error) = place(offset) {
+            return (Err(error), bytes);
+        }
         let (result, buf) = self.write_buf(bytes.into(), Some(offset)).await;
         (result, buf.into_vec().unwrap_or_default())
     }
@@ -253,7 +288,26 @@ impl File {
     /// Errors: those of pwrite(2); some of it may be written.
     /// Cancel safety: some of it may be written.
     pub async fn write_all_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<()>, Vec<u8>) {
-        self.write_rest(bytes, Some(offset)).await
+        match place(offset) {
+            Ok(offset) => self.write_rest(bytes, Some(offset)).await,
+            Err(error) => (Err(error), bytes),
+        }
+    }
+
+    /// Write on a pool thread.
+    async fn write_beside<T: Send + 'static>(
+        &self,
+        bytes: Vec<u8>,
+        write: fn(&mut std::fs::File, &[u8]) -> io::Result<T>,
+    ) -> (io::Result<T>, Vec<u8>) {
+        let mut own = match self.try_clone() {
+            Ok(own) => own,
+            Err(error) => return (Err(error), bytes),
+        };
+        let written = beside(move || Ok((write(&mut own, &bytes), bytes)));
+        written
+            .await
+            .unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 
     async fn write_buf(&self, buf: SendBuf, offset: Option<u64>) -> (io::Result<usize>, SendBuf) {
@@ -297,7 +351,10 @@ impl File {
         bufs: Vec<Vec<u8>>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<Vec<u8>>) {
-        self.write_vector(bufs, offset).await
+        match place(offset) {
+            Ok(offset) => self.write_vector(bufs, offset).await,
+            Err(error) => (Err(error), bufs),
+        }
     }
 
     /// Write several buffers as one at the file's own position, or at the end of one that was opened to
@@ -403,6 +460,14 @@ impl File {
     pub async fn close(self) -> io::Result<()> {
         let fd = OwnedFd::from(self).into_raw_fd();
         Op::new(Close { fd }).await
+    }
+}
+
+/// A number of bytes from a file's start, as pread(2) takes it: what stands for the file's own position is none.
+pub(super) fn place(offset: u64) -> io::Result<u64> {
+    match offset {
+        CURRENT_POSITION => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        offset => Ok(offset),
     }
 }
 

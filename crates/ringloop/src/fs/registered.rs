@@ -4,6 +4,7 @@
 //! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either.
 
 use super::File;
+use super::file::place;
 use crate::executor::{Home, Local, Op};
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
 use std::io;
@@ -89,6 +90,9 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
+        if let Err(error) = place(offset) {
+            return (Err(error), buf);
+        }
         let file = self.here();
         let (result, buf) = Op::new(ReadFixed { file, buf, offset }).await;
         (result, buf.unwrap_or_else(nothing))
@@ -104,6 +108,9 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
+        if let Err(error) = place(offset) {
+            return (Err(error), buf);
+        }
         let file = self.here();
         let (result, buf) = Op::new(WriteFixed { file, buf, offset }).await;
         (result, buf.unwrap_or_else(nothing))

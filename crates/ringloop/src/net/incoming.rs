@@ -9,7 +9,7 @@ use crate::op::{Accept, Kind, Outcome, Request};
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
 /// The connections of a listener, in order of arrival.
@@ -45,17 +45,11 @@ impl<'a, S: From<OwnedFd>> Incoming<'a, S> {
     /// [`Incoming::next`] as a poll function, for streams of one's own.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<S>> {
         let listener = self.listener;
-        let request = || {
-            Request::Accept(Accept {
-                fd: listener.on_loop(),
-                multi: true,
-            })
-        };
+        let accept = |fd| Request::Accept(Accept { fd, multi: true });
+        let request = || accept(listener.on_loop());
         self.multi.poll_next(cx, request).map(|arrival| {
-            let outcome = Outcome {
-                result: arrival.result(),
-                request: None,
-            };
+            // The request stays with the driver, which goes on with it.
+            let outcome = Outcome::of(arrival.result, accept(listener.as_raw_fd()));
             Accept::output(outcome).map(S::from)
         })
     }

@@ -23,7 +23,8 @@ use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 /// A stream that can be polled: [`TcpStream`] or [`UnixStream`].
@@ -57,8 +58,12 @@ impl Stream for UnixStream {}
 /// With the features `futures-io`, `tokio` and `hyper` it has the `AsyncRead` and `AsyncWrite` of the first
 /// two, and hyper's `Read` and `Write`.
 ///
+/// A write is over when its bytes are kept, as a buffered writer's is: the first of them are on their way, and those
+/// behind them go on whenever the stream is polled to read, to write or to flush. So flush after the last write, and
+/// before `block_on` ends: what is still kept then is lost with the loop.
+///
 /// Cancel safety: every poll may be the last one; what was received waits for the next reader, and what
-/// was written is sent. Dropping it closes the stream once that has happened, or after
+/// was written for the next poll. Dropping it sends that first, and closes the stream once that has happened, or after
 /// [`limits::POLLED_LINGER_MS`].
 pub struct Polled<S: Stream> {
     /// Shared with the task that sends the rest once this is dropped.
@@ -83,8 +88,39 @@ struct Writing {
     queued: Vec<u8>,
     /// Of a send that nobody has heard of yet.
     failed: Option<io::Error>,
-    /// Somebody waits for room, or for everything to be sent: only that one is woken.
-    awaited: bool,
+    hearers: Hearers,
+}
+
+/// Who hears that a send has ended. Nobody knows whether one who waited still does: a future that is dropped tells
+/// nothing. So the reader hears of it beside the writer, and moves on what the writer has given up.
+#[derive(Default)]
+struct Hearers {
+    /// Waits for bytes.
+    reader: Option<Waker>,
+    /// Waits for room, or for everything to be sent, or has given that up.
+    writer: Option<Waker>,
+}
+
+/// Wakes two tasks.
+struct Both(Waker, Waker);
+
+impl Wake for Both {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+        self.1.wake_by_ref();
+    }
+}
+
+impl Hearers {
+    /// One for `waker`, which asks now and is none of these, and for who waits beside it.
+    fn waker(&self, waker: &Waker) -> Waker {
+        match self.reader.as_ref().or(self.writer.as_ref()) {
+            Some(other) if !other.will_wake(waker) => {
+                Waker::from(Arc::new(Both(waker.clone(), other.clone())))
+            }
+            _ => waker.clone(),
+        }
+    }
 }
 
 impl<S: Stream> Polled<S> {
@@ -108,14 +144,26 @@ impl<S: Stream> Polled<S> {
     /// The bytes that were received and not taken yet; waits for some where there are none. Empty at the end
     /// of the stream.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        if !self.writing.awaited {
+        self.writing.hearers.reader = None;
+        if self.writing.in_flight.is_some() {
             // What a writer left behind goes on while its task reads; its error is for the next write.
             let sent = self.writing.poll_sent(self.stream.socket(), cx, 0);
             self.writing.keep_error(sent);
         }
+        let filled = self.poll_filled(cx);
+        self.writing.hearers.reader = filled.is_pending().then(|| cx.waker().clone());
+        ready!(filled)?;
+        Poll::Ready(Ok(match &self.reading {
+            Reading::Filled { buf, taken } => &buf[*taken..],
+            Reading::InFlight(_) => &[],
+        }))
+    }
+
+    /// Wait for bytes, or the end of the stream.
+    fn poll_filled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match &mut self.reading {
-                Reading::Filled { buf, taken } if *taken < buf.len() => break,
+                Reading::Filled { buf, taken } if *taken < buf.len() => return Poll::Ready(Ok(())),
                 Reading::Filled { buf, .. } => {
                     let mut buf = std::mem::take(buf);
                     buf.clear();
@@ -134,14 +182,10 @@ impl<S: Stream> Polled<S> {
                     self.reading = Reading::Filled { buf, taken: 0 };
                     result?;
                     if is_end {
-                        return Poll::Ready(Ok(&[]));
+                        return Poll::Ready(Ok(()));
                     }
                 }
             }
-        }
-        match &self.reading {
-            Reading::Filled { buf, taken } => Poll::Ready(Ok(&buf[*taken..])),
-            Reading::InFlight(_) => Poll::Pending,
         }
     }
 
@@ -169,7 +213,8 @@ impl<S: Stream> Polled<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Take some of `bytes` to be sent; returns how many. An error may be an earlier write's.
+    /// Take some of `bytes` to be sent; returns how many. An error may be an earlier write's. They may wait behind an
+    /// earlier write's until the next poll: [`Polled::poll_flush`] sees all of them out.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
@@ -216,8 +261,9 @@ impl<S: Stream> Polled<S> {
 
     fn poll_sent(&mut self, cx: &mut Context<'_>, left_max: usize) -> Poll<io::Result<()>> {
         let socket = self.stream.socket();
+        self.writing.hearers.writer = None;
         let sent = self.writing.poll_sent(socket, cx, left_max);
-        self.writing.awaited = sent.is_pending();
+        self.writing.hearers.writer = sent.is_pending().then(|| cx.waker().clone());
         sent
     }
 }
@@ -233,6 +279,11 @@ impl Writing {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
+        if self.in_flight.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        let waker = self.hearers.waker(cx.waker());
+        let cx = &mut Context::from_waker(&waker);
         while let Some(op) = &mut self.in_flight {
             let Poll::Ready((result, mut buf)) = pin!(op).poll(cx) else {
                 let has_room = left_max > 0 && self.queued.len() <= left_max;
@@ -268,7 +319,14 @@ impl Writing {
 
     fn send(&mut self, socket: &Socket, buf: SendBuf) {
         let fd = socket.on_loop();
-        self.in_flight = Some(Op::new(Send { fd, buf }));
+        let send = Send { fd, buf };
+        // As `write_all` does: alone there is no batch for it to go with, and the next write need not wait behind it.
+        let op = if Local::with_current(Local::is_alone) {
+            Op::eager(send)
+        } else {
+            Op::new(send)
+        };
+        self.in_flight = Some(op);
     }
 
     fn keep_error(&mut self, sent: Poll<io::Result<()>>) {
@@ -284,6 +342,7 @@ impl<S: Stream> Drop for Polled<S> {
         let (true, Some(local)) = (writing.in_flight.is_some(), Local::try_current()) else {
             return;
         };
+        writing.hearers = Hearers::default();
         let stream = Rc::clone(&self.stream);
         drop(local.spawn(async move {
             let limit = Duration::from_millis(limits::POLLED_LINGER_MS);

@@ -43,20 +43,30 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
     }
 
     fn begin(&mut self, bytes: B, waker: &Waker) -> Poll<Sent<B>> {
+        let is_alone = Local::with_current(Local::is_alone);
+        let mut beginning = if is_alone {
+            Beginning::Eager
+        } else {
+            Beginning::Plain
+        };
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received()
-            && received.len() >= limits::EAGER_SEND_BYTES_MIN
-            && let Some(result) = send_now(self.socket, received)
+            && (is_alone || received.len() >= limits::EAGER_SEND_BYTES_MIN)
         {
-            match result {
-                Ok(count) if count == received.len() => return Poll::Ready((Ok(()), bytes)),
-                Ok(count) => sent_count = count,
-                Err(error) => return Poll::Ready((Err(error), bytes)),
+            // What the socket does not take now waits for room.
+            beginning = Beginning::Plain;
+            match send_now(self.socket, received) {
+                Some(Ok(count)) if count == received.len() => {
+                    return Poll::Ready((Ok(()), bytes));
+                }
+                Some(Ok(count)) => sent_count = count,
+                Some(Err(error)) => return Poll::Ready((Err(error), bytes)),
+                None => {}
             }
         }
         let (mut buf, kept) = bytes.lend();
         buf.advance(sent_count);
-        self.send_rest(buf, kept, waker)
+        self.send_rest(buf, kept, beginning, waker)
     }
 
     #[inline]
@@ -70,16 +80,22 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
     /// The kernel took a part.
     #[cold]
     fn go_on(&mut self, buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
-        self.send_rest(buf, kept, waker)
+        self.send_rest(buf, kept, Beginning::Plain, waker)
     }
 
     /// Send what is left.
     #[inline(always)]
-    fn send_rest(&mut self, mut buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
+    fn send_rest(
+        &mut self,
+        mut buf: SendBuf,
+        kept: B::Kept,
+        beginning: Beginning,
+        waker: &Waker,
+    ) -> Poll<Sent<B>> {
         while !buf.is_empty() {
             let local = Local::current();
             let fd = self.socket.on(&local);
-            match Flight::begin(local, Send { fd, buf }, Beginning::Plain, waker) {
+            match Flight::begin(local, Send { fd, buf }, beginning, waker) {
                 Ok(flight) => {
                     self.send(flight, kept);
                     return Poll::Pending;

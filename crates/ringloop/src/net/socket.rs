@@ -43,6 +43,15 @@ impl Socket {
         self.as_raw_fd()
     }
 
+    /// The descriptor, for operations of the caller's own: the loop that runs, if any, is told before it is closed.
+    pub fn lend_fd(&self) -> BorrowedFd<'_> {
+        let mut home = self.home.borrow_mut();
+        if home.is_none() {
+            *home = Home::of_current();
+        }
+        self.as_fd()
+    }
+
     #[cold]
     fn move_to(&self, local: &Local) {
         if let Some(other) = self.home.replace(Some(local.home())) {

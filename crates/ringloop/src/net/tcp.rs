@@ -271,7 +271,7 @@ impl TcpStream {
 }
 
 macro_rules! descriptor {
-    ($type:ident, $std:ty) => {
+    ($type:ident) => {
         impl $type {
             /// Ask every operation in flight on this socket to stop; returns how many were asked. Each
             /// ends with `ECANCELED`, or with the result that won the race.
@@ -284,13 +284,13 @@ macro_rules! descriptor {
 
         impl AsRawFd for $type {
             fn as_raw_fd(&self) -> RawFd {
-                self.socket.as_raw_fd()
+                self.socket.lend_fd().as_raw_fd()
             }
         }
 
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                self.socket.as_fd()
+                self.socket.lend_fd()
             }
         }
 
@@ -300,7 +300,12 @@ macro_rules! descriptor {
                 socket.socket.into_fd()
             }
         }
+    };
+}
+pub(super) use descriptor;
 
+macro_rules! from_descriptor {
+    ($type:ident, $std:ty) => {
         impl From<OwnedFd> for $type {
             /// Takes over a descriptor of this kind; another kind gives errors, no more.
             fn from(fd: OwnedFd) -> Self {
@@ -316,7 +321,33 @@ macro_rules! descriptor {
         }
     };
 }
-pub(super) use descriptor;
+pub(super) use from_descriptor;
+
+macro_rules! from_listener {
+    ($type:ident, $std:ty) => {
+        impl From<OwnedFd> for $type {
+            /// Takes over a listener's descriptor; another kind gives errors, no more.
+            ///
+            /// It is made non-blocking, and so is every other handle of the same listener (`try_clone`, an inherited
+            /// descriptor): their `accept` returns `WouldBlock` where it waited. Otherwise one of them could take a
+            /// connection that this loop was told of, and the whole loop would wait for the next one.
+            fn from(fd: OwnedFd) -> Self {
+                // What is no listener says so when it is used.
+                drop($crate::sys::socket::set_nonblocking(fd.as_raw_fd(), true));
+                Socket::from(fd).into()
+            }
+        }
+
+        impl From<$std> for $type {
+            /// Takes the descriptor over, and makes it and every other handle of the listener non-blocking, as from an
+            /// `OwnedFd`.
+            fn from(socket: $std) -> Self {
+                OwnedFd::from(socket).into()
+            }
+        }
+    };
+}
+pub(super) use from_listener;
 
 macro_rules! from_socket {
     ($($type:ident),*) => {$(
@@ -331,8 +362,10 @@ pub(super) use from_socket;
 
 from_socket!(TcpListener, TcpStream);
 
-descriptor!(TcpListener, std::net::TcpListener);
-descriptor!(TcpStream, std::net::TcpStream);
+descriptor!(TcpListener);
+descriptor!(TcpStream);
+from_listener!(TcpListener, std::net::TcpListener);
+from_descriptor!(TcpStream, std::net::TcpStream);
 
 fn open(addr: SocketAddr) -> io::Result<Socket> {
     Socket::open(domain(addr), libc::SOCK_STREAM)

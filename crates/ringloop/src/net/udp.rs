@@ -6,7 +6,7 @@
 use super::options;
 use super::receive::Datagrams;
 use super::socket::Socket;
-use super::tcp::{descriptor, domain, inet};
+use super::tcp::{descriptor, domain, from_descriptor, inet};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg, SendMsg};
@@ -113,13 +113,10 @@ impl UdpSocket {
     /// Cancel safety: a datagram taken while the future was being dropped is lost.
     pub async fn recv_from(&self, buf: Vec<u8>) -> (io::Result<(usize, SocketAddr)>, Vec<u8>) {
         let recv = RecvMsg::new(self.socket.on_loop(), RecvBuf::from(buf));
-        match Op::new(recv).await {
-            Ok((buf, source)) => {
-                let bytes = buf.into_vec();
-                (inet(source).map(|source| (bytes.len(), source)), bytes)
-            }
-            Err(error) => (Err(error), Vec::new()),
-        }
+        let (source, buf) = Op::new(recv).await;
+        let bytes = buf.into_vec();
+        let received = source.and_then(inet).map(|source| (bytes.len(), source));
+        (received, bytes)
     }
 
     /// Receive one datagram of the peer.
@@ -260,4 +257,5 @@ impl From<Socket> for UdpSocket {
     }
 }
 
-descriptor!(UdpSocket, std::net::UdpSocket);
+descriptor!(UdpSocket);
+from_descriptor!(UdpSocket, std::net::UdpSocket);

@@ -6,7 +6,7 @@ use super::incoming::Incoming;
 use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
-use super::tcp::{descriptor, from_socket};
+use super::tcp::{descriptor, from_descriptor, from_listener, from_socket};
 use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::Op;
 use crate::limits;
@@ -223,6 +223,9 @@ impl UnixDatagram {
     }
 
     /// Send one datagram to the socket at `to`; waits while that one's queue is full.
+    ///
+    /// Cost: while it waits, a try every few milliseconds; no event tells of room. A connected socket's `send` is
+    /// told.
     pub async fn send_to<'a>(
         &self,
         bytes: Vec<u8>,
@@ -232,10 +235,23 @@ impl UnixDatagram {
             Ok(to) => to,
             Err(error) => return (Err(error), bytes),
         };
-        let bufs = vec![SendBuf::from(bytes)];
-        let (result, mut bufs) = Op::new(SendMsg::to(self.socket.on_loop(), bufs, to)).await;
-        let bytes = bufs.pop().and_then(SendBuf::into_vec);
-        (result, bytes.unwrap_or_default())
+        let mut bufs = vec![SendBuf::from(bytes)];
+        let mut pause = limits::CONNECT_PAUSE_MIN;
+        loop {
+            let send = SendMsg::to(self.socket.on_loop(), bufs, to.clone());
+            let (result, back) = Op::new(send).await;
+            bufs = back;
+            match result {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(limits::CONNECT_PAUSE_MAX);
+                }
+                result => {
+                    let bytes = bufs.pop().and_then(SendBuf::into_vec);
+                    return (result, bytes.unwrap_or_default());
+                }
+            }
+        }
     }
 
     /// Send one datagram to the peer.
@@ -249,13 +265,9 @@ impl UnixDatagram {
     /// Cancel safety: a datagram taken while the future was being dropped is lost.
     pub async fn recv_from(&self, buf: Vec<u8>) -> (io::Result<(usize, SockAddr)>, Vec<u8>) {
         let recv = RecvMsg::new(self.socket.on_loop(), RecvBuf::from(buf));
-        match Op::new(recv).await {
-            Ok((buf, source)) => {
-                let bytes = buf.into_vec();
-                (Ok((bytes.len(), source)), bytes)
-            }
-            Err(error) => (Err(error), Vec::new()),
-        }
+        let (source, buf) = Op::new(recv).await;
+        let bytes = buf.into_vec();
+        (source.map(|source| (bytes.len(), source)), bytes)
     }
 
     /// Receive one datagram.
@@ -282,6 +294,9 @@ fn bound(kind: i32, name: UnixName<'_>) -> io::Result<Socket> {
 }
 
 from_socket!(UnixListener, UnixStream, UnixDatagram);
-descriptor!(UnixListener, std::os::unix::net::UnixListener);
-descriptor!(UnixStream, std::os::unix::net::UnixStream);
-descriptor!(UnixDatagram, std::os::unix::net::UnixDatagram);
+descriptor!(UnixListener);
+descriptor!(UnixStream);
+descriptor!(UnixDatagram);
+from_listener!(UnixListener, std::os::unix::net::UnixListener);
+from_descriptor!(UnixStream, std::os::unix::net::UnixStream);
+from_descriptor!(UnixDatagram, std::os::unix::net::UnixDatagram);

@@ -14,7 +14,20 @@ pub struct Accept {
     /// The listening socket.
     pub fd: RawFd,
     /// Go on after the first connection, until an error or a cancel.
+    /// On the readiness driver a listener that is non-blocking at the beginning has to stay so.
     pub multi: bool,
+}
+
+impl Accept {
+    /// Whether the system call returns at once where there is no connection; costs one itself.
+    pub(crate) fn never_waits(&self) -> bool {
+        file::is_nonblocking(self.fd).unwrap_or(false)
+    }
+
+    /// The system call, which waits where the listener does.
+    pub(crate) fn accept(&self) -> io::Result<u32> {
+        socket::accept(self.fd).map(|fd| fd.into_raw_fd() as u32)
+    }
 }
 
 impl Operation for Accept {
@@ -31,7 +44,16 @@ impl Operation for Accept {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        socket::accept(self.fd).map(|fd| fd.into_raw_fd() as u32)
+        // No flag of accept4(2) keeps it from waiting. What another process takes between the two calls is not seen:
+        // a listener that is shared is better non-blocking.
+        if !file::is_nonblocking(self.fd)?
+            && file::poll_now(self.fd, Interest::READ)? == Interest::NONE
+            && socket::is_listening(self.fd)?
+        {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // On what does not listen it fails without waiting.
+        self.accept()
     }
 
     fn shape(&self) -> Shape {
@@ -62,9 +84,13 @@ impl Kind for Accept {
     }
 
     fn output(outcome: Outcome) -> Self::Output {
-        // SAFETY: a successful accept yields a descriptor that nobody else knows.
-        outcome
-            .result
-            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        let fd = outcome.result?;
+        if !matches!(outcome.request, Some(Request::Accept(_))) {
+            // A count of another operation's.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: this is the outcome of an accept, which only a driver makes; where that succeeds it yields a descriptor
+        // that nobody else knows.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }

@@ -172,6 +172,9 @@ pub(crate) trait Operation {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
+    /// Ring form: what a try that would have blocked has learnt is of no use.
+    fn forget_attempt(&mut self) {}
+
     /// Readiness form of what needs a pool thread: the system call, on that thread.
     fn work(&mut self) -> io::Result<u32> {
         self.attempt()
@@ -381,6 +384,10 @@ impl Operation for Request {
 
     fn attempt(&mut self) -> io::Result<u32> {
         each!(self, op => op.attempt())
+    }
+
+    fn forget_attempt(&mut self) {
+        each!(self, op => op.forget_attempt());
     }
 
     fn work(&mut self) -> io::Result<u32> {

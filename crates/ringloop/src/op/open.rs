@@ -58,9 +58,13 @@ impl Kind for Open {
     }
 
     fn output(outcome: Outcome) -> Self::Output {
-        // SAFETY: a successful open yields a descriptor that nobody else knows.
-        outcome
-            .result
-            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        let fd = outcome.result?;
+        if !matches!(outcome.request, Some(Request::Open(_))) {
+            // A count of another operation's.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: this is the outcome of an open, which only a driver makes; where that succeeds it yields a descriptor
+        // that nobody else knows.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }

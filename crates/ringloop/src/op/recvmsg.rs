@@ -103,17 +103,18 @@ impl Operation for RecvMsg {
 }
 
 impl Kind for RecvMsg {
-    type Output = io::Result<(RecvBuf, SockAddr)>;
+    /// Where the message came from, and the buffer.
+    type Output = (io::Result<SockAddr>, RecvBuf);
 
     fn into_request(self) -> Request {
         Request::RecvMsg(self)
     }
 
     fn output(outcome: Outcome) -> Self::Output {
-        outcome.result?;
-        match outcome.request {
-            Some(Request::RecvMsg(recv)) => Ok(recv.into_parts()),
-            _ => Err(io::ErrorKind::Other.into()),
-        }
+        let (buf, source) = match outcome.request {
+            Some(Request::RecvMsg(recv)) => recv.into_parts(),
+            _ => (RecvBuf::with_capacity(0), SockAddr::empty()),
+        };
+        (outcome.result.map(|_| source), buf)
     }
 }

@@ -69,12 +69,33 @@ impl Operation for Splice {
         self.splice()
     }
 
+    /// On the ring it waits for both ends, and its entry names both.
+    fn forget_attempt(&mut self) {
+        self.waits_for = None;
+    }
+
     fn breaks_link(&mut self, result: i32) -> bool {
         u32::try_from(result) != Ok(self.len)
     }
 
+    fn finish(&mut self, result: i32) -> i32 {
+        unless_interrupted(result)
+    }
+
     fn work(&mut self) -> io::Result<u32> {
         self.splice()
+    }
+}
+
+/// What the kernel makes of an interrupted wait before a system call would return, and leaves as it is on the ring.
+const ERESTARTSYS: i32 = 512;
+
+/// The result; a wait on a thread of the kernel's is interrupted by a cancel alone.
+pub(super) fn unless_interrupted(result: i32) -> i32 {
+    if result == -ERESTARTSYS {
+        -libc::ECANCELED
+    } else {
+        result
     }
 }
 

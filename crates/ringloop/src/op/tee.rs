@@ -4,7 +4,7 @@
 //! where a pipe is non-blocking. Readiness form: wait for both ends one after the other, then tee without
 //! waiting.
 
-use super::splice::not_ready;
+use super::splice::{not_ready, unless_interrupted};
 use super::{Need, Operation, Request};
 use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
@@ -50,8 +50,17 @@ impl Operation for Tee {
         }
     }
 
+    /// On the ring it waits for both ends, and its entry names both.
+    fn forget_attempt(&mut self) {
+        self.waits_for = None;
+    }
+
     fn breaks_link(&mut self, result: i32) -> bool {
         u32::try_from(result) != Ok(self.len)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        unless_interrupted(result)
     }
 
     fn attempt(&mut self) -> io::Result<u32> {

@@ -1,6 +1,6 @@
 //! Write to a pipe, or to a file at an offset: write(2), pwritev2(2), the ring's `WRITE` (5.6).
 //!
-//! Readiness form: to a pipe when it is writable, to a file on a pool thread.
+//! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
 
 use super::{NO_FD, Need, Operation, Request};
 use crate::buf::SendBuf;
@@ -12,6 +12,9 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
+/// Parts of a write to a pipe that one try takes: what a pipe holds by itself.
+const PIPE_PARTS_MAX: usize = 16;
+
 /// The result is the number of bytes that were written; it may be less than all.
 #[derive(Debug)]
 pub struct Write {
@@ -20,7 +23,7 @@ pub struct Write {
     /// The bytes; they come back with the completion.
     pub buf: SendBuf,
     /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` writes at the position
-    /// too, and is for what can be waited for: pipes, terminals, sockets.
+    /// too, and is for what can be waited for: pipes, sockets, and terminals that do not block.
     pub offset: Option<u64>,
 }
 
@@ -50,7 +53,13 @@ impl Operation for Write {
         if file::poll_now(self.fd, Interest::WRITE)? == Interest::NONE {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        file::write(self.fd, self.buf.as_slice(), None).map(|count| count as u32)
+        let bytes = self.buf.as_slice();
+        let written = if bytes.len() > libc::PIPE_BUF && !file::is_nonblocking(self.fd)? {
+            write_parts(self.fd, bytes)
+        } else {
+            file::write(self.fd, bytes, None)
+        };
+        written.map(|count| count as u32)
     }
 
     fn work(&mut self) -> io::Result<u32> {
@@ -73,6 +82,24 @@ impl Operation for Write {
     fn lends_memory(&self) -> bool {
         true
     }
+}
+
+/// Write to a writable pipe whose writes wait until everything has gone, as much as goes without waiting: a pipe that is
+/// writable takes `PIPE_BUF` bytes, pipe(7).
+fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    for part in bytes.chunks(libc::PIPE_BUF).take(PIPE_PARTS_MAX) {
+        if written > 0 && file::poll_now(fd, Interest::WRITE)? == Interest::NONE {
+            break;
+        }
+        match file::write(fd, part, None) {
+            Ok(count) => written += count,
+            Err(error) if written == 0 => return Err(error),
+            // The next write tells it.
+            Err(_) => break,
+        }
+    }
+    Ok(written)
 }
 
 impl Kind for Write {

@@ -37,6 +37,7 @@ pub struct Command {
 }
 
 impl From<std::process::Command> for Command {
+    /// Takes it over; [`Command::output`] replaces what it says of input, output and errors.
     fn from(std: std::process::Command) -> Self {
         Self {
             std,
@@ -110,7 +111,8 @@ impl Command {
         self
     }
 
-    /// std's command, for everything else it can do (`std::os::unix::process::CommandExt`).
+    /// std's command, for everything else it can do (`std::os::unix::process::CommandExt`). Where input, output and
+    /// errors go is to be said by [`Command::stdin`] and the like: [`Command::output`] replaces what is set here.
     pub fn as_std_mut(&mut self) -> &mut std::process::Command {
         &mut self.std
     }
@@ -132,7 +134,8 @@ impl Command {
     }
 
     /// Start it, and wait for its end and all that it writes to its output and errors, which come by pipes
-    /// unless they were set. Its input is empty unless it was set.
+    /// unless they were set. Its input is empty unless it was set; a pipe to it ends at once. What was set on std's
+    /// command ([`Command::as_std_mut`], `From`) cannot be seen, and is replaced; afterwards it is as inherited.
     ///
     /// Bounded: by memory; read from [`Child::stdout`] where the output may be longer.
     /// Cancel safety: as [`Child`]'s drop.
@@ -141,6 +144,8 @@ impl Command {
         let started = self.spawn();
         self.set_unset([Stdio::inherit(), Stdio::inherit(), Stdio::inherit()]);
         let mut child = started?;
+        // Nobody can write to it any more: the child may be waiting for its end.
+        drop(child.stdin.take());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = future::join(read_all(stdout), read_all(stderr)).await;
         Ok(Output {

@@ -4,7 +4,7 @@
 //! Never does: drop a value that was sent while there is a receiver; order among senders is the order
 //! in which their sends got a place.
 
-use super::place::Place;
+use super::place::{Place, has_share, next_turn};
 use super::semaphore::{Permits, Woken};
 use super::waiters::Ticket;
 use std::collections::VecDeque;
@@ -149,17 +149,23 @@ impl<T, P: Place> Future for Send<'_, T, P> {
         let this = self.get_mut();
         let (value, ticket) = (&mut this.value, &mut this.ticket);
         let sent = P::with(&this.sender.state, |state| {
+            if state.places.is_past_share::<P>(1, *ticket) {
+                return None;
+            }
             let place = state.places.poll_take(1, ticket, cx.waker());
             if !place && !state.closed {
-                return Poll::Pending;
+                return Some(Poll::Pending);
             }
             let value = value.take().expect("a send was polled after it was over");
             if state.closed {
-                return Poll::Ready(Err(SendError(value)));
+                return Some(Poll::Ready(Err(SendError(value))));
             }
             state.queue.push_back(value);
-            Poll::Ready(Ok(state.receiver.take()))
+            Some(Poll::Ready(Ok(state.receiver.take())))
         });
+        let Some(sent) = sent else {
+            return next_turn(cx);
+        };
         sent.map(|sent| {
             sent.map(|receiver| {
                 if let Some(receiver) = receiver {
@@ -188,19 +194,25 @@ impl<T, P: Place> Receiver<T, P> {
 
     /// The next value, as [`Receiver::recv`] gives it.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let (value, woken) = P::with(&self.state, |state| {
+        let polled = P::with(&self.state, |state| {
+            if P::IS_SHARED && !state.queue.is_empty() && !has_share::<P>() {
+                return None;
+            }
             if let Some(value) = state.queue.pop_front() {
-                return (Poll::Ready(Some(value)), state.places.give(1));
+                return Some((Poll::Ready(Some(value)), state.places.give(1)));
             }
             if state.senders == 0 || state.closed {
-                return (Poll::Ready(None), Woken::default());
+                return Some((Poll::Ready(None), Woken::default()));
             }
             match &mut state.receiver {
                 Some(known) => known.clone_from(cx.waker()),
                 none => *none = Some(cx.waker().clone()),
             }
-            (Poll::Pending, Woken::default())
+            Some((Poll::Pending, Woken::default()))
         });
+        let Some((value, woken)) = polled else {
+            return next_turn(cx);
+        };
         woken.wake();
         value
     }

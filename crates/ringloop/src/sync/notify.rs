@@ -3,7 +3,7 @@
 //! Owns: who waits, and one notification for whoever comes next.
 //! Never does: count; a hundred notifications with nobody waiting are one.
 
-use super::place::Place;
+use super::place::{Place, next_turn};
 use super::semaphore::{Permits, Woken};
 use super::waiters::Ticket;
 use std::fmt;
@@ -91,8 +91,14 @@ impl<P: Place> Future for Notified<P> {
         let this = self.get_mut();
         let ticket = &mut this.ticket;
         let told = P::with(&this.notify.state, |state| {
-            state.poll_take(1, ticket, cx.waker())
+            if state.is_past_share::<P>(1, *ticket) {
+                return None;
+            }
+            Some(state.poll_take(1, ticket, cx.waker()))
         });
+        let Some(told) = told else {
+            return next_turn(cx);
+        };
         if told { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -100,7 +106,13 @@ impl<P: Place> Future for Notified<P> {
 impl<P: Place> Drop for Notified<P> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            P::with(&self.notify.state, |state| state.leave(ticket)).wake();
+            P::with(&self.notify.state, |state| {
+                let woken = state.leave(ticket);
+                // One is kept already: this one is the same.
+                state.keep(1);
+                woken
+            })
+            .wake();
         }
     }
 }

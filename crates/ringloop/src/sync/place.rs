@@ -3,6 +3,7 @@
 //! Called by: everything in `sync`, which is written once for both.
 //! Never does: wait for a task; a lock here is held for a few instructions.
 
+use crate::executor::Local;
 #[cfg(loom)]
 use loom::sync::{
     Mutex,
@@ -18,6 +19,20 @@ use std::sync::{
     Mutex,
     atomic::{AtomicU8, Ordering},
 };
+use std::task::{Context, Poll};
+
+/// Whether the running task may be given what is there at once: it must not keep the loop's others waiting because
+/// other threads always have more for it. `false`: it is polled again in its next turn.
+pub(super) fn has_share<P: Place>() -> bool {
+    !P::IS_SHARED || Local::spend_share()
+}
+
+/// Have the task polled again after the others.
+#[cold]
+pub(super) fn next_turn<T>(cx: &Context<'_>) -> Poll<T> {
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
 
 /// [`OneThread`] or [`AnyThread`].
 pub trait Place: sealed::Place {}
@@ -44,6 +59,9 @@ pub(super) mod sealed {
         type Shared<T>: Clone + Deref<Target = T>;
         /// A small number that one of those who want to change it does.
         type Word;
+        /// Whether others may change the state all the time, while a task is being polled: then a poll is given a
+        /// share. On one thread they wait until it is over.
+        const IS_SHARED: bool;
 
         fn cell<T>(value: T) -> Self::Cell<T>;
         fn share<T>(value: T) -> Self::Shared<T>;
@@ -60,6 +78,7 @@ impl sealed::Place for OneThread {
     type Cell<T> = RefCell<T>;
     type Shared<T> = Rc<T>;
     type Word = Cell<u8>;
+    const IS_SHARED: bool = false;
 
     fn cell<T>(value: T) -> RefCell<T> {
         RefCell::new(value)
@@ -96,6 +115,7 @@ impl sealed::Place for AnyThread {
     type Cell<T> = Mutex<T>;
     type Shared<T> = Arc<T>;
     type Word = AtomicU8;
+    const IS_SHARED: bool = true;
 
     fn cell<T>(value: T) -> Mutex<T> {
         Mutex::new(value)

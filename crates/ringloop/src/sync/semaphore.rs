@@ -3,7 +3,7 @@
 //! Owns: [`Semaphore`] and `Permits`, its state without the cell, which channels are built on too.
 //! Never does: let a small wish pass a large one that came first.
 
-use super::place::Place;
+use super::place::{Place, has_share, next_turn};
 use super::waiters::{Ticket, Waiters};
 use std::fmt;
 use std::future::Future;
@@ -33,9 +33,14 @@ impl Permits {
         self.free
     }
 
+    /// Whether some can be taken now, past nobody.
+    pub fn has(&self, count: usize) -> bool {
+        self.waiters.is_empty() && self.free >= count
+    }
+
     /// Take some now, past nobody.
     pub fn try_take(&mut self, count: usize) -> bool {
-        let taken = self.waiters.is_empty() && self.free >= count;
+        let taken = self.has(count);
         if taken {
             self.free -= count;
         }
@@ -59,6 +64,13 @@ impl Permits {
         }
     }
 
+    /// Whether what is there is past the running task's share and waits for its next turn, for which the caller wakes
+    /// it. Who has stood in the line has waited.
+    #[inline]
+    pub fn is_past_share<P: Place>(&self, count: usize, ticket: Option<Ticket>) -> bool {
+        P::IS_SHARED && ticket.is_none() && self.has(count) && !has_share::<P>()
+    }
+
     /// Stop waiting. What was granted meanwhile goes on to the next, whom the caller wakes.
     pub fn leave(&mut self, ticket: Ticket) -> Woken {
         let back = self.waiters.leave(ticket);
@@ -67,7 +79,7 @@ impl Permits {
 
     /// Give some back; the caller wakes those whose turn it is.
     pub fn give(&mut self, count: usize) -> Woken {
-        self.free = (self.free + count).min(PERMITS_MAX);
+        self.free = self.free.saturating_add(count).min(PERMITS_MAX);
         let mut woken = Woken::default();
         while let Some(want) = self.waiters.first_wants()
             && want <= self.free
@@ -76,6 +88,11 @@ impl Permits {
             woken.extend(self.waiters.grant(want));
         }
         woken
+    }
+
+    /// Have at most `count` free.
+    pub fn keep(&mut self, count: usize) {
+        self.free = self.free.min(count);
     }
 
     /// End the wait of everybody, with nothing granted.
@@ -168,7 +185,7 @@ impl<P: Place> Semaphore<P> {
         P::with(&self.permits, |permits| permits.free())
     }
 
-    /// Add permits to those there are.
+    /// Add permits to those there are, to an eighth of `usize::MAX` at most.
     pub fn add(&self, count: usize) {
         P::with(&self.permits, |permits| permits.give(count)).wake();
     }
@@ -189,8 +206,14 @@ impl<P: Place> Future for Acquire<P> {
         let this = self.get_mut();
         let (count, ticket) = (this.count, &mut this.ticket);
         let taken = P::with(&this.semaphore.permits, |permits| {
-            permits.poll_take(count, ticket, cx.waker())
+            if permits.is_past_share::<P>(count, *ticket) {
+                return None;
+            }
+            Some(permits.poll_take(count, ticket, cx.waker()))
         });
+        let Some(taken) = taken else {
+            return next_turn(cx);
+        };
         if !taken {
             return Poll::Pending;
         }

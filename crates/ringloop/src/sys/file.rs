@@ -108,6 +108,16 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Tell whether calls on a descriptor return `EAGAIN` in place of waiting.
+///
+/// Errors: `EBADF`.
+/// Source: fcntl(2), `F_GETFL`.
+pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
+    // SAFETY: no pointer is passed.
+    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    Ok(flags & libc::O_NONBLOCK != 0)
+}
+
 /// Close a descriptor.
 ///
 /// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux
@@ -285,7 +295,9 @@ mod tests {
             // SAFETY: no pointer is passed.
             let flags = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_GETFL) };
             assert_eq!(flags & libc::O_NONBLOCK != 0, wanted);
+            assert_eq!(is_nonblocking(reader.as_raw_fd()).unwrap(), wanted);
         }
+        assert_eq!(errno(is_nonblocking(1 << 24)), Some(libc::EBADF));
         assert_eq!(errno(set_nonblocking(1 << 24, true)), Some(libc::EBADF));
     }
 

@@ -193,6 +193,24 @@ pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
     Ok(address)
 }
 
+/// Read the peer's address of an Internet connection, also once it has been reset.
+///
+/// Errors: `ENOTCONN` where there never was one, and for other families.
+/// Source: `SO_PEERNAME` of Linux's `sk_getsockopt`, which refuses more room than the address needs.
+pub fn last_peer_addr(fd: RawFd) -> io::Result<SockAddr> {
+    let len = match i32::from(local_addr(fd)?.family()) {
+        libc::AF_INET => size_of::<libc::sockaddr_in>(),
+        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        _ => return Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+    };
+    let mut bytes = [0u8; size_of::<libc::sockaddr_in6>()];
+    let mut room = len as libc::socklen_t;
+    let at = bytes.as_mut_ptr().cast();
+    // SAFETY: S1.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERNAME, at, &raw mut room) })?;
+    Ok(SockAddr::from_bytes(&bytes[..len]))
+}
+
 /// Take the error that waits on the socket (`SO_ERROR`), if any; taking clears it.
 pub fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     let errno = get_option_int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
@@ -215,6 +233,14 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     // SAFETY: S1.
     check(unsafe { libc::getsockopt(fd, level, name, at, &raw mut len) })?;
     Ok(value)
+}
+
+/// Tell whether a socket takes connections.
+///
+/// Errors: `EBADF`, `ENOTSOCK`.
+/// Source: socket(7), `SO_ACCEPTCONN`.
+pub fn is_listening(fd: RawFd) -> io::Result<bool> {
+    get_option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).map(|value| value != 0)
 }
 
 /// Say what becomes of unsent bytes at the close (`SO_LINGER`): `None` sends them in the background, zero

@@ -43,6 +43,18 @@ pub fn drivers() -> Vec<Choice> {
     }
 }
 
+/// Processor time that this process has used.
+pub fn processor_time() -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to room for one.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    assert_eq!(told, 0);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// Run a test on every driver, with an engine that is bound to this thread, and alone.
 pub fn on_both(test: impl Fn(&mut Bed)) {
     let _alone = alone();

@@ -14,6 +14,7 @@
 //!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
 //! 2. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
+mod attempt;
 mod deadlines;
 pub(super) mod receive;
 mod watches;
@@ -28,6 +29,7 @@ use crate::limits;
 use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
+use attempt::{blocked_after, negated, outcome, would_block};
 use deadlines::Deadlines;
 use std::collections::VecDeque;
 use std::io;
@@ -35,6 +37,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watches::Watches;
+
+pub(super) use attempt::attempt;
 
 /// epoll, and everything that waits on it.
 #[derive(Debug)]
@@ -137,7 +141,12 @@ impl ReadinessDriver {
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
-        let (key, slot) = self.table.insert(request, sink, 0);
+        // Asked once for all its connections.
+        let flags = match &request {
+            Request::Accept(accept) if accept.multi && accept.never_waits() => flag::NEVER_WAITS,
+            _ => 0,
+        };
+        let (key, slot) = self.table.insert(request, sink, flags);
         slot.phase = Phase::Armed;
         match need {
             Need::Nothing => self.try_now(key),
@@ -269,7 +278,7 @@ impl ReadinessDriver {
     /// Drop what the kernel knows of a descriptor that is about to be closed, and wait until no thread
     /// names it.
     pub(super) fn release(&mut self, fd: RawFd) {
-        self.watches.unwatch(fd);
+        self.drop_named(fd);
         let deadline = Working::drain_deadline();
         // Past the deadline a call is inside of the kernel, which holds on to the file itself.
         while self.working.names(fd) && Instant::now() < deadline {
@@ -278,9 +287,24 @@ impl ReadinessDriver {
         }
     }
 
+    /// Forget a descriptor. What its owner has neither awaited nor dropped would be tried on the next file of its number,
+    /// and is cancelled.
+    fn drop_named(&mut self, fd: RawFd) {
+        let mut keys = self.watches.unwatch(fd);
+        for pool in &self.pools {
+            keys.extend_from_slice(&pool.starved);
+        }
+        keys.extend(self.working.waiting());
+        for key in keys {
+            if self.table.slot(key).is_some_and(|slot| slot.names(fd)) {
+                self.cancel(key);
+            }
+        }
+    }
+
     /// Close a descriptor whose operations are over or given up.
     pub(super) fn close(&mut self, fd: OwnedFd) {
-        self.watches.unwatch(fd.as_raw_fd());
+        self.drop_named(fd.as_raw_fd());
         self.working.close(fd);
     }
 
@@ -308,6 +332,7 @@ impl ReadinessDriver {
             let results = self.working.collect(&mut self.table);
             self.take_back(results);
         }
+        self.lend_waiting();
         Ok(())
     }
 
@@ -327,12 +352,25 @@ impl ReadinessDriver {
                 Err(error) => self.settle(key, negated(&error)),
             }
         }
+    }
+
+    /// Have the operations done that waited for room in the pool's queue, as far as there is some.
+    fn lend_waiting(&mut self) {
         while let Some(key) = self.working.next_waiting() {
-            let slot = self.table.slot(key);
-            if slot.is_some_and(|slot| slot.phase == Phase::Queued) {
-                self.place_again(key);
+            if !self.is_queued(key) {
+                continue;
+            }
+            self.place_again(key);
+            if self.is_queued(key) {
+                self.working.last_is_next();
+                return;
             }
         }
+    }
+
+    fn is_queued(&mut self, key: Key) -> bool {
+        let slot = self.table.slot(key);
+        slot.is_some_and(|slot| slot.phase == Phase::Queued)
     }
 
     fn place_again(&mut self, key: Key) {
@@ -471,8 +509,14 @@ impl ReadinessDriver {
 
     /// One non-blocking try; `None` is "would block".
     fn attempt(&mut self, key: Key) -> Option<i32> {
-        let request = self.table.slot(key)?.request_mut()?;
-        let result = attempt(request);
+        let slot = self.table.slot(key)?;
+        let never_waits = slot.is(flag::NEVER_WAITS);
+        let request = slot.request_mut()?;
+        let result = match request {
+            Request::Accept(accept) if never_waits => outcome(accept.accept()),
+            request => attempt(request),
+        };
+        let request = slot.request_mut()?;
         let blocked = blocked_after(request, result);
         self.note(blocked);
         result
@@ -564,38 +608,4 @@ fn is_armed(table: &mut Table, key: Key) -> bool {
     table
         .slot(key)
         .is_some_and(|slot| slot.phase == Phase::Armed)
-}
-
-/// The system call of a request, without blocking; `None` is "would block".
-pub(super) fn attempt(request: &mut Request) -> Option<i32> {
-    match request.attempt() {
-        Ok(count) => Some(count as i32),
-        Err(error) if would_block(&error) => None,
-        Err(error) => Some(negated(&error)),
-    }
-}
-
-/// Which direction is known to block after a try: the one that did, and reading after a receive that left
-/// room in its buffer.
-fn blocked_after(request: &mut Request, result: Option<i32>) -> Option<(RawFd, Interest)> {
-    let Need::Ready(fd, interest) = request.need() else {
-        return None;
-    };
-    let blocks = match (result, request) {
-        (None, _) => true,
-        (Some(count @ 1..), Request::Recv(recv)) => (count as usize) < recv.buf.as_uninit().len(),
-        _ => false,
-    };
-    blocks.then_some((fd, interest))
-}
-
-fn would_block(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
-}
-
-fn negated(error: &io::Error) -> i32 {
-    -error.raw_os_error().unwrap_or(libc::EIO)
 }

@@ -139,15 +139,17 @@ impl Watches {
         }
     }
 
-    /// Drop what the kernel knows of a descriptor that is about to be closed.
-    pub fn unwatch(&mut self, fd: RawFd) {
+    /// Drop what the kernel knows of a descriptor that is about to be closed. Returns what waited for it still.
+    #[must_use]
+    pub fn unwatch(&mut self, fd: RawFd) -> Vec<Key> {
         let Some(watch) = self.by_fd.get_mut(fd as usize).and_then(Option::take) else {
-            return;
+            return Vec::new();
         };
         if watch.registered != Interest::NONE {
             // The descriptor may be gone already, and its registration with it.
             drop(self.epoll.delete(fd));
         }
+        watch.waiting.into_iter().map(|(key, _)| key).collect()
     }
 
     /// Whether trying is known to be in vain, or would overtake.

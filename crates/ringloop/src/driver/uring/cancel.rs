@@ -4,8 +4,8 @@
 
 use super::{Entry, KIND_CANCEL, UringDriver, push_operation};
 use crate::driver::Key;
-use crate::driver::table::{Phase, flag};
-use crate::op::Shape;
+use crate::driver::table::{Phase, Slot, flag};
+use crate::op::{Need, Operation, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -30,7 +30,8 @@ impl UringDriver {
         }
     }
 
-    /// See [`crate::driver::Driver::cancel_descriptor`]. The kernel finds what it has by the file, in one entry.
+    /// See [`crate::driver::Driver::cancel_descriptor`]. The kernel finds what waits on a file by the file, in one
+    /// entry; each of the others has one of its own.
     pub(in crate::driver) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
         let keys = self.table.cancellable_on(fd);
         let mut is_armed = false;
@@ -38,9 +39,14 @@ impl UringDriver {
             if self.cancel_unarmed(*key) {
                 continue;
             }
-            if let Some(slot) = self.table.slot(*key) {
+            let Some(slot) = self.table.slot(*key) else {
+                continue;
+            };
+            if is_found_by_file(slot) {
                 slot.set(flag::CANCELLED);
                 is_armed = true;
+            } else {
+                self.cancel(*key);
             }
         }
         if is_armed && (!self.backlog.is_empty() || !self.push_cancel_descriptor(fd)) {
@@ -83,6 +89,22 @@ impl UringDriver {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// End what its owner has neither awaited nor dropped, and what would be armed later by a number that the next file
+    /// may have got.
+    pub(super) fn drop_named(&mut self, fd: RawFd) {
+        let queued = self.backlog.iter().flat_map(|entry| match entry {
+            Entry::Operation(key) => std::slice::from_ref(key),
+            Entry::Link(keys) => keys,
+            _ => &[],
+        });
+        let keys: Vec<_> = self.pools.starved().chain(queued.copied()).collect();
+        for key in keys {
+            if self.table.slot(key).is_some_and(|slot| slot.names(fd)) {
+                self.cancel_unarmed(key);
+            }
         }
     }
 
@@ -159,4 +181,11 @@ impl UringDriver {
             self.rearm(key);
         }
     }
+}
+
+/// Not what is behind another in a link, which may not have begun, nor what names the descriptor beside its file: the
+/// input of a splice, the directory of a path.
+fn is_found_by_file(slot: &Slot) -> bool {
+    let need = slot.request().map(Operation::need);
+    matches!(need, Some(Need::Ready(..))) && !slot.is(flag::LINKED)
 }

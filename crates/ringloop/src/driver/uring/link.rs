@@ -18,7 +18,7 @@ use super::{Entry, KIND_CANCEL, UringDriver};
 use crate::driver::table::{Phase, flag};
 use crate::driver::{Key, Sink};
 use crate::limits;
-use crate::op::{Need, Operation, Request};
+use crate::op::{NO_FD, Need, Operation, Request};
 use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 
@@ -29,7 +29,11 @@ impl UringDriver {
             Some(feature) => self.ring.features().has(feature),
             None => true,
         };
-        requests.len() <= limits::LINKED_MAX && !self.ring.polls() && requests.iter().all(has)
+        // All entries have to be on the queue at once, a time-out's too.
+        let (submissions, _) = self.ring.capacity();
+        requests.len() <= limits::LINKED_MAX.min(submissions as usize)
+            && !self.ring.polls()
+            && requests.iter().all(has)
     }
 
     /// Hand requests over as a link. Each has a completion of its own; after one that fails, or moves less
@@ -70,8 +74,8 @@ impl UringDriver {
             sqe.flags |= abi::SQE_IO_LINK;
             entries.push(sqe);
             match request.need() {
-                Need::Ready(fd, _) => named.push(fd),
-                Need::Pool(fds) => named.extend(fds),
+                Need::Ready(fd, _) => named.push((*key, [fd, NO_FD])),
+                Need::Pool(fds) => named.push((*key, fds)),
                 _ => {}
             }
         }
@@ -81,7 +85,10 @@ impl UringDriver {
         if !self.push_linked(&entries) {
             return false;
         }
-        self.unsubmitted.extend(named);
+        for (key, fds) in named {
+            self.unsubmitted.extend(fds);
+            self.late.note(key, fds);
+        }
         for key in keys {
             if let Some(slot) = self.table.slot(*key) {
                 slot.phase = Phase::Armed;

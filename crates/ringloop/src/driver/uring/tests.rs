@@ -3,11 +3,11 @@
 
 use super::UringDriver;
 use crate::buf::{RecvBuf, SendBuf};
-use crate::driver::Setup;
-use crate::driver::{Key, Sink};
+use crate::driver::{Driver, Key, Setup, Sink};
 use crate::op::Request;
-use crate::op::{Nop, Recv, Timeout, Write};
+use crate::op::{Nop, Open, Recv, Splice, Tee, Timeout, Truncate, Write};
 use crate::sys::event::EventFd;
+use crate::sys::file;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -19,9 +19,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A driver with nothing on its queue.
 pub fn driver() -> UringDriver {
+    driver_that_polls(None)
+}
+
+fn driver_that_polls(polling: Option<Duration>) -> UringDriver {
     let setup = Setup {
         choice: crate::driver::Choice::Uring,
-        polling: None,
+        polling,
         entries: 16,
         completion_entries: 64,
     };
@@ -201,4 +205,178 @@ fn driver_dropped_while_the_kernel_has_no_memory_frees_what_it_never_took() {
     near.set_nonblocking(true).unwrap();
     let mut bytes = [0; 8];
     assert_eq!(near.read(&mut bytes).unwrap(), 5);
+}
+
+#[test]
+fn descriptors_of_what_a_polling_thread_took_are_forgotten_under_load() {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let mut driver = driver_that_polls(Some(HOUR));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for _ in 0..50 {
+        let sink = Sink::Waker(Waker::noop().clone());
+        let key = submit(&mut driver, write(near.as_raw_fd(), b"1"), sink);
+        // Over before the loop looks, which then makes no system call.
+        while driver.ring.pending() > 0 || driver.ring.ready() == 0 {
+            assert!(Instant::now() < deadline, "nothing is taken");
+            std::thread::yield_now();
+        }
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        assert_eq!(driver.unsubmitted, []);
+        assert_eq!(result(&mut driver, key).0, 1);
+    }
+}
+
+#[test]
+fn descriptors_of_what_the_kernel_left_are_known_still() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let mut driver = driver();
+    driver.ring.takes_at_most = 8;
+    let fds = [near.as_raw_fd(), far.as_raw_fd()];
+    let sink = || Sink::Waker(Waker::noop().clone());
+    let keys: Vec<_> = [fds[0]; 8]
+        .into_iter()
+        .chain(fds)
+        .map(|fd| submit(&mut driver, write(fd, b"1"), sink()))
+        .collect();
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    assert_eq!(driver.ring.pending(), 2);
+    assert!(
+        driver.unsubmitted.ends_with(&fds),
+        "{:?}",
+        driver.unsubmitted
+    );
+    assert!(driver.unsubmitted.len() <= 4, "two an entry");
+    // Released, they have been handed over.
+    driver.ring.takes_at_most = u32::MAX;
+    driver.release(fds[1]);
+    assert_eq!((driver.ring.pending(), driver.unsubmitted.len()), (0, 0));
+    for key in keys {
+        assert_eq!(result(&mut driver, key).0, 1);
+    }
+}
+
+#[test]
+fn operation_on_two_descriptors_that_was_tried_first_names_both() {
+    let (empty, _full) = file::pipe().unwrap();
+    let (_free, to) = file::pipe().unwrap();
+    let fds = [empty.as_raw_fd(), to.as_raw_fd()];
+    let requests = [
+        Request::Splice(Splice::new((fds[0], None), (fds[1], None), 1)),
+        Request::Tee(Tee::new(fds[0], fds[1], 1)),
+    ];
+    for mut request in requests {
+        let mut tried = Driver::Uring(Box::new(driver()));
+        assert_eq!(tried.attempt(&mut request), None, "there is nothing");
+        let Driver::Uring(driver) = &mut tried else {
+            unreachable!("made just now")
+        };
+        let sink = Sink::Waker(Waker::noop().clone());
+        let key = submit(driver, request, sink);
+        assert_eq!(driver.unsubmitted, fds);
+        driver.forget(key);
+    }
+}
+
+/// Turns until nothing is in flight.
+fn finish(driver: &mut UringDriver) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while driver.in_flight() > 0 {
+        assert!(Instant::now() < deadline, "something goes on");
+        driver.wait(Some(Duration::from_millis(1))).unwrap();
+        assert!(driver.next_event().is_none());
+    }
+}
+
+#[test]
+fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_number() {
+    let directory = std::env::temp_dir().join(format!("ringloop-late-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let fifo = directory.join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let path = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    let open_next = |name: &str| {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create_new(true);
+        options.open(directory.join(name)).unwrap()
+    };
+    for released in [false, true] {
+        let mut driver = driver();
+        let sink = || Sink::Waker(Waker::noop().clone());
+        // Each takes a thread until somebody writes to the FIFO: as many as there are for such calls.
+        for _ in 0..16 {
+            let open = Open {
+                dir: crate::sys::path::HERE,
+                path: path.clone(),
+                flags: libc::O_RDONLY | libc::O_CREAT,
+                mode: 0o600,
+            };
+            let key = submit(&mut driver, Request::Open(open), sink());
+            driver.table.orphan(key);
+        }
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        let file = open_next(&format!("file-{released}"));
+        let fd = file.as_raw_fd();
+        let truncate = submit(
+            &mut driver,
+            Request::Truncate(Truncate { fd, len: 1 }),
+            sink(),
+        );
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        driver.forget(truncate);
+        if released {
+            driver.release(fd);
+            drop(file);
+        } else {
+            driver.close(file.into());
+        }
+        let next = open_next(&format!("next-{released}"));
+        next.set_len(4).unwrap();
+        let _writer = std::fs::File::options().read(true).write(true).open(&fifo);
+        // The threads go on, whether the driver is entered or not.
+        let deadline = Instant::now() + Duration::from_millis(50);
+        while Instant::now() < deadline && next.metadata().unwrap().len() == 4 {
+            std::thread::yield_now();
+        }
+        finish(&mut driver);
+        assert_eq!(next.metadata().unwrap().len(), 4, "released: {released}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn forgotten_link_that_waits_for_room_is_cancelled_when_its_descriptor_is_closed() {
+    let (near, far) = UnixStream::pair().unwrap();
+    far.set_nonblocking(true).unwrap();
+    let mut driver = driver();
+    driver.ring.takes_at_most = 0;
+    for _ in 0..16 {
+        submit(
+            &mut driver,
+            Request::Nop(Nop),
+            Sink::Waker(Waker::noop().clone()),
+        );
+    }
+    let keys = driver.submit_linked(
+        vec![Request::Nop(Nop), write(near.as_raw_fd(), b"stray")],
+        Waker::noop(),
+    );
+    let fd = near.as_raw_fd();
+    driver.close(near.into());
+    let next: Vec<_> = (0..2).map(|_| UnixStream::pair().unwrap()).collect();
+    let mut ends = next.iter().flat_map(|(one, other)| [one, other]);
+    assert!(ends.any(|end| end.as_raw_fd() == fd), "it is free");
+    driver.ring.takes_at_most = u32::MAX;
+    for key in keys {
+        assert_eq!(result(&mut driver, key).0, -libc::ECANCELED);
+    }
+    for (one, other) in &next {
+        for mut end in [one, other] {
+            end.set_nonblocking(true).unwrap();
+            assert!(
+                end.read(&mut [0; 8]).is_err(),
+                "it was written to another file"
+            );
+        }
+    }
 }

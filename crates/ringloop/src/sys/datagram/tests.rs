@@ -1,6 +1,6 @@
 use super::*;
 use crate::sys::address::SockAddr;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
@@ -280,6 +280,38 @@ fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
         assert_eq!((message.payload, message.ecn()), (&b"one"[..], 0));
+    }
+}
+
+#[test]
+fn a_train_to_the_other_family_leaves_from_where_the_route_says() {
+    let Ok(a) = UdpSocket::bind("[::]:0") else {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    };
+    for (host, source) in [
+        ("::1", "::ffff:127.0.0.1"),
+        ("::1", "127.0.0.1"),
+        ("127.0.0.1", "::1"),
+    ] {
+        let b = UdpSocket::bind((host, 0)).unwrap();
+        b.set_nonblocking(true).unwrap();
+        let port = b.local_addr().unwrap().port();
+        let to = match b.local_addr().unwrap().ip() {
+            IpAddr::V4(v4) => (v4.to_ipv6_mapped(), port).into(),
+            IpAddr::V6(v6) => (v6, port).into(),
+        };
+        let train = Train {
+            bytes: &[7; 150],
+            segment_len: Some(100),
+            to,
+            source: Some(source.parse().unwrap()),
+            ecn: 2,
+        };
+        send_train(a.as_raw_fd(), &train).unwrap();
+        let mut batch = Batch::new(4, 65_536);
+        let seen = receive_all(&b, &mut batch, Control::Wanted).concat();
+        assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [100, 50]);
     }
 }
 

@@ -20,7 +20,8 @@ pub struct Train<'a> {
     pub segment_len: Option<u16>,
     /// Where to.
     pub to: SocketAddr,
-    /// The address of this machine that they leave from; `None`: as the route says.
+    /// The address of this machine that they leave from; `None`, and one of the other family than `to`'s: as the route
+    /// says.
     pub source: Option<IpAddr>,
     /// The two bits of explicit congestion notification (RFC 3168).
     pub ecn: u8,
@@ -65,7 +66,10 @@ impl Controls {
             };
             controls.push(level, kind, &i32::from(train.ecn & 3).to_ne_bytes());
         }
-        match train.source {
+        // The kernel refuses a packet of one family with a source of the other; an address of IPv4 may be mapped here.
+        let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
+        let fits = |source: &IpAddr| is_v4(*source) == is_v4(train.to.ip());
+        match train.source.filter(fits) {
             // struct in_pktinfo: the interface, the source, the header's destination.
             Some(IpAddr::V4(v4)) => {
                 let mut info = [0; 12];

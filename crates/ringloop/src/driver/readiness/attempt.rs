@@ -1,0 +1,50 @@
+//! One try of a system call, and what it tells.
+//!
+//! Called by: `driver::readiness`, and `Driver` for what is tried first on the ring. Never does: wait, or keep anything.
+
+use crate::op::{Need, Operation, Request};
+use crate::sys::interest::Interest;
+use std::io;
+use std::os::fd::RawFd;
+
+/// The system call of a request, without blocking; `None` is "would block".
+pub(in crate::driver) fn attempt(request: &mut Request) -> Option<i32> {
+    outcome(request.attempt())
+}
+
+/// A result in the kernel's words; `None` is "would block".
+pub(super) fn outcome(result: io::Result<u32>) -> Option<i32> {
+    match result {
+        Ok(count) => Some(count as i32),
+        Err(error) if would_block(&error) => None,
+        Err(error) => Some(negated(&error)),
+    }
+}
+
+/// Which direction is known to block after a try: the one that did, and reading after a receive that left
+/// room in its buffer.
+pub(super) fn blocked_after(
+    request: &mut Request,
+    result: Option<i32>,
+) -> Option<(RawFd, Interest)> {
+    let Need::Ready(fd, interest) = request.need() else {
+        return None;
+    };
+    let blocks = match (result, request) {
+        (None, _) => true,
+        (Some(count @ 1..), Request::Recv(recv)) => (count as usize) < recv.buf.as_mut_ptr().1,
+        _ => false,
+    };
+    blocks.then_some((fd, interest))
+}
+
+pub(super) fn would_block(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+pub(super) fn negated(error: &io::Error) -> i32 {
+    -error.raw_os_error().unwrap_or(libc::EIO)
+}

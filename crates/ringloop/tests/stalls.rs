@@ -1,0 +1,297 @@
+//! What must not stop a loop, or keep one from being made. Each test runs in a child, which is killed where it is not
+//! over in time: what it is about would hang it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::driver::Choice;
+use ringloop::executor::{Link, Op};
+use ringloop::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
+use ringloop::net::{TcpListener, UnixListener};
+use ringloop::op::{Accept, Fsync, Nop, Read, Write};
+use ringloop::sys::file;
+use ringloop::sys::storage::CURRENT_POSITION;
+use ringloop::{Runtime, spawn, spawn_blocking, time};
+use std::cell::Cell;
+use std::future::Future;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, drivers};
+
+const CHILD: &str = "RINGLOOP_TEST_CHILD";
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Run `test`, which is all of the test `name`, in a child that a shell starts after `limits`.
+fn in_time(name: &str, limits: &str, test: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return test();
+    }
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("{limits} exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, name)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut told = String::new();
+    child.stdout.unwrap().read_to_string(&mut told).unwrap();
+    assert!(status.success(), "{told}");
+    assert!(told.contains("1 passed"), "{name} is not a test: {told}");
+}
+
+fn runtime(driver: Choice) -> Runtime {
+    Runtime::builder().driver(driver).build().unwrap()
+}
+
+#[test]
+fn worker_that_cannot_start_is_an_error_and_the_others_end() {
+    let name = "worker_that_cannot_start_is_an_error_and_the_others_end";
+    // Room for some of the workers' descriptors.
+    in_time(name, "ulimit -n 24;", || {
+        for driver in drivers() {
+            for _ in 0..50 {
+                let builder = Runtime::builder().driver(driver).workers(16);
+                let error = builder.build().unwrap_err();
+                assert!(!error.to_string().is_empty(), "{error:?}");
+            }
+            let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+            assert!(threads < 16, "{threads} threads are left");
+        }
+    });
+}
+
+/// A timer ends while `accept` waits, and `accept` then takes what `connect` brings.
+async fn beside_a_timer<C>(
+    accept: impl Future<Output = ()> + 'static,
+    connect: impl FnOnce() -> C,
+) {
+    let accepted = Rc::new(Cell::new(false));
+    let said = Rc::clone(&accepted);
+    let task = spawn(async move {
+        accept.await;
+        said.set(true);
+    });
+    time::sleep(SHORT).await;
+    assert!(!accepted.get());
+    let _peer = connect();
+    task.await.unwrap();
+}
+
+#[test]
+fn listener_that_was_made_elsewhere_does_not_block_the_loop() {
+    let name = "listener_that_was_made_elsewhere_does_not_block_the_loop";
+    in_time(name, "", || {
+        for driver in drivers() {
+            runtime(driver)
+                .block_on(async {
+                    accept_tcp().await;
+                    accept_unix().await;
+                    accept_raw().await;
+                })
+                .unwrap();
+        }
+    });
+}
+
+async fn accept_tcp() {
+    for by_descriptor in [false, true] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connect = || std::net::TcpStream::connect(addr).unwrap();
+        let listener: TcpListener = if by_descriptor {
+            OwnedFd::from(listener).into()
+        } else {
+            listener.into()
+        };
+        let listener = Rc::new(listener);
+        let one = Rc::clone(&listener);
+        let accept = async move { drop(one.accept().await.unwrap()) };
+        beside_a_timer(accept, connect).await;
+        let all = Rc::clone(&listener);
+        let accept = async move {
+            let mut incoming = all.incoming();
+            drop(incoming.next().await.unwrap());
+        };
+        beside_a_timer(accept, connect).await;
+    }
+}
+
+async fn accept_unix() {
+    let path = std::env::temp_dir().join(format!("ringloop-stalls-{}", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let listener = Rc::new(UnixListener::from(listener));
+    let connect = || std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let one = Rc::clone(&listener);
+    let accept = async move { drop(one.accept().await.unwrap()) };
+    beside_a_timer(accept, connect).await;
+    let accept = async move {
+        let mut incoming = listener.incoming();
+        drop(incoming.next().await.unwrap());
+    };
+    beside_a_timer(accept, connect).await;
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn is_blocking(fd: RawFd) -> bool {
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+    i32::from_str_radix(flags.unwrap().trim(), 8).unwrap() & libc::O_NONBLOCK == 0
+}
+
+/// Of a descriptor that stays a blocking one.
+async fn accept_raw() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let fd = listener.as_raw_fd();
+    let accept = async move { drop(Op::new(Accept { fd, multi: false }).await.unwrap()) };
+    beside_a_timer(accept, || std::net::TcpStream::connect(addr).unwrap()).await;
+    assert!(is_blocking(fd));
+}
+
+/// Calls on pool threads that wait until they are let go.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn occupy(&self, calls: usize) {
+        for _ in 0..calls {
+            let gate = self.clone();
+            drop(spawn_blocking(move || {
+                let (open, told) = &*gate.0;
+                let waited = told.wait_while(open.lock().unwrap(), |open| !*open);
+                drop(waited.unwrap());
+            }));
+        }
+    }
+
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+fn tempfile() -> std::fs::File {
+    let mut options = std::fs::File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_TMPFILE);
+    options
+        .read(true)
+        .write(true)
+        .open(std::env::temp_dir())
+        .unwrap()
+}
+
+/// How much processor time this thread has had.
+fn thread_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let ns = stat.split(' ').next().unwrap().parse().unwrap();
+    Duration::from_nanos(ns)
+}
+
+/// A file operation that finds the pool full of calls waits without work, and runs when there is room.
+async fn sync_behind_calls(idle_threads: usize) {
+    let gate = Gate::default();
+    gate.occupy(BLOCKING_THREADS - idle_threads + BLOCKING_QUEUE);
+    time::sleep(SHORT).await;
+    gate.occupy(BLOCKING_THREADS);
+    let file = tempfile();
+    let fd = file.as_raw_fd();
+    let synced = spawn(async move {
+        let fsync = Fsync {
+            fd,
+            data_only: true,
+        };
+        Op::new(fsync).await.unwrap();
+    });
+    time::sleep(SHORT).await;
+    let before = thread_time();
+    time::sleep(5 * SHORT).await;
+    let spent = thread_time().saturating_sub(before);
+    assert!(spent < 2 * SHORT, "{spent:?} of {:?}", 5 * SHORT);
+    assert!(!synced.is_finished());
+    gate.open();
+    synced.await.unwrap();
+}
+
+#[test]
+fn file_operation_runs_after_the_calls_that_filled_the_pool() {
+    let name = "file_operation_runs_after_the_calls_that_filled_the_pool";
+    in_time(name, "", || {
+        runtime(Choice::Epoll)
+            .block_on(sync_behind_calls(0))
+            .unwrap();
+    });
+}
+
+#[test]
+fn full_pool_with_a_file_operation_at_work_leaves_the_loop_free() {
+    let name = "full_pool_with_a_file_operation_at_work_leaves_the_loop_free";
+    in_time(name, "", || {
+        let work = async {
+            let (reader, writer) = file::pipe().unwrap();
+            file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
+            // As of a file: a pool thread waits in it.
+            let stuck = Op::new(Read {
+                fd: reader.as_raw_fd(),
+                buf: RecvBuf::with_capacity(1),
+                offset: Some(CURRENT_POSITION),
+            });
+            let stuck = spawn(async move { stuck.await.0.unwrap() });
+            time::sleep(SHORT).await;
+            sync_behind_calls(1).await;
+            file::write(writer.as_raw_fd(), b"x", None).unwrap();
+            assert_eq!(stuck.await.unwrap(), 1);
+        };
+        runtime(Choice::Epoll).block_on(work).unwrap();
+    });
+}
+
+#[test]
+fn link_longer_than_the_ring_runs_all_the_same() {
+    let name = "link_longer_than_the_ring_runs_all_the_same";
+    in_time(name, "", || {
+        for driver in drivers() {
+            let builder = Runtime::builder().driver(driver).ring_entries(4);
+            let work = async {
+                let file = tempfile();
+                let fd = file.as_raw_fd();
+                let write = Write {
+                    fd,
+                    buf: SendBuf::from(b"bytes".to_vec()),
+                    offset: Some(0),
+                };
+                let fsync = Fsync {
+                    fd,
+                    data_only: true,
+                };
+                let link = Link::new(write).timeout(PATIENCE).then(fsync);
+                let link = link.timeout(PATIENCE).then(Nop);
+                let (((written, _), synced), ended) = link.await;
+                assert_eq!(written.unwrap(), 5);
+                synced.unwrap();
+                ended.unwrap();
+                // And nothing behind it waits.
+                time::sleep(SHORT).await;
+                Op::new(Nop).await.unwrap();
+            };
+            builder.build().unwrap().block_on(work).unwrap();
+        }
+    });
+}
