@@ -27,7 +27,8 @@ struct Home {
     worker: usize,
 }
 
-/// A descriptor as a value of std's, with the loops that use it.
+/// A descriptor as a value of std's, with the loops that use it. What is used first comes first.
+#[repr(C)]
 pub(crate) struct Descriptor<S: Into<OwnedFd> + AsRawFd> {
     /// Until it is dropped.
     value: Option<S>,

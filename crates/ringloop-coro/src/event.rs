@@ -5,8 +5,8 @@
 //! What has no descriptor but a future or a callback needs nothing of its own: [`crate::block_on`] waits for the
 //! future, a [`crate::sync::oneshot`] or [`crate::sync::channel`] takes what the callback brings.
 
-use crate::block_on;
 use crate::descriptor::Descriptor;
+use crate::{block_on, turns};
 use ringloop::executor::Op;
 use ringloop::op::Poll;
 use std::fmt;
@@ -77,11 +77,15 @@ impl<S> EventSource<S> {
         interest: Interest,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
+        turns::take();
         loop {
             match call(&self.source) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(interest)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    turns::waited();
+                    self.wait(interest)?;
+                }
                 done => return done,
-            };
+            }
         }
     }
 

@@ -13,9 +13,15 @@
 //! ```
 //! The phase is plain memory of the thread; a wake from elsewhere comes by the door (`task`'s `KNOCKED`).
 //!
+//! What a coroutine asks for (`ask`) is begun and looked at here, on the loop's own stack.
+//!
 //! Coroutines that may begin on any worker stand in `next` and in the queue that idle workers take from. `next` holds
 //! the last one that was spawned, which nobody takes: most often its spawner waits for it a moment later, and it
 //! runs on the same stack, with what it was given in cache.
+
+mod end;
+
+pub(crate) use end::{outlast, reclaim, usable};
 
 use crate::deadlock::{self, Next};
 use crate::door::Door;
@@ -25,22 +31,23 @@ use crate::overflow::{self, Watch};
 use crate::stack::Pool;
 use crate::switch::{Fiber, Suspend, with_current};
 use crate::task::{Head, Run};
-use crate::team::{Place, Queue, Team};
-use crate::wait::is_coroutine;
+use crate::team::{Place, Presence, Queue, Team};
+use crate::wait;
 use ringloop::driver::Kind;
 use ringloop::executor::Local;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::Instant;
 
 thread_local! {
+    /// The one whose loop was at work last.
     static HOST: RefCell<Option<Rc<Host>>> = const { RefCell::new(None) };
+    /// Every one of the thread, which may run several loops by turns.
+    static HOSTS: RefCell<Vec<Weak<Host>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where a coroutine stands.
@@ -75,8 +82,12 @@ struct Inner {
     next: Option<Arc<dyn Run>>,
     /// Cancelled ones that wait to unwind until no other is in the midst of it.
     deferred: Vec<u32>,
+    /// They, or somebody's [`Calm`](crate::wait::Calm), are to know when no coroutine unwinds.
+    asks_for_calm: bool,
     /// Those that wait for coroutines which perhaps unwind elsewhere, and do not unwind before.
     outlasting: Vec<u32>,
+    /// How many of them wait for the kernel to let go of their memory.
+    reclaiming: usize,
     stacks: Pool,
     /// The executor's task that runs the coroutines.
     waker: Option<Waker>,
@@ -88,6 +99,8 @@ struct Inner {
 /// The coroutines of one thread.
 pub(crate) struct Host {
     team: Arc<Team>,
+    /// Until its end.
+    presence: Cell<Option<Presence>>,
     number: usize,
     door: Arc<Door>,
     /// Those that were spawned before `next`.
@@ -136,6 +149,18 @@ impl Inner {
         }
     }
 
+    /// Whose turn comes next will find its stack at hand.
+    #[inline(always)]
+    fn expect_next(&mut self) {
+        if let Some(next) = self.ready.front().copied()
+            && let Some(Live {
+                fiber: Some(fiber), ..
+            }) = self.live(next)
+        {
+            fiber.expect();
+        }
+    }
+
     /// Have the executor run the coroutines, where it does not anyway.
     fn call(&mut self) {
         if !std::mem::replace(&mut self.awake, true)
@@ -147,8 +172,10 @@ impl Inner {
 
     /// On the loop's own stack, where only a coroutine that left its stack in the midst of unwinding panics.
     #[inline(always)]
-    fn wake_deferred(&mut self) {
-        if !self.deferred.is_empty() && !std::thread::panicking() {
+    fn look_for_calm(&mut self) {
+        if self.asks_for_calm && !std::thread::panicking() {
+            self.asks_for_calm = false;
+            wait::note_calm();
             for slot in std::mem::take(&mut self.deferred) {
                 self.wake(slot);
             }
@@ -217,41 +244,49 @@ pub(crate) fn end_turn() {
 pub(crate) fn defer(head: &Head) {
     HOST.with_borrow(|host| {
         if let Some(host) = host {
-            host.inner.borrow_mut().deferred.push(head.slot());
+            let mut inner = host.inner.borrow_mut();
+            inner.deferred.push(head.slot());
+            inner.asks_for_calm = true;
         }
     });
 }
 
-/// The coroutine that runs waits for others to the end, whatever happens to it, until this is dropped.
-pub(crate) fn outlast() -> Option<Outlasting> {
-    let slot = with_current(|frame| frame.map(|frame| frame.head().slot()))?;
-    let host = HOST.with_borrow(Option::clone)?;
-    host.inner.borrow_mut().outlasting.push(slot);
-    Some(Outlasting { host, slot })
-}
-
-/// See [`outlast`].
-pub(crate) struct Outlasting {
-    host: Rc<Host>,
-    slot: u32,
-}
-
-impl Drop for Outlasting {
-    fn drop(&mut self) {
-        let outlasting = &mut self.host.inner.borrow_mut().outlasting;
-        if let Some(place) = outlasting.iter().position(|slot| *slot == self.slot) {
-            outlasting.swap_remove(place);
+/// Note the next moment at which no coroutine of the thread unwinds; see [`wait::note_calm`].
+pub(crate) fn ask_for_calm() {
+    HOST.with_borrow(|host| {
+        if let Some(host) = host {
+            host.inner.borrow_mut().asks_for_calm = true;
         }
-    }
+    });
 }
 
 impl Host {
     /// The host of the loop that the calling code runs in.
     pub fn current() -> Option<Rc<Self>> {
-        let host = HOST.with_borrow(Option::clone)?;
-        // A thread may run one loop after the other; in a coroutine the loop is its host's.
-        let is_its_loop = is_coroutine() || Local::current_id() == Some(host.loop_id.get());
-        is_its_loop.then_some(host)
+        let last = HOST.with_borrow(Option::clone);
+        // On the stack of a coroutine what is spawned is its host's, whatever loop runs there.
+        if with_current(|frame| frame.is_some()) {
+            return last;
+        }
+        let loop_id = Local::current_id()?;
+        let is_its_loop = |host: &Rc<Self>| host.loop_id.get() == loop_id;
+        last.filter(is_its_loop).or_else(|| {
+            let hosts = HOSTS.take();
+            let found = hosts.iter().filter_map(Weak::upgrade).find(is_its_loop);
+            HOSTS.set(hosts);
+            found
+        })
+    }
+
+    /// From now on the loop at work is this one's.
+    #[inline(always)]
+    fn come_on(self: &Rc<Self>) {
+        HOST.with_borrow_mut(|last| {
+            if !last.as_ref().is_some_and(|last| Rc::ptr_eq(last, self)) {
+                // Its `Hosting` has the other one, too.
+                *last = Some(Rc::clone(self));
+            }
+        });
     }
 
     /// A host for the calling thread, whose stacks have so many usable bytes; the future runs its coroutines.
@@ -262,7 +297,9 @@ impl Host {
             ready: VecDeque::new(),
             next: None,
             deferred: Vec::new(),
+            asks_for_calm: false,
             outlasting: Vec::new(),
+            reclaiming: 0,
             stacks: Pool::new(stack_bytes),
             waker: None,
             awake: true,
@@ -270,6 +307,7 @@ impl Host {
         };
         let host = Rc::new(Self {
             team: place.team,
+            presence: Cell::new(Some(place.presence)),
             number: place.number,
             door: place.door,
             queue: place.queue,
@@ -278,7 +316,8 @@ impl Host {
             is_readiness: Cell::new(false),
             is_turn_over: Cell::new(false),
         });
-        HOST.set(Some(Rc::clone(&host)));
+        HOSTS.with_borrow_mut(|hosts| hosts.push(Rc::downgrade(&host)));
+        host.come_on();
         Hosting {
             host,
             _watch: overflow::watch(),
@@ -337,13 +376,16 @@ impl Host {
     fn pick(&self, begin_first: bool) -> Option<u32> {
         let mut inner = self.inner.borrow_mut();
         if !begin_first && let Some(slot) = inner.ready.pop_front() {
+            inner.expect_next();
             return Some(slot);
         }
         let task = inner.next.take().or_else(|| self.queue.pop());
-        match task {
-            Some(task) => Some(self.insert(&mut inner, task)),
-            None => inner.ready.pop_front(),
+        if let Some(task) = task {
+            return Some(self.insert(&mut inner, task));
         }
+        let slot = inner.ready.pop_front();
+        inner.expect_next();
+        slot
     }
 
     /// Give one coroutine its turn; `false` where none is ready.
@@ -357,13 +399,23 @@ impl Host {
             self.end(slot);
             return true;
         };
-        let Some(why) = fiber.resume() else {
-            let mut inner = self.inner.borrow_mut();
-            inner.stacks.give(fiber.into_stack());
-            inner.wake_deferred();
-            drop(inner);
-            self.end(slot);
-            return true;
+        let why = loop {
+            // A cancelled one comes back without what it asked for, and unwinds.
+            if !fiber.is_answered() && !self.is_cancelled(slot) {
+                break Suspend::Park;
+            }
+            match fiber.resume() {
+                Some(Suspend::Ask(_)) => {}
+                Some(why) => break why,
+                None => {
+                    let mut inner = self.inner.borrow_mut();
+                    inner.stacks.give(fiber.into_stack());
+                    inner.look_for_calm();
+                    drop(inner);
+                    self.end(slot);
+                    return true;
+                }
+            }
         };
         let inner = &mut *self.inner.borrow_mut();
         if let Some(live) = inner.live(slot) {
@@ -375,8 +427,14 @@ impl Host {
                 live.phase = Phase::Idle;
             }
         }
-        inner.wake_deferred();
+        inner.look_for_calm();
         true
+    }
+
+    fn is_cancelled(&self, slot: u32) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let live = inner.live(slot);
+        live.is_some_and(|live| live.task.head().is_cancelled())
     }
 
     /// Take over what others have not begun; `false`: nothing, and this worker is noted as idle.
@@ -462,74 +520,6 @@ impl Host {
             self.team.call_all();
         }
     }
-
-    /// Every coroutine unwinds, and none begins any more.
-    fn shut_down(&self) {
-        let arrivals = self.door.close();
-        self.inner.borrow_mut().closed = true;
-        let never_begun = |task: &Arc<dyn Run>| task.head().home().is_none();
-        for task in arrivals.into_iter().filter(never_begun) {
-            refuse(&*task);
-        }
-        let next = self.inner.borrow_mut().next.take();
-        for task in next
-            .into_iter()
-            .chain(std::iter::from_fn(|| self.queue.pop()))
-        {
-            refuse(&*task);
-        }
-        let count = self.inner.borrow().slots.len();
-        for slot in 0..count as u32 {
-            let inner = &mut *self.inner.borrow_mut();
-            if let Some(live) = inner.live(slot) {
-                live.task.head().mark_cancelled();
-                inner.wake(slot);
-            }
-        }
-        self.run_ready();
-        let deadline = Instant::now() + limits::OUTLAST_MAX;
-        while !self.inner.borrow().outlasting.is_empty() && Instant::now() < deadline {
-            // What they wait for unwinds on another worker now, which reaches this one by its door no longer.
-            thread::sleep(limits::OUTLAST_PAUSE);
-            let outlasting = self.inner.borrow().outlasting.clone();
-            for slot in outlasting {
-                self.inner.borrow_mut().wake(slot);
-            }
-            self.run_ready();
-        }
-        self.abandon();
-    }
-
-    /// Run the coroutines that are ready, at the end.
-    #[cold]
-    fn run_ready(&self) {
-        while self.run_one(false) {}
-    }
-
-    /// Leave the stacks of those that wait in a destructor for what will not come: nothing on them may be freed.
-    fn abandon(&self) {
-        let mut left = Vec::new();
-        {
-            let inner = &mut *self.inner.borrow_mut();
-            for slot in &mut inner.slots {
-                if let Slot::Live(live) = slot {
-                    std::mem::forget(live.fiber.take());
-                    left.push(Arc::clone(&live.task));
-                }
-            }
-            if left.is_empty() {
-                return;
-            }
-            std::mem::forget(std::mem::replace(&mut inner.stacks, Pool::new(0)));
-        }
-        for task in left {
-            eprintln!(
-                "ringloop-coro: coroutine {} waits in a destructor for what will not come; its stack is left as it is",
-                task.head()
-            );
-            refuse(&*task);
-        }
-    }
 }
 
 /// End a task that will not begin.
@@ -549,9 +539,11 @@ impl Future for Hosting {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let host = &self.host;
+        host.come_on();
         {
             let inner = &mut *host.inner.borrow_mut();
             inner.awake = true;
+            inner.look_for_calm();
             if !inner
                 .waker
                 .as_ref()
@@ -594,14 +586,11 @@ impl Future for Hosting {
 
 impl Drop for Hosting {
     fn drop(&mut self) {
+        let last = HOST.replace(Some(Rc::clone(&self.host)));
         self.host.shut_down();
-        HOST.with_borrow_mut(|current| {
-            if current
-                .as_ref()
-                .is_some_and(|host| Rc::ptr_eq(host, &self.host))
-            {
-                *current = None;
-            }
+        HOST.set(last.filter(|last| !Rc::ptr_eq(last, &self.host)));
+        HOSTS.with_borrow_mut(|hosts| {
+            hosts.retain(|host| !std::ptr::eq(host.as_ptr(), Rc::as_ptr(&self.host)));
         });
     }
 }

@@ -20,6 +20,7 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
+mod ask;
 mod atomics;
 mod bytes;
 mod deadlock;
@@ -45,6 +46,7 @@ mod sys;
 mod task;
 mod team;
 pub mod time;
+mod turns;
 mod wait;
 
 #[doc(no_inline)]

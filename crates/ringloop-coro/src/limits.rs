@@ -24,24 +24,21 @@ pub const STACKS_KEPT: usize = 1024;
 /// Coroutines that one turn of a worker's loop runs before the driver is asked for completions.
 pub const RESUMES_PER_TURN: usize = 256;
 
-/// Bytes that a read or write of a stream copies through a buffer of its own at most; larger ones go by readiness and
-/// a system call on the caller's memory.
+/// Bytes that a write of a stream leaves to an operation at most, and above which a read that was that long is followed
+/// by readiness and a call: what is large is copied while it is hot. Also of a file's read, through a kept buffer.
 pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// Such buffers that a thread keeps for the next read or write: 4 MiB.
+/// Buffers of that length that a thread keeps for its next reads of files: 4 MiB.
 pub const SPARE_BUFFERS_MAX: usize = 256;
 
-/// Calls on sockets that coroutines of a thread may make one after the other without one that waits, before the others
-/// and the driver get their turn.
+/// Calls on sockets and channels that coroutines of a thread may make one after the other without one that waits, before
+/// the others and the driver get their turn.
 pub const CALLS_PER_TURN: u32 = 64;
 
-/// Readers of a worker that hold a buffer of their own while they are parked on the ring: 16 MiB, of which only the pages
-/// that bytes came into are memory. Readers beyond share the loop's pool; where more of them have bytes than it has
-/// buffers, some wait longer than others.
-pub const READERS_WITH_BUFFERS_MAX: usize = 1024;
-
-/// How long a runtime that ends waits for coroutines of a scope that unwind on other workers; then it leaves the stacks
-/// of those that wait for them as they are.
+/// How long a worker of a runtime that ends waits for the next of its coroutines to end: for what destructors have begun, for
+/// coroutines of workers that have not ended, those of a scope above all, for the kernel to let go of what was lent to it.
+/// Then the process is aborted where such a scope's or the kernel may still use memory of a thread that ends, else the
+/// stacks of those that wait are left as they are.
 pub const OUTLAST_MAX: Duration = Duration::from_secs(5);
 
 /// How often it looks.

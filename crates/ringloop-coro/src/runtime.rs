@@ -4,7 +4,7 @@
 
 use crate::deadlock::{self, Census, Ended};
 use crate::door::Door;
-use crate::host::Host;
+use crate::host::{self, Host};
 use crate::join::{JoinError, JoinHandle};
 use crate::limits;
 use crate::switch::with_current;
@@ -14,6 +14,7 @@ use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::Local;
 use std::future::{Future, IntoFuture, poll_fn};
+use std::io;
 use std::panic::{Location, resume_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,7 +24,8 @@ use std::task::Poll;
 /// Run `main` as the first coroutine of a runtime with so many workers (threads with a loop each, the calling one
 /// among them), and return its result. The coroutines that are left when it ends are cancelled.
 ///
-/// Errors: a driver, ring or thread that the system refuses.
+/// Errors: a driver, ring or thread that the system refuses; on a thread where a runtime had to leave a coroutine in a
+/// destructor that waited for what never came: use another thread.
 ///
 /// ```
 /// let sum = ringloop_coro::start(1, || {
@@ -35,7 +37,7 @@ use std::task::Poll;
 /// ```
 ///
 /// # Panics
-/// With the panic of `main`. In a debug build with the list of the coroutines where all of them are parked and nothing
+/// With the panic of `main`; inside of a coroutine. In a debug build with the list of the coroutines where all of them are parked and nothing
 /// is left that could wake one, as far as the process has no other threads.
 #[track_caller]
 pub fn start<T: 'static>(workers: usize, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
@@ -94,9 +96,15 @@ impl Builder {
     /// Run `main` as the first coroutine; see [`start`].
     ///
     /// # Panics
-    /// With the panic of `main`.
+    /// With the panic of `main`; inside of a coroutine.
     #[track_caller]
     pub fn start<T: 'static>(self, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
+        assert!(
+            with_current(|frame| frame.is_none()),
+            "a runtime was started inside of a coroutine, whose thread it would stop: spawn in the runtime that there is, \
+             or start another one on a thread of its own"
+        );
+        host::usable().map_err(io::Error::other)?;
         let place = Location::caller();
         let runtime = self.runtime.build()?;
         let stack_bytes = self.stack_bytes;
@@ -154,6 +162,9 @@ fn host() -> Rc<Host> {
                  ringloop::Runtime"
             );
         };
+        if let Err(reason) = host::usable() {
+            panic!("{reason}");
+        }
         for place in team::places(1, None) {
             drop(local.spawn(Host::open(place, limits::STACK_BYTES)));
         }
@@ -183,7 +194,7 @@ fn host() -> Rc<Host> {
 /// ```
 ///
 /// # Panics
-/// Outside of a runtime.
+/// Outside of a runtime; on a thread that [`start`] refuses.
 #[track_caller]
 pub fn spawn<T, F>(closure: F) -> JoinHandle<T>
 where
@@ -196,7 +207,7 @@ where
 /// Start a coroutine on the calling thread, where it stays: neither its closure nor its result need be `Send`.
 ///
 /// # Panics
-/// Outside of a runtime.
+/// Outside of a runtime; on a thread that [`start`] refuses.
 #[track_caller]
 pub fn spawn_local<T, F>(closure: F) -> JoinHandle<T>
 where

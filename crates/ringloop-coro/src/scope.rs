@@ -12,12 +12,14 @@
 //! # Invariants
 //! 1. A closure of a scope, with all that it holds, is gone before its [`Done`] is dropped; a result is dropped by then,
 //!    or is its handle's, which the scope outlives. [`scope`] returns, or unwinds, only when every `Done` was dropped. Where
-//!    its coroutine's stack is given up for ever (`host`), it never returns.
+//!    its coroutine's stack is given up for ever (`host`), it never returns; what was borrowed may be the thread's, which ends
+//!    then, so that is done only where the scope's coroutines never run again: on this worker, of a runtime with no other.
+//!    Else the process is aborted.
 
 use crate::join::{JoinError, JoinHandle};
 use crate::runtime::Spawn;
 use crate::task::{self, Run};
-use crate::wait::{self, Cancelled, block_on};
+use crate::wait::{self, Calm, Cancelled, block_on};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -73,6 +75,7 @@ where
         env: PhantomData,
     };
     let data = &scope.data;
+    let calm = Calm::now();
     let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
     let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_over())));
     if waited.is_err() {
@@ -89,7 +92,8 @@ where
             );
             value
         }
-        _ => wait::unwind(),
+        // A wait unwinds where it is sure.
+        _ => wait::unwind(if waited.is_err() { Calm::SURE } else { calm }),
     }
 }
 

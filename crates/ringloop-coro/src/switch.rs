@@ -20,12 +20,14 @@
 //!    not `Send`.
 //! 3. A stack has a guard below it, and is nobody else's until the fiber gives it back (`stack`).
 
+use crate::ask::Ask;
 use crate::local::Values;
 use crate::stack::Stack;
 use crate::task::{Head, Run};
 use corosensei::stack::StackPointer;
 use corosensei::stack::valgrind::ValgrindStackRegistration;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use ringloop::executor::Local;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
@@ -38,13 +40,18 @@ pub(crate) enum Suspend {
     Park,
     /// It stands in the queue again, at its end.
     Yield,
+    /// It waits for an operation, which [`Fiber::is_answered`] looks at.
+    Ask(Ask),
 }
 
-/// What a coroutine's stack has at its root.
+/// What a coroutine's stack has at its root; what a wait needs of it is in one line of the cache.
+#[repr(C, align(64))]
 pub(crate) struct Frame<'a> {
     yielder: &'a Yielder<(), Suspend>,
     pub waker: Waker,
     pub task: &'a dyn Run,
+    /// The loop that was at work when the thread came onto the stack.
+    loop_id: Cell<u64>,
     /// The lowest address of the stack, where its guard begins, and its length with the guard.
     pub stack: (usize, usize),
     pub values: Values,
@@ -64,6 +71,8 @@ thread_local! {
 /// A task on a stack.
 pub(crate) struct Fiber {
     coroutine: Coroutine<(), Suspend, (), Stack>,
+    /// What it left for, until it has that or is resumed.
+    ask: Option<Ask>,
 }
 
 impl std::fmt::Debug for Fiber {
@@ -112,6 +121,7 @@ impl Fiber {
                 yielder,
                 waker: Arc::clone(&task).waker(),
                 task: &*task,
+                loop_id: Cell::new(loop_id()),
                 stack: bounds,
                 values: Values::default(),
             };
@@ -122,15 +132,56 @@ impl Fiber {
         };
         Self {
             coroutine: Coroutine::with_stack(stack, root),
+            ask: None,
         }
     }
 
     /// Run until it suspends itself; `None` when its closure has returned.
     #[inline]
     pub fn resume(&mut self) -> Option<Suspend> {
+        self.ask = None;
         match self.coroutine.resume(()) {
-            CoroutineResult::Yield(why) => Some(why),
+            CoroutineResult::Yield(why) => {
+                if let Suspend::Ask(ask) = why {
+                    self.ask = Some(ask);
+                }
+                Some(why)
+            }
             CoroutineResult::Return(()) => None,
+        }
+    }
+
+    /// Whether it has what it left for, or left for nothing of the kind. Looks at the operation, which begins with the
+    /// first look.
+    #[inline]
+    pub fn is_answered(&mut self) -> bool {
+        let Some(ask) = self.ask else {
+            return true;
+        };
+        // SAFETY: the coroutine left with it just before, and is resumed by the one who has this fiber.
+        let is_answered = unsafe { ask.poll() };
+        if is_answered {
+            self.ask = None;
+        }
+        is_answered
+    }
+
+    /// Have the processor fetch what its next turn touches first.
+    #[inline(always)]
+    pub fn expect(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(ask) = self.ask {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = ask.address();
+            for line in [
+                at.wrapping_sub(128),
+                at.wrapping_sub(64),
+                at,
+                at.wrapping_add(64),
+            ] {
+                // SAFETY: a hint, for any address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            }
         }
     }
 
@@ -148,6 +199,18 @@ pub(crate) fn with_current<R>(look: impl FnOnce(Option<&Frame<'_>>) -> R) -> R {
     look(unsafe { frame.as_ref() })
 }
 
+/// As [`with_current`], but no coroutine runs where another loop does, on its stack: that one stays the thread's while the
+/// coroutine is parked, and nobody would turn it.
+#[inline(always)]
+pub(crate) fn with_parkable<R>(look: impl FnOnce(Option<&Frame<'_>>) -> R) -> R {
+    with_current(|frame| look(frame.filter(|frame| frame.loop_id.get() == loop_id())))
+}
+
+#[inline(always)]
+fn loop_id() -> u64 {
+    Local::current_id().unwrap_or(0)
+}
+
 /// Leave the stack of the coroutine that runs; outside of one it does nothing.
 #[inline]
 pub(crate) fn suspend(why: Suspend) {
@@ -157,5 +220,6 @@ pub(crate) fn suspend(why: Suspend) {
         return;
     };
     frame.yielder.suspend(why);
+    frame.loop_id.set(loop_id());
     CURRENT.set(current);
 }

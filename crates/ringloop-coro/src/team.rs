@@ -21,6 +21,8 @@ pub(crate) type Queue = Worker<Arc<dyn Run>>;
 pub(crate) struct Team {
     seats: Vec<Seat>,
     idle: Idle,
+    /// Workers that have not ended.
+    present: AtomicUsize,
     /// Where deadlocks are looked for.
     pub census: Option<Census>,
 }
@@ -36,6 +38,17 @@ pub(crate) struct Place {
     pub number: usize,
     pub door: Arc<Door>,
     pub queue: Queue,
+    pub presence: Presence,
+}
+
+/// A worker that has not ended, until this is dropped.
+pub(crate) struct Presence(Arc<Team>);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // Whoever sees it go sees whom it has woken before.
+        self.0.present.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A team of so many, and each one's place in it.
@@ -50,6 +63,7 @@ pub(crate) fn places(count: usize, census: Option<Census>) -> Vec<Place> {
     let team = Arc::new(Team {
         seats: seats.collect(),
         idle: Idle::new(parts.len()),
+        present: AtomicUsize::new(parts.len()),
         census,
     });
     let place = |(number, (queue, door))| Place {
@@ -57,6 +71,7 @@ pub(crate) fn places(count: usize, census: Option<Census>) -> Vec<Place> {
         number,
         door,
         queue,
+        presence: Presence(Arc::clone(&team)),
     };
     parts.into_iter().enumerate().map(place).collect()
 }
@@ -65,6 +80,11 @@ impl Team {
     /// Whether there is anybody to share with.
     pub fn is_alone(&self) -> bool {
         self.seats.len() < 2
+    }
+
+    /// Whether every worker but one has ended.
+    pub fn is_last(&self) -> bool {
+        self.present.load(Ordering::Acquire) < 2
     }
 
     /// A coroutine was put in a queue: call somebody who is idle.

@@ -7,11 +7,15 @@
 //! [`block_on`], which has nothing to return, really waits.
 //!
 //! Whether it unwinds a coroutine knows from `std::thread::panicking`, which speaks of the thread. While another one
-//! waits in the midst of its unwinding the answer is yes for all of the thread, so a cancelled one puts its own off
-//! until that is over (`host::defer`).
+//! waits in the midst of its unwinding the answer is yes for all of the thread. So it is asked before the stack is left
+//! ([`Calm`]): where nothing on the thread unwound then, this stack does not when it comes back, whatever the others
+//! have begun, and it may unwind beside them: std counts a thread's unwindings, and each `catch_unwind` ends one. The same
+//! holds where nothing unwound at any moment while the stack was left, which the host looks for. Until then the coroutine
+//! may itself be in a destructor; cancelled, it waits until no other unwinds (`host::defer`).
 
 use crate::host;
-use crate::switch::{self, Suspend, suspend, with_current};
+use crate::switch::{self, Suspend, suspend, with_current, with_parkable};
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -28,7 +32,7 @@ pub(crate) struct Cancelled;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The calling code runs in no coroutine.
+    /// The calling code runs in no coroutine, or in a loop of its own inside of one.
     NoCoroutine,
     /// The coroutine was cancelled and unwinds.
     Cancelled,
@@ -38,8 +42,8 @@ impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCoroutine => {
-                "a call that parks was made outside of a coroutine: make it inside of \
-                 ringloop_coro::start, spawn or spawn_local; in async code, await the future"
+                "a call that parks was made outside of a coroutine, or in a loop that runs inside of one: make it \
+                 inside of ringloop_coro::start, spawn or spawn_local; in async code, await the future"
             }
             Self::Cancelled => "the coroutine was cancelled and unwinds",
         })
@@ -54,9 +58,9 @@ impl From<WaitError> for io::Error {
     }
 }
 
-/// Whether the calling code runs in a coroutine.
+/// Whether the calling code runs in a coroutine, and can park: not where a loop of its own runs inside of one.
 pub fn is_coroutine() -> bool {
-    with_current(|frame| frame.is_some())
+    with_parkable(|frame| frame.is_some())
 }
 
 /// Park the coroutine until `future` is ready: what every wait is made of.
@@ -97,6 +101,7 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
         return Err(WaitError::NoCoroutine);
     }
     let mut future = pin!(future);
+    let mut calm = None;
     loop {
         let polled = with_current(|frame| match frame {
             Some(frame) => future.as_mut().poll(&mut Context::from_waker(&frame.waker)),
@@ -105,7 +110,8 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
         if let Poll::Ready(output) = polled {
             return Ok(output);
         }
-        if unwinds_instead() {
+        let calm = *calm.get_or_insert_with(Calm::now);
+        if unwinds_instead(calm) {
             if give_up {
                 return Err(WaitError::Cancelled);
             }
@@ -131,24 +137,82 @@ pub(crate) fn wait_out<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Unwind, as one that was cancelled does.
-pub(crate) fn unwind() -> ! {
-    while std::thread::panicking() {
+thread_local! {
+    /// How often it was noted that no stack of the thread unwinds; from one on.
+    static CALM_SEEN: Cell<u64> = const { Cell::new(1) };
+}
+
+/// No stack of the thread unwinds: those that are left do not when they come back.
+#[cold]
+pub(crate) fn note_calm() {
+    CALM_SEEN.set(CALM_SEEN.get() + 1);
+}
+
+/// What a function knows of whether its own coroutine unwinds: not at any later point of the same function, once it is
+/// sure.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calm {
+    /// [`CALM_SEEN`] when somebody on the thread unwound, perhaps this coroutine; nought: nobody did.
+    doubted: u64,
+}
+
+impl Calm {
+    pub const SURE: Self = Self { doubted: 0 };
+
+    #[inline(always)]
+    pub fn now() -> Self {
+        if std::thread::panicking() {
+            return Self::doubt();
+        }
+        Self::SURE
+    }
+
+    #[cold]
+    fn doubt() -> Self {
+        host::ask_for_calm();
+        Self {
+            doubted: CALM_SEEN.get(),
+        }
+    }
+
+    fn is_sure(self) -> bool {
+        self.doubted == 0 || self.doubted != CALM_SEEN.get() || !std::thread::panicking()
+    }
+}
+
+/// Unwind, as one that was cancelled does; `calm` as it was in the same function.
+pub(crate) fn unwind(calm: Calm) -> ! {
+    loop {
+        unwind_if_sure(calm);
         with_current(|frame| frame.map(|frame| host::defer(frame.head())));
         suspend(Suspend::Park);
     }
-    resume_unwind(Box::new(Cancelled))
 }
 
-/// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and unwinds already.
-fn unwinds_instead() -> bool {
+/// A coroutine that was cancelled unwinds here, unless it does so already; `calm` as it was before its wait.
+pub(crate) fn leave_if_cancelled(calm: Calm) {
+    unwinds_instead(calm);
+}
+
+/// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and perhaps unwinds already.
+fn unwinds_instead(calm: Calm) -> bool {
     if !with_current(|frame| frame.is_some_and(|frame| frame.head().is_cancelled())) {
         return false;
     }
-    if !std::thread::panicking() {
-        resume_unwind(Box::new(Cancelled));
-    }
+    unwind_if_sure(calm);
     true
+}
+
+#[cold]
+fn unwind_if_sure(calm: Calm) {
+    if !calm.is_sure() {
+        return;
+    }
+    // The host may not have seen it: this coroutine caught its last unwinding, and has not left its stack since.
+    if !std::thread::panicking() {
+        note_calm();
+    }
+    resume_unwind(Box::new(Cancelled));
 }
 
 /// Give every other ready coroutine of this thread a turn.
@@ -159,8 +223,13 @@ pub fn yield_now() {
     if !is_coroutine() {
         return std::thread::yield_now();
     }
-    unwinds_instead();
+    let calm = Calm::now();
+    unwinds_instead(calm);
     switch::suspend(Suspend::Yield);
+    // Its next wait could not tell any more.
+    if std::thread::panicking() {
+        unwinds_instead(calm);
+    }
 }
 
 /// Park the coroutine for this long at least. Outside of a coroutine it panics, as [`block_on`] does.

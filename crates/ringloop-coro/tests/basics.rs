@@ -7,7 +7,9 @@ use ringloop_coro::{
     JoinError, WaitError, block_on, is_coroutine, sleep, spawn, spawn_local, start, try_block_on,
     yield_now,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::IntoFuture;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -160,5 +162,144 @@ fn coroutine_that_was_cancelled_unwinds_where_it_is_parked() {
         handle.cancel();
         assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
         assert_eq!(*dropped.borrow(), 1);
+    });
+}
+
+#[test]
+fn runtimes_of_one_thread_are_used_by_turns() {
+    for driver in drivers() {
+        let runtimes = [(); 2].map(|()| {
+            let builder = ringloop::Runtime::builder().driver(driver);
+            builder.build().unwrap()
+        });
+        let begun = Rc::new(Cell::new(0));
+        let parked = runtimes.each_ref().map(|runtime| {
+            let (told, tell) = ringloop_coro::sync::channel::unbounded::<u32>();
+            let begun = Rc::clone(&begun);
+            let handle = runtime.block_on(async move {
+                let handle = spawn_local(move || {
+                    begun.set(begun.get() + 1);
+                    // What it starts comes to its own loop, whichever was at work since.
+                    let number = tell.recv().unwrap();
+                    spawn_local(move || {
+                        yield_now();
+                        sleep(Duration::from_millis(1));
+                        number
+                    })
+                    .join()
+                    .unwrap()
+                });
+                ringloop::time::sleep(Duration::from_millis(1)).await;
+                handle
+            });
+            (told, handle.unwrap())
+        });
+        assert_eq!(begun.get(), 2);
+        for (number, (runtime, (told, handle))) in (0..).zip(runtimes.iter().zip(parked)) {
+            told.send(number).unwrap();
+            let limit = Duration::from_secs(5);
+            let joined = runtime
+                .block_on(async { ringloop::time::timeout(limit, handle.into_future()).await });
+            let joined = joined.unwrap();
+            assert_eq!(joined.unwrap().unwrap(), number);
+        }
+        // Each ends with the other one's coroutines at work last.
+        let [first, second] = runtimes;
+        let cancelled = first.block_on(async {
+            let handle = spawn_local(|| {
+                spawn_local(|| sleep(Duration::from_secs(3600)))
+                    .join()
+                    .is_err()
+            });
+            ringloop::time::sleep(Duration::from_millis(1)).await;
+            handle
+        });
+        second
+            .block_on(async { spawn_local(yield_now).await.unwrap() })
+            .unwrap();
+        drop(first);
+        assert!(cancelled.unwrap().is_finished());
+        let sum = second.block_on(async { spawn_local(|| spawn(|| 2).join().unwrap()).await });
+        assert_eq!(sum.unwrap().unwrap(), 2);
+    }
+}
+
+#[test]
+fn start_inside_of_a_coroutine_is_refused() {
+    on_both(|| {
+        let refused = catch_unwind(|| start(1, || ())).unwrap_err();
+        let said = refused.downcast_ref::<&str>().copied().unwrap_or_default();
+        assert!(said.contains("inside of a coroutine"), "{said}");
+        // The outer one goes on.
+        assert_eq!(spawn(|| 3).join().unwrap(), 3);
+        sleep(Duration::from_millis(1));
+    });
+}
+
+/// What a panic said.
+fn said(payload: &(dyn std::any::Any + Send)) -> String {
+    let owned = payload.downcast_ref::<String>().cloned();
+    owned.unwrap_or_else(|| (*payload.downcast_ref::<&str>().unwrap()).to_owned())
+}
+
+#[test]
+fn loop_inside_of_a_coroutine_is_no_place_to_park() {
+    on_both(|| {
+        let (sender, receiver) = ringloop_coro::sync::channel::unbounded();
+        drop(spawn(move || {
+            sleep(Duration::from_millis(10));
+            sender.send(1).unwrap();
+        }));
+        let runtime = || ringloop::Runtime::new().unwrap();
+        // As in async code: it would stop the worker.
+        for park in [
+            &(|| assert!(receiver.recv().is_err())) as &dyn Fn(),
+            &|| sleep(Duration::ZERO),
+            &|| drop(spawn(|| ()).join()),
+            &|| ringloop_coro::scope(|_| ()),
+        ] {
+            let inner = runtime();
+            let refused = catch_unwind(AssertUnwindSafe(|| inner.block_on(async { park() })));
+            let said = said(&*refused.unwrap_err());
+            assert!(
+                said.contains("in async code")
+                    || said.contains("await the handle")
+                    || said.contains("scope"),
+                "{said}"
+            );
+        }
+        let entered = runtime().block_on(async {
+            assert!(!is_coroutine());
+            assert_eq!(try_block_on(async {}), Err(WaitError::NoCoroutine));
+            // What belongs to the loop goes on.
+            ringloop::time::sleep(Duration::from_millis(1)).await;
+            yield_now();
+            spawn(is_coroutine)
+        });
+        assert!(is_coroutine());
+        assert!(entered.unwrap().join().unwrap(), "it was started outside");
+        assert_eq!(receiver.recv(), Ok(1));
+    });
+}
+
+#[test]
+fn socket_in_a_loop_inside_of_a_coroutine_is_refused_and_works_outside() {
+    use std::io::{Read, Write};
+    on_both(|| {
+        let (mut near, mut far) = ringloop_coro::net::UnixStream::pair().unwrap();
+        let runtime = ringloop::Runtime::new().unwrap();
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async { near.read(&mut [0; 8]) })
+        }));
+        assert!(said(&*refused.unwrap_err()).contains("outside of a coroutine"));
+        drop(runtime);
+        let reader = spawn(move || {
+            let mut bytes = [0; 8];
+            let count = near.read(&mut bytes).unwrap();
+            bytes[..count].to_vec()
+        });
+        yield_now();
+        far.write_all(b"bytes").unwrap();
+        assert_eq!(reader.join().unwrap(), b"bytes");
     });
 }

@@ -275,9 +275,10 @@ fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
 )]
 fn destructor_that_waits_for_ever_does_not_hold_up_the_end() {
     for driver in drivers() {
-        let builder = Builder::new().driver(driver);
-        let handle = builder
-            .start(|| {
+        // A thread of its own: to std it unwinds for ever after that.
+        let thread = thread::spawn(move || {
+            let builder = Builder::new().driver(driver);
+            builder.start(|| {
                 let handle = spawn(|| {
                     let _at_end = AtEnd(|| block_on(pending()));
                     sleep(LONG);
@@ -285,8 +286,8 @@ fn destructor_that_waits_for_ever_does_not_hold_up_the_end() {
                 yield_now();
                 handle
             })
-            .unwrap();
-        assert!(is_cancelled(handle));
+        });
+        assert!(is_cancelled(thread.join().unwrap().unwrap()));
     }
 }
 
@@ -332,4 +333,189 @@ fn start_that_panics_passes_the_panic_on_and_unwinds_the_others() {
     }));
     assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"main is gone"));
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+/// Cancels a coroutine and waits for its end.
+struct Child(Option<JoinHandle<()>>);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let child = self.0.take().unwrap();
+        child.cancel();
+        assert!(is_cancelled(child));
+    }
+}
+
+/// Waits of many kinds, each without an end.
+fn endless_waits() -> [fn(); 6] {
+    [
+        || sleep(LONG),
+        || loop {
+            yield_now();
+        },
+        || {
+            let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+            drop(std::io::Read::read(&mut ours, &mut [0; 8]));
+        },
+        || {
+            let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+            drop(std::io::Write::write_all(&mut ours, &vec![0; 4 << 20]));
+        },
+        || {
+            drop(
+                ringloop_coro::net::TcpListener::bind("127.0.0.1:0")
+                    .unwrap()
+                    .accept(),
+            );
+        },
+        || {
+            ringloop_coro::scope(|scope| {
+                drop(scope.spawn(|| sleep(LONG)));
+            });
+        },
+    ]
+}
+
+#[test]
+fn destructor_cancels_and_joins_another_while_its_own_coroutine_unwinds() {
+    on_both(|| {
+        for wait in endless_waits() {
+            for panics in [false, true] {
+                let (dropped, note) = notes();
+                let held = note();
+                let parent = spawn_local(move || {
+                    let _child = Child(Some(spawn_local(move || {
+                        let _held = held;
+                        wait();
+                        unreachable!("cancelled in its wait");
+                    })));
+                    for _ in 0..3 {
+                        yield_now();
+                    }
+                    assert!(!panics, "with a child");
+                    sleep(LONG);
+                });
+                for _ in 0..8 {
+                    yield_now();
+                }
+                parent.cancel();
+                match parent.join().unwrap_err() {
+                    JoinError::Panicked(_) => assert!(panics),
+                    _ => assert!(!panics),
+                }
+                assert_eq!(dropped.load(Ordering::SeqCst), 1);
+                assert!(!thread::panicking());
+            }
+        }
+    });
+}
+
+#[test]
+fn wait_that_began_while_another_unwound_ends_in_the_unwinding_of_a_third() {
+    on_both(|| {
+        let in_scope: fn() = || {
+            ringloop_coro::scope(|_| {
+                sleep(Duration::from_millis(10));
+                sleep(LONG);
+            });
+        };
+        for wait in endless_waits().into_iter().chain([in_scope]) {
+            let first = spawn_local(|| {
+                let _slow = AtEnd(|| sleep(Duration::from_millis(5)));
+                sleep(LONG);
+            });
+            yield_now();
+            first.cancel();
+            yield_now();
+            assert!(thread::panicking() && !first.is_finished());
+            let (dropped, note) = notes();
+            let held = note();
+            let second = spawn_local(move || {
+                let _held = held;
+                wait();
+                unreachable!("cancelled in its wait");
+            });
+            yield_now();
+            assert!(is_cancelled(first));
+            sleep(Duration::from_millis(20));
+            let third = spawn_local(move || {
+                let _child = Child(Some(second));
+                sleep(LONG);
+            });
+            yield_now();
+            third.cancel();
+            assert!(is_cancelled(third));
+            assert_eq!(dropped.load(Ordering::SeqCst), 1);
+            assert!(!thread::panicking());
+        }
+    });
+}
+
+#[test]
+fn one_that_catches_its_unwinding_and_unwinds_again_ends_those_that_waited_meanwhile() {
+    on_both(|| {
+        for wait in endless_waits() {
+            let child: Rc<RefCell<Option<Child>>> = Rc::default();
+            let given = Rc::clone(&child);
+            let parent = spawn_local(move || {
+                let caught = catch_unwind(AssertUnwindSafe(|| {
+                    let _slow = AtEnd(|| sleep(Duration::from_millis(5)));
+                    sleep(LONG);
+                }));
+                assert!(caught.is_err());
+                let _child = given.take();
+                sleep(LONG);
+            });
+            yield_now();
+            parent.cancel();
+            yield_now();
+            assert!(thread::panicking());
+            let waiting = spawn_local(move || {
+                wait();
+                unreachable!("cancelled in its wait");
+            });
+            *child.borrow_mut() = Some(Child(Some(waiting)));
+            assert!(is_cancelled(parent));
+            assert!(!thread::panicking());
+        }
+    });
+}
+
+#[test]
+fn unwindings_of_several_nest_in_any_order() {
+    on_both(|| {
+        let (dropped, note) = notes();
+        // Each unwinds while all before it do, and the first one ends last.
+        let mut chain = spawn_local(|| sleep(LONG));
+        for _ in 0..5 {
+            let (child, held) = (Child(Some(chain)), note());
+            chain = spawn_local(move || {
+                let _held = held;
+                let _child = child;
+                let _late = AtEnd(|| sleep(Duration::from_millis(1)));
+                sleep(LONG);
+            });
+        }
+        let others: Vec<_> = (1..4)
+            .map(|delay| {
+                let held = note();
+                spawn_local(move || {
+                    let _held = held;
+                    let _late = AtEnd(|| sleep(Duration::from_millis(delay)));
+                    sleep(LONG);
+                })
+            })
+            .collect();
+        yield_now();
+        for other in &others {
+            other.cancel();
+        }
+        drop(Child(Some(chain)));
+        assert!(others.into_iter().all(is_cancelled));
+        assert_eq!(dropped.load(Ordering::SeqCst), 8);
+        // The thread is calm again, and panics as ever.
+        assert!(!thread::panicking());
+        let panicked = spawn(|| assert!(!ringloop_coro::is_coroutine(), "as ever")).join();
+        assert!(panicked.unwrap_err().to_string().contains("as ever"));
+    });
 }

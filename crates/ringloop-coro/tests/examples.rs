@@ -145,8 +145,7 @@ fn chat_brings_each_line_to_the_others() {
             if let Some(first) = readers.first_mut() {
                 expect(first, "* bob is here\n");
             } else {
-                // Until the room knows the first, the second must not come.
-                std::thread::sleep(Duration::from_millis(50));
+                wait_until_known(&server, &mut reader);
             }
             reader.get_mut().set_read_timeout(Some(PATIENCE)).unwrap();
             readers.push(reader);
@@ -158,6 +157,24 @@ fn chat_brings_each_line_to_the_others() {
         expect(&mut readers[0], "bob: hello, ann\n");
         writers[1].shutdown(Shutdown::Write).unwrap();
         expect(&mut readers[0], "* bob has left\n");
+    }
+}
+
+/// Until the room knows the first, the second must not come: a third one talks until the first hears it.
+fn wait_until_known(server: &Server, first: &mut BufReader<TcpStream>) {
+    let mut probe = server.connect();
+    probe.write_all(b"eve\n").unwrap();
+    let short = Some(Duration::from_millis(10));
+    first.get_mut().set_read_timeout(short).unwrap();
+    let mut line = String::new();
+    while first.read_line(&mut line).is_err() {
+        probe.write_all(b"x\n").unwrap();
+    }
+    probe.shutdown(Shutdown::Write).unwrap();
+    first.get_mut().set_read_timeout(Some(PATIENCE)).unwrap();
+    while line != "* eve has left\n" {
+        line.clear();
+        first.read_line(&mut line).unwrap();
     }
 }
 

@@ -75,6 +75,23 @@ fn positions_are_the_files_own_and_offsets_leave_them() {
 }
 
 #[test]
+fn offset_that_no_file_has_is_refused() {
+    on_both(|| {
+        let directory = Directory::new();
+        let mut file = File::create_new(directory.0.join("file")).unwrap();
+        file.write_all(b"0123").unwrap();
+        file.seek(SeekFrom::Start(1)).unwrap();
+        for offset in [u64::MAX, u64::MAX - 1] {
+            let read = file.read_at(&mut [0; 2], offset).unwrap_err();
+            assert_eq!(read.kind(), ErrorKind::InvalidInput);
+            let write = file.write_at(b"xy", offset).unwrap_err();
+            assert_eq!(write.kind(), ErrorKind::InvalidInput);
+        }
+        assert_eq!(file.stream_position().unwrap(), 1);
+    });
+}
+
+#[test]
 fn files_by_their_names() {
     on_both(|| {
         let directory = Directory::new();

@@ -6,7 +6,9 @@ mod support;
 use ringloop_coro::sync::{Mutex, WaitGroup};
 use ringloop_coro::{JoinError, Spawn, scope, sleep, spawn, spawn_local, yield_now};
 use std::cell::{Cell, RefCell};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -286,4 +288,51 @@ fn end_of_the_runtime_ends_scopes_over_several_workers() {
 fn scope_outside_of_a_coroutine_is_refused() {
     let refused = catch_unwind(|| scope(|_| ())).unwrap_err();
     assert!(message(&*refused).contains("outside of a coroutine"));
+}
+
+/// Whether this process is to run the named part itself.
+fn is_child(part: &str) -> bool {
+    std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
+}
+
+/// Opens a scope on this worker, one of whose coroutines computes on the other one until after every limit.
+fn lends_to_another_worker() {
+    let is_elsewhere = AtomicUsize::new(0);
+    let here = std::thread::current().id();
+    scope(|scope| {
+        for _ in 0..2 {
+            // The last one that was spawned stays here, and this worker is busy until the other has the first.
+            drop(scope.spawn(|| {
+                if std::thread::current().id() != here {
+                    is_elsewhere.store(1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_secs(60));
+                }
+            }));
+        }
+        while is_elsewhere.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn what_another_worker_may_still_use_ends_with_the_process() {
+    let part = "what_another_worker_may_still_use_ends_with_the_process";
+    if is_child(part) {
+        let main = || {
+            drop(spawn_local(lends_to_another_worker));
+            yield_now();
+        };
+        let builder = ringloop_coro::Builder::new().workers(2);
+        return builder.start(main).unwrap();
+    }
+    // The limit is long, and has nothing to do with the driver.
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", part, "--nocapture", "--test-threads=1"])
+        .env("RINGLOOP_CORO_TEST_PART", part)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("coroutines of a scope"), "{said}");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
 }

@@ -205,6 +205,10 @@ fn datagrams_of_both_kinds_keep_their_bounds() {
         one.send_to(b"first", other.local_addr().unwrap()).unwrap();
         let (bytes, from) = receiving.join().unwrap();
         assert_eq!((&*bytes, from), (&b"first"[..], one.local_addr().unwrap()));
+        one.send_to(b"next", other.local_addr().unwrap()).unwrap();
+        assert_eq!(other.peek_from(&mut buffer).unwrap(), (4, from));
+        assert_eq!(other.recv_from(&mut buffer).unwrap(), (4, from));
+        assert_eq!(&buffer[..4], b"next");
         one.connect(other.local_addr().unwrap()).unwrap();
         other.connect(from).unwrap();
         other.send(b"back").unwrap();

@@ -3,15 +3,18 @@
 
 mod support;
 
+use ringloop_coro::event::{EventSource, Interest};
 use ringloop_coro::sync::{
-    Barrier, Condvar, Mutex, OnceLock, RwLock, Semaphore, WaitGroup, channel, oneshot,
+    Barrier, Condvar, Mutex, MutexGuard, OnceLock, RwLock, Semaphore, WaitGroup, channel, oneshot,
 };
-use ringloop_coro::{JoinError, sleep, spawn, spawn_local, yield_now};
+use ringloop_coro::{JoinError, JoinHandle, sleep, spawn, spawn_local, yield_now};
 use std::cell::Cell;
+use std::io::{Read, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use support::{on_both, on_workers};
 
 const SHORT: Duration = Duration::from_millis(5);
@@ -297,6 +300,118 @@ fn cancelled_wait_for_a_condition_passes_the_notification_on() {
 }
 
 #[test]
+fn lock_and_condition_may_be_statics() {
+    static NUMBER: Mutex<u32> = Mutex::new(0);
+    static CHANGED: Condvar = Condvar::new();
+    on_both(|| {
+        drop(spawn(|| {
+            *NUMBER.lock() = 1;
+            CHANGED.notify_one();
+        }));
+        let mut number = CHANGED.wait_while(NUMBER.lock(), |number| *number == 0);
+        assert_eq!(std::mem::take(&mut *number), 1);
+    });
+}
+
+/// How one waits for a number that is not zero.
+type Waiting = for<'a> fn(&'a Condvar, MutexGuard<'a, u32>) -> MutexGuard<'a, u32>;
+
+#[test]
+fn one_that_is_cancelled_while_it_takes_the_lock_again_passes_its_wake_on() {
+    on_both(|| {
+        let ways: [Waiting; 3] = [
+            |condvar, guard| condvar.wait(guard),
+            |condvar, guard| condvar.wait_timeout(guard, Duration::from_secs(3600)).0,
+            |condvar, guard| ringloop_coro::block_on(condvar.wait_async(guard)),
+        ];
+        for wait in ways {
+            let pair = Arc::new((Mutex::new(0_u32), Condvar::new()));
+            let [first, second] = [(); 2].map(|()| {
+                let pair = Arc::clone(&pair);
+                spawn_local(move || {
+                    let mut number = pair.0.lock();
+                    while *number == 0 {
+                        number = wait(&pair.1, number);
+                    }
+                })
+            });
+            yield_now();
+            let mut number = pair.0.lock();
+            *number = 1;
+            pair.1.notify_one();
+            yield_now();
+            first.cancel();
+            assert!(matches!(first.join(), Err(JoinError::Cancelled)));
+            drop(number);
+            let told = ringloop::time::timeout(Duration::from_secs(20), second.into_future());
+            ringloop_coro::block_on(told).unwrap().unwrap();
+        }
+    });
+}
+
+/// Whether a coroutine that makes a call without end, which never has to wait, leaves room for others, and hears of
+/// its cancellation.
+fn leaves_room(mut call: impl FnMut() + 'static) {
+    let busy = spawn_local(move || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(20) {
+            call();
+        }
+    });
+    sleep(Duration::from_millis(1));
+    assert!(!busy.is_finished(), "the sleeper came last");
+    busy.cancel();
+    assert!(matches!(busy.join(), Err(JoinError::Cancelled)));
+}
+
+#[test]
+fn receiver_whose_channel_is_never_dry_keeps_nobody_waiting() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(16);
+        let sending = thread::spawn(move || while sender.send(()).is_ok() {});
+        leaves_room(move || {
+            receiver.recv().unwrap();
+            while receiver.is_empty() {
+                std::hint::spin_loop();
+            }
+        });
+        sending.join().unwrap();
+        let (sender, receiver) = channel::bounded(1);
+        sender.send(7).unwrap();
+        leaves_room(move || {
+            let value = receiver.recv_timeout(Duration::from_secs(3600));
+            sender.try_send(value.unwrap().unwrap()).unwrap();
+        });
+    });
+}
+
+#[test]
+fn sender_whose_channel_is_never_full_keeps_nobody_waiting() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(1);
+        leaves_room(move || {
+            sender.send(7).unwrap();
+            assert_eq!(receiver.try_recv(), Ok(7));
+        });
+    });
+}
+
+#[test]
+fn event_source_that_is_always_ready_keeps_nobody_waiting() {
+    on_both(|| {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let source = EventSource::new(ours).unwrap();
+        leaves_room(move || {
+            let count = source.when(Interest::READ, |mut ours| {
+                (&theirs).write_all(b"!")?;
+                ours.read(&mut [0])
+            });
+            assert_eq!(count.unwrap(), 1);
+        });
+    });
+}
+
+#[test]
 fn readers_share_and_a_writer_is_alone() {
     on_workers(2, || {
         let value = Arc::new(RwLock::new((0_u64, 0_u64)));
@@ -316,6 +431,63 @@ fn readers_share_and_a_writer_is_alone() {
         let (one, other) = (value.read(), value.try_read().unwrap());
         assert!(value.try_write().is_none());
         assert_eq!((one.0, other.1), (2000, 2000));
+    });
+}
+
+/// A writer that waits, and a reader that came after it.
+type Waiters = (JoinHandle<()>, JoinHandle<u32>);
+
+/// While somebody reads.
+fn behind_a_reader(value: &Arc<RwLock<u32>>) -> Waiters {
+    let (ours, theirs) = (Arc::clone(value), Arc::clone(value));
+    let writer = spawn(move || *ours.write() += 1);
+    yield_now();
+    let later = spawn(move || *theirs.read());
+    yield_now();
+    assert!(!writer.is_finished() && !later.is_finished());
+    (writer, later)
+}
+
+#[test]
+fn writer_that_waits_keeps_later_readers_out() {
+    on_both(|| {
+        let value = Arc::new(RwLock::new(0));
+        let first = value.read();
+        let (writer, later) = behind_a_reader(&value);
+        assert!(value.try_read().is_none());
+        drop(first);
+        assert_eq!(later.join().unwrap(), 1);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn writer_that_is_cancelled_while_it_waits_lets_readers_in() {
+    on_both(|| {
+        let value = Arc::new(RwLock::new(0));
+        let first = value.read();
+        let (writer, later) = behind_a_reader(&value);
+        writer.cancel();
+        assert!(matches!(writer.join(), Err(JoinError::Cancelled)));
+        assert_eq!(later.join().unwrap(), 0);
+        assert_eq!((*value.try_read().unwrap(), *first), (0, 0));
+        drop(first);
+        *value.try_write().unwrap() += 1;
+    });
+}
+
+#[test]
+fn receive_within_a_limit() {
+    on_both(|| {
+        let (sender, receiver) = channel::unbounded();
+        let start = Instant::now();
+        assert_eq!(receiver.recv_timeout(SHORT), Ok(None));
+        assert!(start.elapsed() >= SHORT);
+        let sending = thread::spawn(move || sender.send(3).unwrap());
+        let long = Duration::from_secs(3600);
+        assert_eq!(receiver.recv_timeout(long), Ok(Some(3)));
+        assert_eq!(receiver.recv_timeout(long), Err(channel::RecvError));
+        sending.join().unwrap();
     });
 }
 

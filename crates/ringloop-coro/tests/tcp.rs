@@ -3,11 +3,12 @@
 
 mod support;
 
-use ringloop_coro::net::{Shutdown, TcpListener, TcpStream, UnixStream};
+use ringloop_coro::net::{Shutdown, TcpListener, TcpStream, UnixListener, UnixStream};
 use ringloop_coro::sync::channel;
 use ringloop_coro::{JoinError, block_on, sleep, spawn, spawn_local, yield_now};
 use std::cell::Cell;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,16 +65,23 @@ fn small_reads_of_a_large_message_lose_nothing() {
 }
 
 #[test]
-fn vectored_writes_and_peeks() {
+fn vectored_calls_and_peeks() {
     on_both(|| {
         let (mut client, server) = pair();
         let parts = [IoSlice::new(b"one "), IoSlice::new(b"two")];
         assert_eq!(client.write_vectored(&parts).unwrap(), 7);
         let mut seen = [0; 7];
         assert_eq!(server.peek(&mut seen).unwrap(), 7);
-        let mut taken = [0; 7];
-        (&server).read_exact(&mut taken).unwrap();
-        assert_eq!((&seen, &taken), (b"one two", b"one two"));
+        let (mut one, mut two) = ([0; 4], [0; 8]);
+        let mut parts = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        assert_eq!((&server).read_vectored(&mut parts).unwrap(), 7);
+        assert_eq!((&seen, &one, &two[..3]), (b"one two", b"one ", &b"two"[..]));
+        // One that has to wait.
+        let writer = spawn(move || client.write_all(b"later"));
+        let mut parts = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        assert_eq!((&server).read_vectored(&mut parts).unwrap(), 5);
+        assert_eq!((&one, two[0]), (b"late", b'r'));
+        writer.join().unwrap().unwrap();
     });
 }
 
@@ -98,6 +106,29 @@ fn peer_that_closes_ends_the_stream_and_breaks_the_pipe() {
 }
 
 #[test]
+fn connect_within_a_limit() {
+    on_both(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let none = TcpStream::connect_timeout(&addr, Duration::ZERO).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::InvalidInput);
+        let client = TcpStream::connect_timeout(&addr, Duration::from_secs(60)).unwrap();
+        assert_eq!(client.peer_addr().unwrap(), addr);
+        // Once the backlog is full, the next one's answer does not come.
+        let options = ringloop::net::ListenOptions {
+            backlog: 0,
+            ..ringloop::net::ListenOptions::default()
+        };
+        let full =
+            ringloop::net::TcpListener::bind_with(([127, 0, 0, 1], 0).into(), options).unwrap();
+        let addr = full.local_addr().unwrap();
+        let _first = TcpStream::connect(addr).unwrap();
+        let late = TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+    });
+}
+
+#[test]
 fn connection_refused_is_an_error() {
     on_both(|| {
         let addr = {
@@ -106,13 +137,58 @@ fn connection_refused_is_an_error() {
         };
         let refused = TcpStream::connect(addr).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        let none: &[std::net::SocketAddr] = &[];
+        let none: &[SocketAddr] = &[];
         let empty = TcpStream::connect(none).unwrap_err();
         assert_eq!(empty.kind(), ErrorKind::InvalidInput);
         // The first that answers, of several.
         let listener = TcpListener::bind("localhost:0").unwrap();
         let both = [addr, listener.local_addr().unwrap()];
         TcpStream::connect(&both[..]).unwrap();
+    });
+}
+
+/// A client that resets its connection before anybody accepts it.
+fn connect_and_reset(addr: SocketAddr) {
+    let client = std::net::TcpStream::connect(addr).unwrap();
+    let client = ringloop::net::TcpStream::from(client);
+    client.set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn peer_that_is_gone_before_it_is_accepted_ends_no_accept_loop() {
+    on_both(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        connect_and_reset(addr);
+        let client = TcpStream::connect(addr).unwrap();
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        connect_and_reset(addr);
+        let client = TcpStream::connect(addr).unwrap();
+        let peer = client.local_addr().unwrap();
+        // The one that is gone may be among them, as a stream.
+        let mut streams = listener.incoming().take(2).map(Result::unwrap);
+        assert!(streams.any(|stream| stream.peer_addr().is_ok_and(|addr| addr == peer)));
+        // Where it may give up it takes them another way.
+        listener.set_nonblocking(true).unwrap();
+        connect_and_reset(addr);
+        let client = TcpStream::connect(addr).unwrap();
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+    });
+}
+
+#[test]
+fn unix_peer_that_is_gone_before_it_is_accepted_has_a_name_still() {
+    on_both(|| {
+        let name = format!("coro-gone-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        drop(UnixStream::connect(&path).unwrap());
+        let (mut stream, peer) = listener.accept().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(peer.is_unnamed());
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     });
 }
 
@@ -216,7 +292,9 @@ fn bytes_that_come_after_a_cancelled_read_do_not_land_on_its_stack() {
             yield_now();
             reading.cancel();
             client.write_all(&[0xff; 4096]).unwrap();
-            assert!(matches!(reading.join(), Err(JoinError::Cancelled)));
+            // Where they were there before the kernel heard of it, the read has them.
+            let joined = reading.join();
+            assert!(matches!(joined, Ok(4096) | Err(JoinError::Cancelled)));
             // The next coroutine has the stack that the cancelled one had.
             let zeros = spawn(|| {
                 let memory = [0u8; 8192];
@@ -393,10 +471,10 @@ fn small_writes_to_a_peer_that_does_not_read_wait_and_keep_their_order() {
 }
 
 #[test]
-fn readers_beyond_those_that_have_a_buffer_read_and_are_cancelled_as_well() {
+fn more_readers_than_any_pool_has_buffers_read_and_are_cancelled() {
     on_both(|| {
         let (silent, peer) = UnixStream::pair().unwrap();
-        let holders: Vec<_> = (0..ringloop_coro::limits::READERS_WITH_BUFFERS_MAX)
+        let holders: Vec<_> = (0..1024)
             .map(|_| silent.try_clone().unwrap())
             .map(|mut stream| spawn(move || stream.read(&mut [0; 8])))
             .collect();

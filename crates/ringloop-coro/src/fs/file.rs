@@ -107,7 +107,13 @@ impl File {
     }
 
     /// Read some bytes at `offset`; the position stays.
+    ///
+    /// Errors: those of pread(2).
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_from(place(offset)?, into)
+    }
+
+    fn read_from(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::FILE_BYTES_MAX);
         let buf = if len <= limits::COPIED_BYTES_MAX {
             bytes::take()
@@ -128,7 +134,13 @@ impl File {
     }
 
     /// Write some bytes at `offset`; the position stays.
+    ///
+    /// Errors: those of pwrite(2).
     pub fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_to(place(offset)?, from)
+    }
+
+    fn write_to(&self, offset: u64, from: &[u8]) -> io::Result<usize> {
         let len = from.len().min(limits::FILE_BYTES_MAX);
         let write = op::Write {
             fd: self.file.on_loop(),
@@ -166,6 +178,14 @@ impl File {
     }
 }
 
+/// A number of bytes from the file's start; the one that means the position is no place of a file.
+fn place(offset: u64) -> io::Result<u64> {
+    match offset {
+        CURRENT_POSITION => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        offset => Ok(offset),
+    }
+}
+
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
@@ -190,13 +210,13 @@ macro_rules! io {
     ($($type:ty),*) => {$(
         impl Read for $type {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-                self.read_at(into, CURRENT_POSITION)
+                self.read_from(CURRENT_POSITION, into)
             }
         }
 
         impl Write for $type {
             fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-                self.write_at(from, CURRENT_POSITION)
+                self.write_to(CURRENT_POSITION, from)
             }
 
             fn flush(&mut self) -> io::Result<()> {

@@ -9,8 +9,9 @@
 //!   several at once. It is closed when the last clone is dropped.
 //! * A call that would block parks. It ends early when its coroutine is cancelled, with `WouldBlock` at the time limit
 //!   that was set (as std on Linux), or at once where `set_nonblocking(true)` was called.
-//! * A cancelled read or accept may have taken bytes or a connection, which are lost with it; a cancelled write may
-//!   have written. What is raced (`select!`) goes by readiness and takes nothing where it loses: the methods that end
+//! * A read or write that is cancelled ends with what it has moved by then, where that is something, and its coroutine
+//!   unwinds at the next wait; nothing is lost. (A destructor's may lose bytes, where it is cut short.) A connection that a
+//!   cancelled accept has taken is closed. What is raced (`select!`) goes by readiness and takes nothing where it loses: the methods that end
 //!   in `_async`, `readable` and `writable`.
 //! * Calls that never block (options, addresses, `shutdown`) may be made anywhere; what parks panics outside of a
 //!   coroutine.
@@ -45,6 +46,7 @@
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `lookup` | names of hosts, without blocking |
 
+mod lent;
 mod lookup;
 mod shape;
 mod socket;

@@ -1,31 +1,32 @@
 //! What all sockets share: a blocking-shaped read and write that park the coroutine.
 //!
 //! Owns: [`Socket`]: a socket of std's, its time limits, and how the next read is best made. Called by: the types of
-//! this folder. Never does: give the caller's memory to the kernel for longer than a system call.
+//! this folder. Never does: keep a byte; the kernel has the caller's memory for a call, or for as long as `lent` parks.
 //!
-//! Byte path: from the kernel to an operation's own buffer, or one of the loop's pool, and from there to the caller's
-//! slice; what is large by readiness and std's own call on the slice.
+//! Byte path: from the kernel to the caller's slice, by an operation that has it meanwhile (`lent`) or by std's own call
+//! once the socket is ready.
 //!
 //! On epoll every read and write is a call on the caller's memory: after a read that left room in it first the wait, else
 //! first the call. On the ring:
 //!
 //! | a read or write | goes by | because |
 //! |---|---|---|
-//! | small | an operation with a buffer of `bytes` | on the ring a whole batch of connections is one system call |
+//! | most | an operation on the caller's memory | on the ring a whole batch of connections is one system call |
 //! | small write, nobody else ready | the call, then an operation | it would be a batch of one |
-//! | small read, beside many | an operation with a buffer of the loop's pool | who only waits holds none |
-//! | above `limits::COPIED_BYTES_MAX` | the call, then readiness | a copy more would cost more than the batch saves |
-//! | with a time limit, or non-blocking | the call, then readiness | an operation that is cancelled may have taken bytes |
+//! | write above `limits::COPIED_BYTES_MAX`, read after one | the call, then readiness | it is copied while it is hot |
+//! | with a time limit, or non-blocking | the call, then readiness | it may end without what it waits for |
+//! | of one that is cancelled | an operation with memory of its own | it may leave at any moment |
 
-use crate::bytes::{self, Lending};
+use super::lent;
+use crate::ask::ask;
 use crate::descriptor::Descriptor;
-use crate::{block_on, host, limits};
-use ringloop::buf::{RecvBuf, SendBuf};
+use crate::wait::{self, Calm};
+use crate::{block_on, host, limits, turns};
+use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
-use ringloop::op::{Poll, Recv, Send};
+use ringloop::op::{Poll, Send};
 use ringloop::sys::interest::Interest;
 use ringloop::time;
-use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind, Read, Write};
@@ -38,22 +39,25 @@ use std::time::Duration;
 /// A socket; a clone is the same one.
 pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<Inner<S>>);
 
+/// What every read and write looks at lies together.
+#[repr(C)]
 struct Inner<S: Into<OwnedFd> + AsRawFd> {
-    socket: Descriptor<S>,
     limits: Limits,
     /// The last read was a large one: more is likely to come at once.
     bulk: AtomicBool,
     /// The last read left nothing behind: the next one has to wait.
     drained: AtomicBool,
+    socket: Descriptor<S>,
 }
 
 /// What a caller may have to wait for, and how long.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Limits {
-    nonblocking: AtomicBool,
     /// In nanoseconds; 0: none.
     read_ns: AtomicU64,
     write_ns: AtomicU64,
+    nonblocking: AtomicBool,
 }
 
 /// Which way bytes go.
@@ -173,7 +177,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         way: Way,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        take_turns();
+        turns::take();
         loop {
             match call(self) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -205,7 +209,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
 
     #[inline(always)]
     fn wait(&self, way: Way) -> io::Result<()> {
-        TURNS.set(0);
+        turns::waited();
         let poll = Poll {
             fd: self.on_loop(),
             interest: interest(way),
@@ -213,7 +217,16 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         };
         let poll = Op::patient(poll);
         match self.timeout(way) {
-            None => block_on(poll).map(drop),
+            None => {
+                let calm = Calm::now();
+                match ask(poll) {
+                    Ok(polled) => polled.map(drop),
+                    Err(poll) => {
+                        wait::leave_if_cancelled(calm);
+                        block_on(poll).map(drop)
+                    }
+                }
+            }
             Some(limit) => wait_within(limit, poll),
         }
     }
@@ -243,7 +256,7 @@ where
         let count = if is_bulk || self.may_give_up(Way::In) || host::goes_by_readiness() {
             self.read_ready(into)?
         } else {
-            self.read_copied(into)?
+            self.read_lent(into)?
         };
         note(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
         note(&inner.drained, (1..into.len()).contains(&count));
@@ -260,41 +273,23 @@ where
         self.when_ready(Way::In, |mut socket| socket.read(into))
     }
 
-    /// Read by way of memory that is not the caller's: a buffer of the operation's own, which is the quicker one, where
-    /// few wait with one; else of the loop's pool, from the moment bytes are there.
-    fn read_copied(&self, into: &mut [u8]) -> io::Result<usize> {
-        let len = into.len().min(limits::COPIED_BYTES_MAX);
-        let first = &mut into[..len];
-        let count = match Lending::new() {
-            Some(lending) => self.read_by_buffer(first, &lending)?,
-            None => block_on(RecvInto::new(self.on_loop(), first))?,
-        };
-        if count < len || count == into.len() {
-            return Ok(count);
+    /// Read by an operation that has the caller's memory for as long as this takes.
+    #[inline(always)]
+    fn read_lent(&self, into: &mut [u8]) -> io::Result<usize> {
+        // Where others are ready, bytes are often there by the time the ring looks.
+        let is_empty = self.0.drained.load(Relaxed) && host::is_alone();
+        let calm = Calm::now();
+        match lent::receive(self.on_loop(), into, is_empty) {
+            Some(received) => received,
+            None => self.read_copied(into, calm),
         }
-        // The buffer was full: what else is there fits into the slice. An error is the next read's.
-        let mut socket: &S = self;
-        Ok(count + socket.read(&mut into[count..]).unwrap_or(0))
     }
 
-    fn read_by_buffer(&self, into: &mut [u8], _lending: &Lending) -> io::Result<usize> {
-        let recv = Recv {
-            fd: self.on_loop(),
-            buf: RecvBuf::append(bytes::take(), into.len()),
-        };
-        // Where others are ready, bytes are often there by the time the ring looks.
-        let waits = self.0.drained.load(Relaxed) && host::is_alone();
-        let recv = if waits {
-            Op::patient(recv)
-        } else {
-            Op::new(recv)
-        };
-        let (result, buf) = block_on(recv);
-        let buf = buf.into_vec();
-        let count = result?;
-        into[..count].copy_from_slice(&buf[..count]);
-        bytes::give_back(buf);
-        Ok(count)
+    /// As a cancelled one reads in a destructor, where it does not unwind: by an operation that may outlive the wait.
+    #[cold]
+    fn read_copied(&self, into: &mut [u8], calm: Calm) -> io::Result<usize> {
+        wait::leave_if_cancelled(calm);
+        block_on(RecvInto::new(self.on_loop(), into))
     }
 
     /// Write some bytes of a stream.
@@ -307,24 +302,29 @@ where
             return self.when_ready(Way::Out, |mut socket| socket.write(from));
         }
         if host::is_alone() {
-            take_turns();
+            turns::take();
             let mut socket: &S = self;
             match socket.write(from) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
-        let mut buf = bytes::take();
-        buf.extend_from_slice(from);
+        let calm = Calm::now();
+        match lent::send(self.on_loop(), from) {
+            Some(sent) => sent,
+            None => self.write_copied(from, calm),
+        }
+    }
+
+    /// See [`Socket::read_copied`].
+    #[cold]
+    fn write_copied(&self, from: &[u8], calm: Calm) -> io::Result<usize> {
+        wait::leave_if_cancelled(calm);
         let send = Send {
             fd: self.on_loop(),
-            buf: SendBuf::from(buf),
+            buf: SendBuf::from(from.to_vec()),
         };
-        let (result, buf) = block_on(Op::new(send));
-        if let Some(buf) = buf.into_vec() {
-            bytes::give_back(buf);
-        }
-        result
+        block_on(Op::new(send)).0
     }
 }
 
@@ -339,22 +339,5 @@ fn interest(way: Way) -> Interest {
     match way {
         Way::In => Interest::READ,
         Way::Out => Interest::WRITE,
-    }
-}
-
-thread_local! {
-    /// Calls of this thread that did not have to wait, since one did.
-    static TURNS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// A peer that always has more must not keep the other coroutines waiting, nor what the driver has to tell.
-fn take_turns() {
-    let turns = TURNS.get() + 1;
-    if turns < limits::CALLS_PER_TURN {
-        TURNS.set(turns);
-    } else {
-        TURNS.set(0);
-        host::end_turn();
-        crate::yield_now();
     }
 }

@@ -14,7 +14,7 @@ use ringloop::sys::socket;
 use ringloop::time;
 use std::fmt;
 use std::future::Future;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::iter::FusedIterator;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -53,25 +53,31 @@ impl TcpListener {
         })
     }
 
-    /// Park until a connection comes, and take it.
+    /// Park until a connection comes, and take it. One that was reset before that, and has no peer any more, is dropped.
     ///
     /// Errors: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: wait a little and ask again. `ECONNABORTED`: ask again.
     /// Cancellation: a connection that was taken meanwhile is closed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let stream = if self.socket.may_give_up(Way::In) {
-            let (stream, peer) = self
-                .socket
-                .when_ready(Way::In, std::net::TcpListener::accept)?;
-            return Ok((stream.try_into()?, peer));
-        } else {
-            let accept = Accept {
-                fd: self.socket.on_loop(),
-                multi: false,
-            };
-            TcpStream::of(block_on(Op::new(accept))?)
+        loop {
+            let stream = self.next()?;
+            match stream.peer_addr() {
+                Err(error) if error.kind() == ErrorKind::NotConnected => {}
+                peer => return Ok((stream, peer?)),
+            }
+        }
+    }
+
+    /// The next connection, whatever became of its peer.
+    fn next(&self) -> io::Result<TcpStream> {
+        if self.socket.may_give_up(Way::In) {
+            let accept = std::net::TcpListener::accept;
+            return self.socket.when_ready(Way::In, accept)?.0.try_into();
+        }
+        let accept = Accept {
+            fd: self.socket.on_loop(),
+            multi: false,
         };
-        let peer = stream.peer_addr()?;
-        Ok((stream, peer))
+        Ok(TcpStream::of(block_on(Op::new(accept))?))
     }
 
     /// Take a connection, as a future: for `select!`.
@@ -85,7 +91,7 @@ impl TcpListener {
         Ok((stream.try_into()?, peer))
     }
 
-    /// The connections as they come, without end.
+    /// The connections as they come, without end; also those that were reset meanwhile, whose reads tell.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
@@ -106,7 +112,7 @@ impl Iterator for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
+        Some(self.listener.next())
     }
 }
 
@@ -139,8 +145,12 @@ impl TcpStream {
 
     /// Connect to `addr`, within `limit`.
     ///
-    /// Errors: `TimedOut`, and those of connect(2).
+    /// Errors: `TimedOut`, `InvalidInput` for zero, and those of connect(2).
     pub fn connect_timeout(addr: &SocketAddr, limit: Duration) -> io::Result<Self> {
+        if limit.is_zero() {
+            let error = "cannot set a 0 duration timeout";
+            return Err(io::Error::new(ErrorKind::InvalidInput, error));
+        }
         block_on(time::timeout(limit, Self::connect_async(*addr)))?
     }
 

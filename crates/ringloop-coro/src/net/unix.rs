@@ -40,18 +40,21 @@ impl UnixListener {
     ///
     /// Cancellation: a connection that was taken meanwhile is closed.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let stream = self.next()?;
+        let peer = stream.peer_addr()?;
+        Ok((stream, peer))
+    }
+
+    fn next(&self) -> io::Result<UnixStream> {
         if self.socket.may_give_up(Way::In) {
             let accept = std_net::UnixListener::accept;
-            let (stream, peer) = self.socket.when_ready(Way::In, accept)?;
-            return Ok((stream.try_into()?, peer));
+            return self.socket.when_ready(Way::In, accept)?.0.try_into();
         }
         let accept = Accept {
             fd: self.socket.on_loop(),
             multi: false,
         };
-        let stream = UnixStream::of(block_on(Op::new(accept))?);
-        let peer = stream.peer_addr()?;
-        Ok((stream, peer))
+        Ok(UnixStream::of(block_on(Op::new(accept))?))
     }
 
     /// Take a connection, as a future: for `select!`. Cancel safety: safe.
@@ -82,7 +85,7 @@ impl Iterator for UnixIncoming<'_> {
     type Item = io::Result<UnixStream>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
+        Some(self.listener.next())
     }
 }
 

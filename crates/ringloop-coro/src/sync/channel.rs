@@ -1,11 +1,12 @@
 //! Channels of many senders and many receivers, bounded or not.
 //!
 //! Owns: the queue, and who waits at either end. Never does: drop a value that was sent while there is a receiver.
-//! Each value goes to one receiver. A mailbox is an [`unbounded`] channel: threads and signal handlers of libraries may
-//! send to it without ever waiting.
+//! Each value goes to one receiver. A mailbox is an [`unbounded`] channel: threads and callbacks of libraries may send to
+//! it without ever parking. A signal handler may not, since a send takes a lock and may allocate: see [`crate::signal`].
 
 use super::waiters::{Ticket, Waiters};
 use super::{locked, wait};
+use crate::turns;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -39,6 +40,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     }));
     let sender = Sender {
         state: Arc::clone(&state),
+        may_wait: capacity != usize::MAX,
     };
     (sender, Receiver { state })
 }
@@ -51,6 +53,8 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 /// Sends to a channel; a clone sends to the same.
 pub struct Sender<T> {
     state: Arc<Mutex<State<T>>>,
+    /// Bounded: a call that may park.
+    may_wait: bool,
 }
 
 /// Receives from a channel; a clone receives from the same, each value once.
@@ -99,14 +103,21 @@ fn wake(waker: Option<Waker>) {
 }
 
 impl<T> Sender<T> {
-    /// Send `value` once there is a place.
+    /// Send `value` once there is a place. In a coroutine, and to a bounded channel, it gives the others a turn now and
+    /// then where there always is one.
     ///
     /// Errors: [`SendError`] with the value, when every receiver is gone.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        if self.may_wait {
+            turns::take();
+        }
         match self.try_send(value) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(value)) => Err(SendError(value)),
-            Err(TrySendError::Full(value)) => wait(self.send_async(value), "Sender::send_async()"),
+            Err(TrySendError::Full(value)) => {
+                turns::waited();
+                wait(self.send_async(value), "Sender::send_async()")
+            }
         }
     }
 
@@ -186,14 +197,20 @@ impl<T> Drop for Sending<'_, T> {
 }
 
 impl<T> Receiver<T> {
-    /// Wait for the next value.
+    /// Wait for the next value. In a coroutine it gives the others a turn now and then where there always is one.
     ///
     /// Errors: [`RecvError`] once all senders are gone and everything was received.
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
         if crate::is_coroutine() {
+            turns::take();
             // The first poll looks; a look before it would only take the lock once more.
-            return crate::block_on(self.recv_async());
+            let mut receiving = self.receiving();
+            let received = crate::block_on(&mut receiving);
+            if receiving.has_waited {
+                turns::waited();
+            }
+            return received;
         }
         match self.try_recv() {
             Ok(value) => Ok(value),
@@ -206,14 +223,20 @@ impl<T> Receiver<T> {
     ///
     /// Cancel safety: a receive that is dropped has taken nothing.
     pub fn recv_async(&self) -> impl Future<Output = Result<T, RecvError>> {
+        self.receiving()
+    }
+
+    fn receiving(&self) -> Receiving<'_, T> {
         Receiving {
             receiver: self,
             ticket: None,
+            has_waited: false,
         }
     }
 
     /// Wait for the next value, for `limit` at most; `None` where none came. In a coroutine.
     pub fn recv_timeout(&self, limit: Duration) -> Result<Option<T>, RecvError> {
+        turns::take();
         match crate::block_on(ringloop::time::timeout(limit, self.recv_async())) {
             Ok(received) => received.map(Some),
             Err(ringloop::time::Elapsed) => Ok(None),
@@ -246,6 +269,7 @@ impl<T> Receiver<T> {
 struct Receiving<'a, T> {
     receiver: &'a Receiver<T>,
     ticket: Option<Ticket>,
+    has_waited: bool,
 }
 
 impl<T> Future for Receiving<'_, T> {
@@ -257,6 +281,7 @@ impl<T> Future for Receiving<'_, T> {
         let taken = match state.pop() {
             Err(TryRecvError::Empty) => {
                 state.receiving.stand(&mut self.ticket, cx.waker());
+                self.has_waited = true;
                 return Poll::Pending;
             }
             Ok(taken) => Ok(taken),
@@ -341,6 +366,7 @@ impl<T> Clone for Sender<T> {
         locked(&self.state).senders += 1;
         Self {
             state: Arc::clone(&self.state),
+            may_wait: self.may_wait,
         }
     }
 }

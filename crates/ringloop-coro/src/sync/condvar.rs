@@ -7,6 +7,7 @@ use super::waiters::{Ticket, Waiters};
 use super::{locked, wait};
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -47,17 +48,23 @@ impl WaitTimeoutResult {
 
 impl Condvar {
     /// With nobody waiting.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self {
+            waiters: std::sync::Mutex::new(Waiters::new()),
+        }
     }
 
     /// Give the lock back, wait to be notified, and hold it again.
     ///
-    /// Cancellation: a coroutine that is cancelled here does not hold the lock.
+    /// Cancellation: a coroutine that is cancelled here does not hold the lock; a notification that was meant for it
+    /// goes to the next.
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         wait(self.notified(guard), "Condvar::wait_async()");
-        mutex.lock()
+        let told = Told(self);
+        let guard = mutex.lock();
+        mem::forget(told);
+        guard
     }
 
     /// As [`Condvar::wait`], as a future.
@@ -66,7 +73,10 @@ impl Condvar {
     pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         self.notified(guard).await;
-        mutex.lock_async().await
+        let told = Told(self);
+        let guard = mutex.lock_async().await;
+        mem::forget(told);
+        guard
     }
 
     /// Wait while `condition` holds.
@@ -88,8 +98,11 @@ impl Condvar {
         limit: Duration,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
         let mutex = guard.mutex();
-        let told = crate::block_on(ringloop::time::timeout(limit, self.notified(guard)));
-        (mutex.lock(), WaitTimeoutResult(told.is_err()))
+        let waited = crate::block_on(ringloop::time::timeout(limit, self.notified(guard)));
+        let told = waited.is_ok().then(|| Told(self));
+        let guard = mutex.lock();
+        mem::forget(told);
+        (guard, WaitTimeoutResult(waited.is_err()))
     }
 
     /// Wake the one that has waited for the longest time.
@@ -149,6 +162,15 @@ impl<T: ?Sized> Drop for Notified<'_, T> {
         {
             self.condvar.notify_one();
         }
+    }
+}
+
+/// A notification whose receiver does not hold the lock yet: where it never does, the next one is told.
+struct Told<'a>(&'a Condvar);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
     }
 }
 

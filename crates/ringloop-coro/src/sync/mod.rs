@@ -9,7 +9,8 @@
 //!   Where that matters, keep the invariant in the value.
 //! * Guards stay on their thread, as a coroutine does, and may be held while it parks.
 //! * Every wait may be cancelled: who is cancelled has taken nothing, and whatever was meant for it goes to the next.
-//! * A plain thread may call everything here; async code on a runtime's thread must not, since that would stop all that
+//! * A plain thread may call everything here but [`Condvar::wait_timeout`] and [`channel::Receiver::recv_timeout`], which
+//!   need the loop's timers and want a coroutine; async code on a runtime's thread must not, since that would stop all that
 //!   runs there: it panics and names the `_async` method.
 //!
 //! ```

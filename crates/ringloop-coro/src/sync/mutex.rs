@@ -58,10 +58,21 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// A value that nobody holds.
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            line: Line::new(Waiters::new()),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// A value that nobody holds; loom's atomics are no constants.
+    #[cfg(loom)]
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(Waiters::default()),
+            line: Line::new(Waiters::new()),
             value: UnsafeCell::new(value),
         }
     }

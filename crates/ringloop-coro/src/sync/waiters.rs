@@ -19,6 +19,14 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
+    /// With nobody in it.
+    pub const fn new() -> Self {
+        Self {
+            line: VecDeque::new(),
+            next: 0,
+        }
+    }
+
     /// Stand in the line: where `ticket` says, or at its end, with a new ticket.
     pub fn stand(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
         if let Some(place) = ticket.and_then(|ticket| self.place(ticket)) {

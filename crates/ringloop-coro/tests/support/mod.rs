@@ -7,6 +7,13 @@ use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::{Engine, Options};
 use ringloop_coro::Builder;
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// No test takes longer than this on a driver, also under a sanitizer.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses
 /// a kernel without a ring.
@@ -39,10 +46,25 @@ pub fn on_both(test: fn()) {
 /// Run a test as the first coroutine of a runtime, on each driver.
 pub fn on_workers(workers: usize, test: fn()) {
     for driver in drivers() {
+        let _guard = guard();
         Builder::new()
             .driver(driver)
             .workers(workers)
             .start(test)
             .unwrap();
     }
+}
+
+/// Until this is dropped the process has [`LIMIT`]: a wait that nobody ends fails, and says which test it is in.
+fn guard() -> Sender<()> {
+    let (over, is_over) = channel::<()>();
+    let test = thread::current().name().unwrap_or_default().to_owned();
+    thread::spawn(move || {
+        if is_over.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            // The macros' output is kept until the test ends.
+            let _ = writeln!(std::io::stderr(), "{test}: not over after {LIMIT:?}");
+            std::process::abort();
+        }
+    });
+    over
 }
