@@ -5,6 +5,7 @@ use crate::limits;
 use crate::proto::session::{ClientSessions, ServerSessions};
 use crate::proto::{self, varint, version};
 use crate::qlog::Qlog;
+use crate::store::OneConnectionsTokens;
 use crate::tls::{self, ClientTls, ServerTls};
 use crate::workers::Place;
 use bytes::Bytes;
@@ -65,9 +66,9 @@ pub struct Transport {
     pub idle_timeout: Option<Duration>,
     /// Send something after so much silence, so that neither end nor a box between gives up.
     pub keep_alive: Option<Duration>,
-    /// Bidirectional streams that the peer may have open at a time.
+    /// Bidirectional streams that the peer may have open at a time; at most [`limits::STREAMS_LIMIT`].
     pub bi_streams_max: u64,
-    /// Unidirectional streams that the peer may have open at a time.
+    /// Unidirectional streams that the peer may have open at a time; at most as many.
     pub uni_streams_max: u64,
     /// Bytes that the peer may send ahead of the reader, a stream.
     pub stream_receive_window: u64,
@@ -139,7 +140,8 @@ impl From<&Transport> for Kept {
             receive_window_max: transport.receive_window_max,
             send_window: transport.send_window,
             send_window_min: transport.send_window_min,
-            streams_max: [transport.bi_streams_max, transport.uni_streams_max],
+            streams_max: [transport.bi_streams_max, transport.uni_streams_max]
+                .map(|max| max.min(limits::STREAMS_LIMIT)),
             datagram_send_buffer: transport.datagram_send_buffer,
             takes_datagrams: transport.datagram_receive_buffer.is_some(),
         }
@@ -267,6 +269,13 @@ impl ClientConfig {
         }
     }
 
+    /// What the engine is told for one connection.
+    pub(crate) fn of_one(&self) -> proto::ClientConfig {
+        let mut config = self.config.clone();
+        config.token_store(Arc::new(OneConnectionsTokens::new(&self.tokens)));
+        config
+    }
+
     /// What connections do and keep.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.transport = transport.build()?;
@@ -384,7 +393,12 @@ impl ServerConfig {
         self
     }
 
-    /// Where clients may go on to once the handshake is complete (RFC 9000 §9.6): another of this endpoint's addresses.
+    /// Where clients may go on to once the handshake is complete (RFC 9000 §9.6).
+    ///
+    /// What the endpoint sends on a connection leaves from the address of its handshake, also to a client that has gone
+    /// on: the engine keeps that for the connection's time. So a socket's second address will not do, where clients take
+    /// answers of the address alone that they have sent to. One that something in front of the endpoint translates to the
+    /// first will, both ways.
     #[must_use]
     pub fn preferred_address(mut self, v4: Option<SocketAddrV4>, v6: Option<SocketAddrV6>) -> Self {
         self.config.preferred_address_v4(v4);
@@ -420,7 +434,8 @@ impl ServerConfig {
         self
     }
 
-    /// How many connections may wait to be accepted.
+    /// How many connections may wait to be accepted; past it new clients get no answer, and try again until there is room
+    /// or their handshake's time is over.
     #[must_use]
     pub fn incoming_max(mut self, count: usize) -> Self {
         self.config.max_incoming(count);

@@ -9,6 +9,7 @@ use crate::core::{self, Handle, Handshake};
 use crate::endpoint::Shared;
 use crate::error::ConnectionError;
 use crate::link::Phase;
+use crate::wakers::Seat;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
@@ -34,6 +35,7 @@ impl fmt::Debug for Incoming {
 
 impl Incoming {
     pub(crate) fn new(shared: &Rc<Shared>, inner: core::Incoming) -> Self {
+        shared.state().undecided_count += 1;
         Self {
             shared: Rc::clone(shared),
             inner: Some(inner),
@@ -116,10 +118,13 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.undecided_count -= 1;
         if let Some(inner) = self.inner.take() {
-            self.shared.state().core.refuse(inner);
-            self.shared.wake();
+            state.core.refuse(inner);
         }
+        drop(state);
+        self.shared.wake();
     }
 }
 
@@ -160,15 +165,19 @@ impl Connecting {
     ///
     /// Cancel safety: safe.
     pub async fn handshake_data(&self) -> Result<Handshake, ConnectionError> {
+        let inner = &self.connection.inner;
+        let mut seat = Seat::new(|key| inner.with(|_, link| link.watching.remove(key)));
         poll_fn(|cx| {
             self.connection.inner.with(|connection, link| {
-                if let Some(error) = &link.lost {
+                if link.phase != Phase::Complete
+                    && let Some(error) = &link.lost
+                {
                     return Poll::Ready(Err(error.clone()));
                 }
                 if link.phase >= Phase::Agreed {
                     return Poll::Ready(Ok(connection.handshake().unwrap_or_default()));
                 }
-                link.watching.add(cx.waker());
+                seat.take(&mut link.watching, cx.waker());
                 Poll::Pending
             })
         })
@@ -198,7 +207,7 @@ impl Future for Connecting {
     }
 }
 
-/// How early data ends: awaiting it gives whether the server took it. `false` also where the connection failed.
+/// How early data ends: awaiting it gives whether the server took it. `false` also where the handshake failed.
 #[derive(Debug)]
 #[must_use = "whether early data arrived is known when it is awaited"]
 pub struct ZeroRtt(Connection);
@@ -208,11 +217,12 @@ impl Future for ZeroRtt {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.0.inner.with(|connection, link| {
-            if link.lost.is_some() {
-                return Poll::Ready(false);
-            }
+            // Also where it is over by now.
             if link.phase == Phase::Complete {
                 return Poll::Ready(!connection.is_client() || connection.early_data_accepted());
+            }
+            if link.lost.is_some() {
+                return Poll::Ready(false);
             }
             link.watching.add(cx.waker());
             Poll::Pending

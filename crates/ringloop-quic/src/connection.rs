@@ -9,6 +9,7 @@ use crate::error::ConnectionError;
 use crate::link::{Link, at};
 use crate::stats::Stats;
 use crate::stream::{RecvStream, SendStream};
+use crate::wakers::Seat;
 use crate::{Direction, StreamId};
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
@@ -132,11 +133,16 @@ impl Connection {
     }
 
     async fn open(&self, direction: Direction) -> Result<(StreamId, bool), ConnectionError> {
+        let leave = |key| {
+            self.inner
+                .with(|_, link| link.opening[at(direction)].remove(key))
+        };
+        let mut seat = Seat::new(leave);
         poll_fn(|cx| match self.try_open(direction) {
             Ok(Some(opened)) => Poll::Ready(Ok(opened)),
             Ok(None) => {
                 self.inner
-                    .with(|_, link| link.opening[at(direction)].add(cx.waker()));
+                    .with(|_, link| seat.take(&mut link.opening[at(direction)], cx.waker()));
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Err(error)),
@@ -168,6 +174,11 @@ impl Connection {
     }
 
     async fn accept(&self, direction: Direction) -> Result<StreamId, ConnectionError> {
+        let leave = |key| {
+            self.inner
+                .with(|_, link| link.accepting[at(direction)].remove(key))
+        };
+        let mut seat = Seat::new(leave);
         poll_fn(|cx| {
             self.inner.with(|connection, link| {
                 if let Some(id) = connection.accept(direction) {
@@ -176,7 +187,7 @@ impl Connection {
                 if let Some(error) = &link.lost {
                     return Poll::Ready(Err(error.clone()));
                 }
-                link.accepting[at(direction)].add(cx.waker());
+                seat.take(&mut link.accepting[at(direction)], cx.waker());
                 Poll::Pending
             })
         })
@@ -200,12 +211,13 @@ impl Connection {
     ///
     /// Cancel safety: safe.
     pub async fn closed(&self) -> ConnectionError {
+        let mut seat = Seat::new(|key| self.inner.with(|_, link| link.watching.remove(key)));
         poll_fn(|cx| {
             self.inner.with(|_, link| {
                 if let Some(error) = &link.lost {
                     return Poll::Ready(error.clone());
                 }
-                link.watching.add(cx.waker());
+                seat.take(&mut link.watching, cx.waker());
                 Poll::Pending
             })
         })
@@ -273,13 +285,13 @@ impl Connection {
         self.inner.act(|connection, _| connection.ping());
     }
 
-    /// How many streams both ways the peer may have open at a time.
+    /// How many streams both ways the peer may have open at a time; at most [`crate::limits::STREAMS_LIMIT`].
     pub fn set_bi_streams_max(&self, count: u64) {
         self.inner
             .act(|connection, _| connection.set_streams_max(Direction::Bi, count));
     }
 
-    /// How many streams of its own the peer may have open at a time.
+    /// How many streams of its own the peer may have open at a time; at most as many.
     pub fn set_uni_streams_max(&self, count: u64) {
         self.inner
             .act(|connection, _| connection.set_streams_max(Direction::Uni, count));

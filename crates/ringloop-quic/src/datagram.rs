@@ -6,6 +6,7 @@
 use crate::connection::Connection;
 use crate::core::DatagramRefusal;
 use crate::error::DatagramError;
+use crate::wakers::Seat;
 use bytes::Bytes;
 use ringloop::time::timeout;
 use std::future::poll_fn;
@@ -77,6 +78,8 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<(), DatagramError> {
         let mut bytes = Some(bytes);
+        let leave = |key| self.inner.with(|_, link| link.datagrams_out.remove(key));
+        let mut seat = Seat::new(leave);
         poll_fn(|cx| {
             let Some(next) = bytes.take() else {
                 return Poll::Ready(Ok(()));
@@ -86,7 +89,7 @@ impl Connection {
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);
                     self.inner
-                        .with(|_, link| link.datagrams_out.add(cx.waker()));
+                        .with(|_, link| seat.take(&mut link.datagrams_out, cx.waker()));
                     Poll::Pending
                 }
                 Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
@@ -101,11 +104,7 @@ impl Connection {
     /// Cancel safety: safe.
     pub async fn recv_datagram(&self) -> Result<Bytes, DatagramError> {
         let mut taken = None;
-        poll_fn(|cx| {
-            self.poll_recv(cx, 1, |datagram| taken = Some(datagram))
-                .map_ok(drop)
-        })
-        .await?;
+        self.receive(1, |datagram| taken = Some(datagram)).await?;
         Ok(taken.unwrap_or_default())
     }
 
@@ -118,32 +117,37 @@ impl Connection {
         count_max: usize,
         into: &mut Vec<Bytes>,
     ) -> Result<usize, DatagramError> {
-        poll_fn(|cx| self.poll_recv(cx, count_max, |datagram| into.push(datagram))).await
+        self.receive(count_max, |datagram| into.push(datagram))
+            .await
     }
 
-    fn poll_recv(
+    async fn receive(
         &self,
-        cx: &Context<'_>,
         count_max: usize,
         mut take: impl FnMut(Bytes),
-    ) -> Poll<Result<usize, DatagramError>> {
-        self.inner.with(|connection, link| {
-            let mut count = 0;
-            while count < count_max
-                && let Some(datagram) = connection.receive_datagram()
-            {
-                take(datagram);
-                count += 1;
-            }
-            if count > 0 || count_max == 0 {
-                return Poll::Ready(Ok(count));
-            }
-            if let Some(error) = &link.lost {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            link.datagrams_in.add(cx.waker());
-            Poll::Pending
-        })
+    ) -> Result<usize, DatagramError> {
+        let leave = |key| self.inner.with(|_, link| link.datagrams_in.remove(key));
+        let mut seat = Seat::new(leave);
+        let receive = |cx: &mut Context<'_>| {
+            self.inner.with(|connection, link| {
+                let mut count = 0;
+                while count < count_max
+                    && let Some(datagram) = connection.receive_datagram()
+                {
+                    take(datagram);
+                    count += 1;
+                }
+                if count > 0 || count_max == 0 {
+                    return Poll::Ready(Ok(count));
+                }
+                if let Some(error) = &link.lost {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                seat.take(&mut link.datagrams_in, cx.waker());
+                Poll::Pending
+            })
+        };
+        poll_fn(receive).await
     }
 
     /// The longest datagram that may be sent now; it changes with the path. `None`: the peer takes none.

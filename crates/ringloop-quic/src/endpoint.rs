@@ -18,6 +18,7 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::link::Link;
 use crate::receive::Receiver;
 use crate::transmit::{Progress, Transmitter};
+use crate::wakers::{Seat, Wakers};
 use crate::workers::{Place, Worker};
 use bytes::Bytes;
 use ringloop::net::UdpSocket;
@@ -33,23 +34,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Who waits for one kind of event; a task once.
-#[derive(Default)]
-pub(crate) struct Wakers(Vec<Waker>);
-
-impl Wakers {
-    pub(crate) fn add(&mut self, waker: &Waker) {
-        if !self.0.iter().any(|known| known.will_wake(waker)) {
-            self.0.push(waker.clone());
-        }
-    }
-
-    /// Put them with those that are to be woken once nothing is borrowed.
-    pub(crate) fn drain_into(&mut self, woken: &mut Vec<Waker>) {
-        woken.append(&mut self.0);
-    }
-}
-
 /// What an endpoint's handles, connections and task share.
 pub(crate) struct Shared {
     state: RefCell<State>,
@@ -64,11 +48,15 @@ pub(crate) struct State {
     accepting: Wakers,
     idling: Wakers,
     socket: Rc<UdpSocket>,
+    /// What sockets are asked to keep, each way.
+    socket_buffer: usize,
     is_rebound: bool,
     client: Option<ClientConfig>,
     /// Where it is one of several workers.
     place: Option<Place>,
     handle_count: usize,
+    /// Clients that a program has taken and not yet decided on: it may refuse them.
+    pub undecided_count: usize,
     is_closed: bool,
 }
 
@@ -116,8 +104,13 @@ impl State {
         }
     }
 
+    /// Nothing is left to be told to anybody.
+    fn is_idle(&self) -> bool {
+        self.core.connection_count() == 0 && !self.core.has_responses()
+    }
+
     fn is_needed(&self) -> bool {
-        self.handle_count > 0 || self.core.connection_count() > 0
+        self.handle_count > 0 || self.undecided_count > 0 || !self.is_idle()
     }
 
     fn handles(&self) -> Vec<Handle> {
@@ -142,12 +135,12 @@ impl State {
                     if !is_held {
                         self.release(handle);
                     }
-                    if self.core.connection_count() == 0 {
-                        self.idling.drain_into(woken);
-                    }
                 }
                 event => self.tell(event, woken),
             }
+        }
+        if self.is_idle() {
+            self.idling.drain_into(woken);
         }
     }
 
@@ -169,7 +162,7 @@ impl State {
 /// A socket that makes connections, takes them, or both. Clones are the same one.
 ///
 /// Belongs to the loop it was made on. It goes on without any clone of it while it has connections; waiting
-/// ones are refused then. For several threads make one on each, with [`UdpSocket::bind_reuse_port`].
+/// ones are refused then, and hear of it. For several threads make one on each, with [`UdpSocket::bind_reuse_port`].
 pub struct Endpoint {
     shared: Rc<Shared>,
 }
@@ -272,10 +265,12 @@ impl Endpoint {
                 accepting: Wakers::default(),
                 idling: Wakers::default(),
                 socket: Rc::new(socket),
+                socket_buffer: config.socket_buffer,
                 is_rebound: false,
                 client,
                 place,
                 handle_count: 1,
+                undecided_count: 0,
                 is_closed: false,
             }),
             task: RefCell::new(None),
@@ -332,15 +327,17 @@ impl Endpoint {
     ///
     /// Cancel safety: safe.
     pub async fn accept(&self) -> Option<Incoming> {
+        let mut seat = Seat::new(|key| self.shared.state().accepting.remove(key));
         poll_fn(|cx| {
             let mut state = self.shared.state();
             if let Some(incoming) = state.incoming.pop_front() {
+                drop(state);
                 return Poll::Ready(Some(Incoming::new(&self.shared, incoming)));
             }
             if state.is_closed {
                 return Poll::Ready(None);
             }
-            state.accepting.add(cx.waker());
+            seat.take(&mut state.accepting, cx.waker());
             Poll::Pending
         })
         .await
@@ -363,9 +360,14 @@ impl Endpoint {
 
     /// Go on with another socket. Connections that were made here move with it; those of clients to this end
     /// are lost, unless it has the address that they know.
+    ///
+    /// Errors: `InvalidInput` where there are connections that were made here and the socket is of the other family of
+    /// addresses; nothing is changed then.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        prepare(&socket, crate::limits::SOCKET_BUFFER)?;
         let mut state = self.shared.state();
+        let (from, to) = (state.socket.local_addr()?, socket.local_addr()?);
+        state.core.check_move(from, to)?;
+        prepare(&socket, state.socket_buffer)?;
         state.socket = Rc::new(socket);
         state.is_rebound = true;
         for handle in state.handles() {
@@ -415,16 +417,17 @@ impl Endpoint {
         self.shared.state().core.connection_count()
     }
 
-    /// Wait until there is none: what was closed has been told to the peers.
+    /// Wait until there is none: what was closed or refused has been told to the peers.
     ///
     /// Cancel safety: safe.
     pub async fn wait_idle(&self) {
+        let mut seat = Seat::new(|key| self.shared.state().idling.remove(key));
         poll_fn(|cx| {
             let mut state = self.shared.state();
-            if state.core.connection_count() == 0 {
+            if state.is_idle() {
                 return Poll::Ready(());
             }
-            state.idling.add(cx.waker());
+            seat.take(&mut state.idling, cx.waker());
             Poll::Pending
         })
         .await;
@@ -474,7 +477,8 @@ impl Driver<'_> {
         let now = Instant::now();
         let mut guard = self.shared.state();
         let state = &mut *guard;
-        if state.is_rebound || !state.is_needed() {
+        let is_needed = state.is_needed() || self.transmitter.is_waiting();
+        if state.is_rebound || !is_needed {
             return Poll::Ready(());
         }
         let (core, place) = (&mut state.core, state.place.as_ref());
@@ -500,7 +504,7 @@ impl Driver<'_> {
         // Sending is what ends connections: they may be drained now.
         state.dispatch(&mut self.woken);
         let deadline = state.core.next_timeout();
-        let is_needed = state.is_needed();
+        let is_needed = state.is_needed() || self.transmitter.is_waiting();
         drop(guard);
         self.woken.drain(..).for_each(Waker::wake);
         if !is_needed {

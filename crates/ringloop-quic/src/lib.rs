@@ -59,6 +59,7 @@ pub mod store;
 mod stream;
 pub mod tls;
 mod transmit;
+mod wakers;
 mod workers;
 
 pub use bytes::{Bytes, BytesMut};

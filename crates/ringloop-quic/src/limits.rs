@@ -1,5 +1,10 @@
 //! Every bound of the crate, with its unit and its reason. Those of a connection are defaults of
 //! [`crate::config::Transport`].
+//!
+//! Of what waits to be read, what is counted is its own bytes. It keeps the memory of the train of datagrams in which it came,
+//! at most 64 KiB: a peer that puts one short piece into each train makes every piece that waits cost so much. What an honest
+//! peer sends fills its trains, and costs what is counted. Who has to bound memory by the byte against peers that are not
+//! honest gives the core each datagram in memory of its own ([`crate::core::Core::receive`]).
 
 use std::time::Duration;
 
@@ -32,6 +37,10 @@ pub const STAGED_BYTES: usize = 16 << 10;
 /// Streams of a direction that the peer may have open at a time, once it opens many.
 pub const STREAMS_MAX: u64 = 100;
 
+/// Streams of a direction that a program can allow the peer at the most: the engine makes a place for each at once, 3 MiB
+/// of them.
+pub const STREAMS_LIMIT: u64 = 1 << 16;
+
 /// Streams of a direction that the peer may have open before it has opened half of them; the engine keeps a place for each
 /// that it may open, 45 bytes. With both directions' 56 places its tables are exactly full.
 pub const STREAMS_AT_FIRST: u64 = 28;
@@ -49,7 +58,8 @@ pub const DATAGRAM_SEND_BUFFER: usize = 256 << 10;
 /// can no longer expire: a few packets, enough for one message of small ones.
 pub const EXPIRING_AHEAD_BYTES: usize = 8 << 10;
 
-/// Connections that may wait to be accepted by the program; past it new ones are refused at once.
+/// Connections that may wait to be accepted by the program; past it the packets of new clients are dropped without an
+/// answer (each refusal would take keys of its own). A client tries again, until its handshake's time is over.
 pub const INCOMING_MAX: usize = 1024;
 
 /// Bytes that one connection which waits to be accepted may have sent ahead.
@@ -94,7 +104,8 @@ pub const SESSIONS: usize = 4096;
 /// Files of a store of sessions and tokens ([`crate::store::Directory`]): some hundred bytes each.
 pub const STORED_ENTRIES: usize = 65_536;
 
-/// Tokens of one server that such a store keeps; a server gives two a connection.
+/// Tokens of one server that such a store keeps, and that any store is given in one connection; a server gives two, and
+/// as many again to a client that moves.
 pub const STORED_TOKENS: usize = 8;
 
 /// What such a store gives back is no older: no TLS session may be (RFC 8446 §4.6.1).

@@ -5,8 +5,8 @@
 //! borrowed.
 
 use crate::core::{Event, Handle};
-use crate::endpoint::Wakers;
 use crate::error::{ConnectionError, StreamError};
+use crate::wakers::Wakers;
 use crate::{Direction, StreamId};
 use std::collections::HashMap;
 use std::task::Waker;
@@ -81,6 +81,11 @@ impl Link {
                 }
                 self.watching.drain_into(woken);
                 self.datagrams_out.drain_into(woken);
+                // The peer's word on how many streams there may be is in: it may be another one than the last time's, and after
+                // a refusal the first ones are free again.
+                for opening in &mut self.opening {
+                    opening.drain_into(woken);
+                }
             }
             Event::Lost(_, error) => {
                 self.lost.get_or_insert(error);
@@ -123,11 +128,17 @@ impl Link {
     }
 }
 
-/// Why a stream of this connection does not move, if the connection is the reason.
-pub(crate) fn barrier(link: &Link, is_early: bool) -> Result<(), StreamError> {
+/// A stream whose early data was refused is not there, and its number may be another's.
+pub(crate) fn present(link: &Link, is_early: bool) -> Result<(), StreamError> {
     if is_early && link.early_rejected {
         return Err(StreamError::EarlyDataRejected);
     }
+    Ok(())
+}
+
+/// Why a stream of this connection does not move, if the connection is the reason.
+pub(crate) fn barrier(link: &Link, is_early: bool) -> Result<(), StreamError> {
+    present(link, is_early)?;
     match &link.lost {
         Some(error) => Err(StreamError::Connection(error.clone())),
         None => Ok(()),

@@ -6,7 +6,7 @@
 //! clear. Never does: log what programs send; of streams and datagrams it has numbers and lengths.
 //!
 //! The protocol engine does not say which packets it takes for lost, only how many: they are the oldest that
-//! were not acknowledged, and are told so.
+//! count against its window and were not acknowledged, and are told so.
 
 mod frames;
 
@@ -18,6 +18,7 @@ use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -116,8 +117,7 @@ impl Qlog {
             began: now,
             now,
             vantage_point: trace.vantage_point,
-            outstanding: BTreeMap::new(),
-            sent_count: 0,
+            outstanding: Outstanding::default(),
             told: Stats::default(),
             told_in_flight_len: 0,
             knows_peer: false,
@@ -182,12 +182,54 @@ impl Kind {
     }
 }
 
-/// One that was sent, and of which nothing was heard.
+/// The packets that count against the congestion window and of which nothing was heard; it bounds them. Others, which
+/// only acknowledge, may never be acknowledged themselves.
+#[derive(Default)]
 struct Outstanding {
-    kind: Kind,
-    number: u64,
-    /// 0 where it does not count against the congestion window.
-    in_flight_len: usize,
+    /// By number space and number: the kind, and how long it is.
+    packets: BTreeMap<(u8, u64), (Kind, usize)>,
+    /// All of them together.
+    bytes: usize,
+}
+
+impl Outstanding {
+    fn insert(&mut self, kind: Kind, number: u64, len: usize) {
+        self.packets.insert((kind.space(), number), (kind, len));
+        self.bytes += len;
+    }
+
+    fn remove(&mut self, place: (u8, u64)) {
+        if let Some((_, len)) = self.packets.remove(&place) {
+            self.bytes -= len;
+        }
+    }
+
+    /// Forget those of a number space whose numbers were acknowledged.
+    fn acked(&mut self, space: u8, ranges: &[RangeInclusive<u64>]) {
+        for range in ranges {
+            let (first, last) = ((space, *range.start()), (space, *range.end()));
+            // A peer may acknowledge what it likes.
+            while first <= last
+                && let Some((&place, _)) = self.packets.range(first..=last).next()
+            {
+                self.remove(place);
+            }
+        }
+    }
+
+    /// The keys of the handshake are gone, and nothing of it is waited for.
+    fn handshake_over(&mut self) {
+        while let Some((&place, _)) = self.packets.range(..(Kind::Short.space(), 0)).next() {
+            self.remove(place);
+        }
+    }
+
+    /// The oldest, of the handshake first, as one that is lost.
+    fn lose(&mut self) -> Option<(Kind, u64)> {
+        let ((_, number), (kind, len)) = self.packets.pop_first()?;
+        self.bytes -= len;
+        Some((kind, number))
+    }
 }
 
 /// One connection's log. What cannot be written is lost, the connection goes on.
@@ -198,9 +240,7 @@ struct Records {
     began: Instant,
     now: Instant,
     vantage_point: VantagePoint,
-    /// By the order in which they were sent. Bounded by the congestion window.
-    outstanding: BTreeMap<u64, Outstanding>,
-    sent_count: u64,
+    outstanding: Outstanding,
     told: Stats,
     told_in_flight_len: usize,
     knows_peer: bool,
@@ -225,16 +265,8 @@ impl Log {
         let packet = packet(kind, number, len, &frames);
         records.event("transport:packet_sent", &packet);
         let is_probe = frames.is_probe && len > usize::from(records.told.mtu_bytes).max(1200);
-        if !is_probe {
-            let order = records.sent_count;
-            records.sent_count += 1;
-            let in_flight_len = if frames.is_in_flight { len } else { 0 };
-            let sent = Outstanding {
-                kind,
-                number,
-                in_flight_len,
-            };
-            records.outstanding.insert(order, sent);
+        if frames.is_in_flight && !is_probe {
+            records.outstanding.insert(kind, number, len);
         }
     }
 
@@ -245,14 +277,9 @@ impl Log {
         let len = header.len() + payload.len() + tag_len;
         let packet = packet(kind, number, len, &frames);
         records.event("transport:packet_received", &packet);
-        let acked = |sent: &Outstanding| {
-            let mut ranges = frames.acked.iter();
-            sent.kind.space() == kind.space() && ranges.any(|range| range.contains(&sent.number))
-        };
-        records.outstanding.retain(|_, sent| !acked(sent));
+        records.outstanding.acked(kind.space(), &frames.acked);
         if kind == Kind::Short && !frames.acked.is_empty() {
-            // The keys of the others are gone, and nothing of them is waited for.
-            records.outstanding.retain(|_, sent| sent.kind.space() == 2);
+            records.outstanding.handshake_over();
         }
     }
 
@@ -271,10 +298,10 @@ impl Log {
     pub(crate) fn standing(&self, stats: &Stats) {
         let mut records = self.records();
         for _lost in records.told.packets_lost..stats.packets_lost {
-            let Some((_, lost)) = records.outstanding.pop_first() else {
+            let Some((kind, number)) = records.outstanding.lose() else {
                 break;
             };
-            let (kind, number) = (lost.kind.name(), lost.number);
+            let kind = kind.name();
             let data =
                 format!("\"header\":{{\"packet_type\":\"{kind}\",\"packet_number\":{number}}}");
             records.event("recovery:packet_lost", &data);
@@ -338,8 +365,7 @@ impl Records {
     }
 
     fn metrics(&mut self, stats: &Stats) {
-        let lens = self.outstanding.values().map(|sent| sent.in_flight_len);
-        let in_flight_len: usize = lens.sum();
+        let in_flight_len = self.outstanding.bytes;
         let fields = |stats: &Stats, in_flight_len: usize| {
             let ms = |duration: Duration| format!("{:.3}", duration.as_secs_f64() * 1e3);
             [
@@ -396,4 +422,74 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> Log {
+        struct Nowhere;
+        impl Target for Nowhere {
+            fn open(&self, _trace: &Trace) -> Option<Box<dyn Write + Send>> {
+                Some(Box::new(std::io::sink()))
+            }
+        }
+        let trace = Trace {
+            vantage_point: VantagePoint::Client,
+            original_id: String::new(),
+            remote: ([127, 0, 0, 1], 1).into(),
+        };
+        let log = Qlog::to(Arc::new(Nowhere)).open(Instant::now(), &trace);
+        Arc::into_inner(log.unwrap()).unwrap()
+    }
+
+    const SHORT: [u8; 9] = [0x40, 0, 0, 0, 0, 0, 0, 0, 0];
+    const INITIAL: [u8; 9] = [0xc0, 0, 0, 0, 1, 0, 0, 0, 0];
+    const PING: [u8; 1] = [0x01];
+
+    /// Everything from 0 to `largest` below 64.
+    fn ack(largest: u8) -> [u8; 5] {
+        [0x02, largest, 0, 0, largest]
+    }
+
+    #[test]
+    fn what_only_acknowledges_is_not_waited_for() {
+        let log = log();
+        for number in 0..5000 {
+            log.sent(number, &SHORT, &ack(9), 16);
+        }
+        assert!(log.records().outstanding.packets.is_empty());
+        assert_eq!(log.records().outstanding.bytes, 0);
+    }
+
+    #[test]
+    fn the_sum_in_flight_is_that_of_the_packets() {
+        let log = log();
+        let sum = |log: &Log| {
+            let records = log.records();
+            let lens = records.outstanding.packets.values().map(|(_, len)| len);
+            assert_eq!(records.outstanding.bytes, lens.sum::<usize>());
+            (records.outstanding.packets.len(), records.outstanding.bytes)
+        };
+        log.sent(0, &INITIAL, &PING, 16);
+        for number in 0..20 {
+            log.sent(number, &SHORT, &PING, 16);
+        }
+        assert_eq!(sum(&log), (21, 21 * 26));
+        // Another space's numbers.
+        log.received(0, &INITIAL, &ack(3), 16);
+        assert_eq!(sum(&log), (20, 20 * 26));
+        log.sent(1, &INITIAL, &PING, 16);
+        log.received(0, &SHORT, &PING, 16);
+        assert_eq!(sum(&log).0, 21);
+        log.received(1, &SHORT, &ack(9), 16);
+        assert_eq!(sum(&log), (10, 10 * 26));
+        let stats = Stats {
+            packets_lost: 4,
+            ..Stats::default()
+        };
+        log.standing(&stats);
+        assert_eq!(sum(&log), (6, 6 * 26));
+    }
 }

@@ -1,29 +1,48 @@
 //! Sessions and address tokens as files, which workers, processes and machines may share.
 //!
-//! Owns: [`Directory`], a store for servers' sessions and for clients' address tokens. Called by: TLS and the engine, in
+//! Owns: [`Directory`], a store for servers' sessions and for clients' address tokens, and how much of a store one
+//! connection gets. Called by: TLS and the engine, in
 //! the midst of handshakes, on the thread that drives the endpoint. Never does: fail a handshake; what cannot be kept or
 //! read is not resumed.
 //!
 //! A file is an entry, written beside and renamed into its place, and taken by renaming it away: whoever does that
-//! first has it, so a session is resumed once, and early data is not taken twice, by however many processes.
+//! first has it, so a session is resumed once, and early data is not taken twice, by however many processes. Files are the
+//! store's whose names are `session-`, `token-` or `.ringloop-` with hexadecimal digits and dashes behind; others stay.
 
 use crate::config::TokenStore;
 use crate::limits::{STORED_ENTRIES, STORED_LIFETIME, STORED_TOKENS};
+use crate::proto;
 use bytes::Bytes;
 use rustls::server::StoresServerSessions;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-/// How many entries are written between two looks at how many there are.
-const WRITES_BETWEEN: u64 = 64;
+/// How many entries are written at the least between two looks at how many there are.
+const WRITES_BETWEEN_MIN: usize = 64;
 
-/// A directory whose files are entries. Whoever can read them can read what resumed sessions say: it is made for its
-/// owner alone.
+/// The part of what a directory may hold that is written between two looks: each of them reads all of it, in the midst of
+/// a handshake.
+const LOOK_PART: usize = 16;
+
+/// The part of it that is made free where there are too many. Twice the other, as several processes may write there.
+const FREE_PART: usize = 8;
+
+const SESSION: &str = "session-";
+const TOKEN: &str = "token-";
+/// What is being written or taken.
+const OWN: &str = ".ringloop-";
+
+/// Of a directory's mode: everybody may bring in files, and take away or replace those that are there.
+const WRITTEN_BY_OTHERS: u32 = 0o002;
+
+/// A directory whose files are entries. Whoever can read them can read what resumed sessions say, and whoever can write
+/// there can bring in sessions of his own: it is made for its owner alone. One that is there already should be so, too.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -33,6 +52,8 @@ pub struct Directory {
 
 impl Directory {
     /// Use a directory, which is made where it is not there.
+    ///
+    /// Errors: `PermissionDenied` for one that everybody may write to, such as `/tmp` itself.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         DirBuilder::new()
@@ -40,6 +61,10 @@ impl Directory {
             .mode(0o700)
             .create(&path)?;
         fs::read_dir(&path)?;
+        if fs::metadata(&path)?.permissions().mode() & WRITTEN_BY_OTHERS != 0 {
+            let reason = "everybody may write to the directory of sessions and tokens";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
         Ok(Self {
             path,
             count_max: STORED_ENTRIES,
@@ -47,26 +72,24 @@ impl Directory {
         })
     }
 
-    /// Keep at most so many entries (65536 by default), the newest; somewhat more between two looks.
+    /// Keep at most so many entries (65536 by default), the newest. They are counted once in a sixteenth of that many
+    /// writes, 64 at least, so there may be somewhat more; where there are, an eighth of them is removed besides.
     #[must_use]
     pub fn entries_max(mut self, count: usize) -> Self {
         self.count_max = count;
         self
     }
 
-    /// A name that nobody else uses.
+    /// A name that nobody else uses, nor knows beforehand.
     fn own(&self) -> PathBuf {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.path.join(format!(".{}-{number}", std::process::id()))
+        self.path.join(hex(OWN, &proto::first_id()))
     }
 
     fn write(&self, name: &str, value: &[u8]) -> io::Result<()> {
         let own = self.own();
         let mut file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&own)?;
         let written = file.write_all(value);
@@ -76,10 +99,14 @@ impl Directory {
             drop(fs::remove_file(&own));
         }
         let count = self.written.fetch_add(1, Ordering::Relaxed);
-        if count.is_multiple_of(WRITES_BETWEEN) {
+        if count.is_multiple_of(self.writes_between()) {
             drop(self.tidy());
         }
         placed
+    }
+
+    fn writes_between(&self) -> u64 {
+        (self.count_max / LOOK_PART).max(WRITES_BETWEEN_MIN) as u64
     }
 
     fn read(path: &Path) -> Option<Vec<u8>> {
@@ -96,16 +123,17 @@ impl Directory {
         value
     }
 
-    /// The entries whose names begin so, the oldest first.
-    fn entries(&self, prefix: &str) -> io::Result<Vec<(SystemTime, String)>> {
+    /// The store's files, the oldest first.
+    fn entries(&self) -> io::Result<Vec<(SystemTime, String)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
+            let name = entry.file_name().into_string();
+            let Some(name) = name.ok().filter(|name| is_ours(name)) else {
+                continue;
+            };
             // One that somebody has taken meanwhile is none.
-            let written = entry.metadata().and_then(|about| about.modified());
-            if let (Ok(name), Ok(written)) = (entry.file_name().into_string(), written)
-                && name.starts_with(prefix)
-            {
+            if let Ok(written) = entry.metadata().and_then(|about| about.modified()) {
                 found.push((written, name));
             }
         }
@@ -113,10 +141,29 @@ impl Directory {
         Ok(found)
     }
 
+    /// The places of a server's tokens: when each was written, if it was, and its name; the oldest first. As many
+    /// places as there may be tokens, so that nobody has to look through the directory.
+    fn tokens(&self, server_name: &str) -> Vec<(Option<SystemTime>, String)> {
+        let key = server_name.as_bytes();
+        let prefix = hex(TOKEN, &key[..key.len().min(KEY_LEN_MAX - 8)]);
+        let places = (0..STORED_TOKENS).map(|place| {
+            let name = format!("{prefix}-{place:02x}");
+            let written = fs::metadata(self.path.join(&name)).and_then(|about| about.modified());
+            (written.ok(), name)
+        });
+        let mut places: Vec<_> = places.collect();
+        places.sort_unstable();
+        places
+    }
+
     /// Remove what is too old or too much, and what processes that were killed have left.
     fn tidy(&self) -> io::Result<()> {
-        let entries = self.entries("")?;
-        let excess = entries.len().saturating_sub(self.count_max);
+        let entries = self.entries()?;
+        let excess = if entries.len() > self.count_max {
+            entries.len() - (self.count_max - self.count_max / FREE_PART)
+        } else {
+            0
+        };
         for (at, (written, name)) in entries.iter().enumerate() {
             if at < excess || !is_fresh(*written) {
                 drop(fs::remove_file(self.path.join(name)));
@@ -124,6 +171,16 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Whether a file of this name is the store's.
+fn is_ours(name: &str) -> bool {
+    let mut kinds = [SESSION, TOKEN, OWN].into_iter();
+    let rest = kinds.find_map(|prefix| name.strip_prefix(prefix));
+    rest.is_some_and(|rest| {
+        let mut rest = rest.bytes();
+        rest.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'))
+    })
 }
 
 fn is_fresh(written: SystemTime) -> bool {
@@ -144,15 +201,15 @@ const KEY_LEN_MAX: usize = 100;
 
 impl StoresServerSessions for Directory {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        key.len() <= KEY_LEN_MAX && self.write(&hex("session-", &key), &value).is_ok()
+        key.len() <= KEY_LEN_MAX && self.write(&hex(SESSION, &key), &value).is_ok()
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        Self::read(&self.path.join(hex("session-", key)))
+        Self::read(&self.path.join(hex(SESSION, key)))
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.claim(&hex("session-", key))
+        self.claim(&hex(SESSION, key))
     }
 
     fn can_cache(&self) -> bool {
@@ -162,26 +219,15 @@ impl StoresServerSessions for Directory {
 
 impl TokenStore for Directory {
     fn insert(&self, server_name: &str, token: Bytes) {
-        let mut key = server_name.as_bytes();
-        key = &key[..key.len().min(KEY_LEN_MAX - 8)];
-        let prefix = hex("token-", key) + "-";
-        let kept = self.entries(&prefix).unwrap_or_default();
-        for (_, name) in kept
-            .iter()
-            .take((kept.len() + 1).saturating_sub(STORED_TOKENS))
-        {
-            drop(fs::remove_file(self.path.join(name)));
+        // An empty place comes before the oldest.
+        if let Some((_, name)) = self.tokens(server_name).first() {
+            drop(self.write(name, &token));
         }
-        // Tokens of a server do not begin alike: they are sealed.
-        let tail = &token[token.len().saturating_sub(8)..];
-        drop(self.write(&hex(&prefix, tail), &token));
     }
 
     fn take(&self, server_name: &str) -> Option<Bytes> {
-        let mut key = server_name.as_bytes();
-        key = &key[..key.len().min(KEY_LEN_MAX - 8)];
-        let kept = self.entries(&(hex("token-", key) + "-")).ok()?;
-        let newest_first = kept.iter().rev();
+        let places = self.tokens(server_name);
+        let newest_first = places.iter().rev().filter(|(written, _)| written.is_some());
         newest_first
             .filter_map(|(_, name)| self.claim(name))
             .map(Bytes::from)
@@ -189,10 +235,40 @@ impl TokenStore for Directory {
     }
 }
 
+/// What one connection may put into a store: a server may give tokens without end, and each is work for the store.
+pub(crate) struct OneConnectionsTokens {
+    store: Arc<dyn proto::TokenStore>,
+    left: AtomicUsize,
+}
+
+impl OneConnectionsTokens {
+    pub(crate) fn new(store: &Arc<dyn proto::TokenStore>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            left: AtomicUsize::new(STORED_TOKENS),
+        }
+    }
+}
+
+impl proto::TokenStore for OneConnectionsTokens {
+    fn insert(&self, server_name: &str, token: Bytes) {
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            // One connection's tokens come one after the other.
+            self.left.store(left - 1, Ordering::Relaxed);
+            self.store.insert(server_name, token);
+        }
+    }
+
+    fn take(&self, server_name: &str) -> Option<Bytes> {
+        self.store.take(server_name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::sync::Mutex;
     use std::time::Duration;
 
     struct Folder(PathBuf);
@@ -233,18 +309,17 @@ mod tests {
 
     #[test]
     fn entries_are_for_their_owner_bounded_and_not_older_than_a_week() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = Folder::new("ringloop-quic-store-bounds");
         let store = Directory::open(&folder.0).unwrap().entries_max(10);
         assert_eq!(
             fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777,
             0o700
         );
-        for number in 0..=WRITES_BETWEEN as u8 {
+        for number in 0..=WRITES_BETWEEN_MIN as u8 {
             assert!(store.put(vec![number], vec![1]));
         }
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 10);
-        let last = folder.0.join(hex("session-", &[WRITES_BETWEEN as u8]));
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 9);
+        let last = folder.0.join(hex("session-", &[WRITES_BETWEEN_MIN as u8]));
         assert_eq!(
             fs::metadata(&last).unwrap().permissions().mode() & 0o777,
             0o600
@@ -252,9 +327,9 @@ mod tests {
         let file = OpenOptions::new().write(true).open(&last).unwrap();
         file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1))
             .unwrap();
-        assert_eq!(store.get(&[WRITES_BETWEEN as u8]), None);
+        assert_eq!(store.get(&[WRITES_BETWEEN_MIN as u8]), None);
         assert_eq!(
-            StoresServerSessions::take(&store, &[WRITES_BETWEEN as u8]),
+            StoresServerSessions::take(&store, &[WRITES_BETWEEN_MIN as u8]),
             None
         );
         assert!(
@@ -271,14 +346,15 @@ mod tests {
         for number in 0..STORED_TOKENS as u8 + 3 {
             store.insert("example.org", Bytes::from(vec![number; 60]));
             // Files of one moment have no order.
-            let name = hex("token-", b"example.org") + "-" + &hex("", &[number; 8]);
-            let file = OpenOptions::new()
-                .write(true)
-                .open(folder.0.join(name))
-                .unwrap();
+            let mut paths = fs::read_dir(&folder.0)
+                .unwrap()
+                .map(|entry| entry.unwrap().path());
+            let last = paths.find(|path| fs::read(path).unwrap() == vec![number; 60]);
+            let file = OpenOptions::new().write(true).open(last.unwrap()).unwrap();
             let age = Duration::from_secs(100 - u64::from(number));
             file.set_modified(SystemTime::now() - age).unwrap();
         }
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), STORED_TOKENS);
         store.insert("example.com", Bytes::from_static(b"another"));
         let newest = STORED_TOKENS as u8 + 2;
         assert_eq!(
@@ -292,5 +368,108 @@ mod tests {
         assert_eq!(left, STORED_TOKENS - 1);
         assert_eq!(TokenStore::take(&store, "example.com").unwrap(), "another");
         assert!(TokenStore::take(&store, "example.com").is_none());
+    }
+
+    fn age(path: &Path) {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_full_store_is_looked_through_once_in_a_sixteenth_of_it() {
+        let folder = Folder::new("ringloop-quic-store-full");
+        let store = Directory::open(&folder.0).unwrap().entries_max(1600);
+        let put = |numbers: std::ops::Range<u16>| {
+            for number in numbers {
+                assert!(store.put(number.to_be_bytes().to_vec(), vec![1]));
+            }
+        };
+        let count = || fs::read_dir(&folder.0).unwrap().count();
+        for number in 0..1600u16 {
+            fs::write(folder.0.join(hex(SESSION, &number.to_be_bytes())), b"x").unwrap();
+        }
+        // It makes room for what comes until the next look, and for more.
+        put(1600..1601);
+        assert_eq!(count(), 1400);
+        // Removed by the next look.
+        age(&folder.0.join(hex(SESSION, &1600u16.to_be_bytes())));
+        put(1601..1700);
+        assert_eq!(count(), 1499);
+        put(1700..1701);
+        assert_eq!(count(), 1499);
+        assert_eq!(store.get(&1600u16.to_be_bytes()), None);
+    }
+
+    #[test]
+    fn files_of_others_stay_and_old_ones_of_the_store_do_not() {
+        let folder = Folder::new("ringloop-quic-store-foreign");
+        let store = Directory::open(&folder.0).unwrap().entries_max(0);
+        let foreign = ["notes.txt", "session-notes", ".profile", ".1234-0"];
+        let ours = [hex(SESSION, &[1; 32]), hex(OWN, &[2; 20])];
+        let all = foreign.into_iter().chain(ours.iter().map(String::as_str));
+        for name in all {
+            fs::write(folder.0.join(name), b"x").unwrap();
+            age(&folder.0.join(name));
+        }
+        store.tidy().unwrap();
+        assert!(foreign.iter().all(|name| folder.0.join(name).exists()));
+        assert!(!ours.iter().any(|name| folder.0.join(name).exists()));
+    }
+
+    #[test]
+    fn nobody_knows_beforehand_what_is_written_to() {
+        let folder = Folder::new("ringloop-quic-store-names");
+        let stores = [(); 2].map(|()| Directory::open(&folder.0).unwrap());
+        let mut names: Vec<_> = stores
+            .iter()
+            .flat_map(|store| [store.own(), store.own()])
+            .collect();
+        assert!(names.iter().all(|name| {
+            let name = name.file_name().unwrap().to_str().unwrap();
+            name.len() >= OWN.len() + 32 && is_ours(name)
+        }));
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 4);
+    }
+
+    #[test]
+    fn a_directory_that_everybody_writes_to_is_refused() {
+        let folder = Folder::new("ringloop-quic-store-open");
+        fs::create_dir(&folder.0).unwrap();
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o1777)).unwrap();
+        let refused = Directory::open(&folder.0).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[derive(Default)]
+    struct Counted(Mutex<Vec<Bytes>>);
+
+    impl proto::TokenStore for Counted {
+        fn insert(&self, _server_name: &str, token: Bytes) {
+            self.0.lock().unwrap().push(token);
+        }
+
+        fn take(&self, _server_name: &str) -> Option<Bytes> {
+            self.0.lock().unwrap().pop()
+        }
+    }
+
+    #[test]
+    fn a_server_that_gives_tokens_without_end_fills_no_store() {
+        use proto::TokenStore as _;
+        let counted = Arc::new(Counted::default());
+        let store: Arc<dyn proto::TokenStore> = Arc::<Counted>::clone(&counted);
+        for connection in 1..=2 {
+            let tokens = OneConnectionsTokens::new(&store);
+            for number in 0..1000u16 {
+                tokens.insert("localhost", Bytes::copy_from_slice(&number.to_be_bytes()));
+            }
+            let kept = counted.0.lock().unwrap().len();
+            assert_eq!(kept, STORED_TOKENS * connection);
+        }
+        let tokens = OneConnectionsTokens::new(&store);
+        assert_eq!(tokens.take("localhost").unwrap()[..], [0, 7]);
     }
 }

@@ -7,7 +7,7 @@ use crate::StreamId;
 use crate::connection::Inner;
 use crate::core::{Connection, Read, Written};
 use crate::error::StreamError;
-use crate::link::{Link, barrier};
+use crate::link::{Link, barrier, present};
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;
@@ -133,7 +133,8 @@ impl SendStream {
 
     /// Say that nothing more will come. The peer reads all that was written, then the end.
     ///
-    /// Errors: [`StreamError::Closed`] where it was finished or reset; [`StreamError::Stopped`].
+    /// Errors: [`StreamError::Closed`] where it was finished or reset; [`StreamError::Stopped`], and the stream is reset
+    /// with the peer's code.
     pub fn finish(&mut self) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
@@ -161,11 +162,10 @@ impl SendStream {
         let (id, is_early) = (self.id, self.is_early);
         poll_fn(|cx| {
             self.inner.with(|connection, link| {
+                present(link, is_early)?;
                 match connection.stopped(id) {
                     Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
-                    Err(StreamError::Closed) if !(is_early && link.early_rejected) => {
-                        return Poll::Ready(Ok(None));
-                    }
+                    Err(StreamError::Closed) => return Poll::Ready(Ok(None)),
                     _ => {}
                 }
                 if let Err(error) = barrier(link, is_early) {
@@ -180,15 +180,20 @@ impl SendStream {
 
     /// Streams of a higher priority send first; 0 at the start.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), StreamError> {
-        let id = self.id;
-        self.inner
-            .with(|connection, _| connection.set_priority(id, priority))
+        let (id, is_early) = (self.id, self.is_early);
+        self.inner.with(|connection, link| {
+            present(link, is_early)?;
+            connection.set_priority(id, priority)
+        })
     }
 
     /// The stream's priority.
     pub fn priority(&self) -> Result<i32, StreamError> {
-        let id = self.id;
-        self.inner.with(|connection, _| connection.priority(id))
+        let (id, is_early) = (self.id, self.is_early);
+        self.inner.with(|connection, link| {
+            present(link, is_early)?;
+            connection.priority(id)
+        })
     }
 }
 
@@ -196,16 +201,16 @@ impl Drop for SendStream {
     fn drop(&mut self) {
         let (id, is_early, is_over) = (self.id, self.is_early, self.is_over);
         let forget = |link: &mut Link| {
+            // The number may be another stream's by now.
+            present(link, is_early).ok()?;
             let wakers = (link.writing.remove(&id), link.stopping.remove(&id));
-            (barrier(link, is_early).is_ok(), wakers)
+            Some((link.lost.is_none(), wakers))
         };
-        let (is_open, _wakers) = self.inner.with(|_, link| forget(link));
+        let Some((is_open, _wakers)) = self.inner.with(|_, link| forget(link)) else {
+            return;
+        };
         if is_open && !is_over {
-            self.inner.act(|connection, _| {
-                if let Err(StreamError::Stopped(code)) = connection.finish(id) {
-                    drop(connection.reset(id, code));
-                }
-            });
+            drop(self.inner.act(|connection, _| connection.finish(id)));
         }
     }
 }
@@ -373,9 +378,7 @@ impl RecvStream {
         let (id, is_early, end) = (self.id, self.is_early, &mut self.end);
         let mut has_credit = false;
         let result = self.inner.with(|connection, link| {
-            if is_early && link.early_rejected {
-                return Poll::Ready(Err(StreamError::EarlyDataRejected));
-            }
+            present(link, is_early)?;
             match connection.read(id, bytes_max, &mut take) {
                 Ok(Read::Some(count)) => {
                     has_credit = true;
@@ -426,7 +429,11 @@ impl RecvStream {
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
-        let _waker = self.inner.with(|_, link| link.reading.remove(&self.id));
+        let _waker = self.inner.with(|_, link| {
+            // The number may be another stream's by now.
+            present(link, self.is_early).ok()?;
+            link.reading.remove(&self.id)
+        });
         if self.end == End::NotYet {
             drop(self.stop(0));
         }

@@ -43,6 +43,11 @@ impl<'a> Transmitter<'a> {
         }
     }
 
+    /// Whether a message waits for the socket.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     /// Send what may be sent now, up to a bound.
     pub(crate) fn transmit(
         &mut self,
@@ -89,19 +94,67 @@ impl<'a> Transmitter<'a> {
         match self.socket.try_send_train(&train) {
             Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             Err(error) if error.is_of_segmentation() => {
-                self.segments_max = 1;
                 let segment_len = transmit.segment_len.unwrap_or(self.buf.len()).max(1);
-                for bytes in self.buf.chunks(segment_len) {
+                let mut singles = self.buf.chunks(segment_len).map(|bytes| {
                     let single = Train {
                         bytes,
                         segment_len: None,
                         ..train
                     };
-                    drop(self.socket.try_send_train(&single));
+                    self.socket.try_send_train(&single).is_ok()
+                });
+                // Where one alone is refused too, segmentation is not the reason.
+                if singles.next() == Some(true) {
+                    self.segments_max = 1;
                 }
+                singles.for_each(drop);
                 Poll::Ready(())
             }
             _ => Poll::Ready(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use ringloop::sys::socket::set_option_int;
+    use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::AsRawFd;
+
+    /// Send two datagrams as a train; gives what is received of them, and how many the next train may have.
+    fn sent(socket: &UdpSocket, source: Option<IpAddr>) -> (usize, usize) {
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let mut transmitter = Transmitter::new(socket);
+        transmitter.buf.resize(200, 7);
+        let transmit = Transmit {
+            destination: peer.local_addr().unwrap(),
+            source,
+            ecn: 0,
+            segment_len: Some(100),
+        };
+        assert!(transmitter.send(&transmit).is_ready());
+        let received = std::iter::from_fn(|| peer.recv(&mut [0; 200]).ok());
+        (received.count(), transmitter.segments_max)
+    }
+
+    #[test]
+    fn what_is_refused_one_by_one_too_says_nothing_of_trains() {
+        let runtime = ringloop::Runtime::new().unwrap();
+        let sending = async {
+            let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+            let socket = UdpSocket::bind(any).unwrap();
+            assert_eq!(sent(&socket, None), (2, SEGMENTS_MAX));
+            // No packet's source (RFC 1122 §3.2.1.3), which is EINVAL, too.
+            let group = Some([224, 0, 0, 1].into());
+            assert_eq!(sent(&socket, group), (0, SEGMENTS_MAX));
+            // SOL_SOCKET, SO_NO_CHECK: without checksums the kernel takes no trains.
+            set_option_int(socket.as_raw_fd(), 1, 11, 1).unwrap();
+            assert_eq!(sent(&socket, None), (2, 1));
+        };
+        runtime.block_on(sending).unwrap();
     }
 }

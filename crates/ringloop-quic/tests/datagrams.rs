@@ -4,9 +4,11 @@
 mod support;
 
 use ringloop::time::timeout;
-use ringloop_quic::config::Transport;
+use ringloop_quic::config::{ClientConfig, Transport};
 use ringloop_quic::error::DatagramError;
 use ringloop_quic::{Bytes, Policy};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::time::Duration;
 use support::relay::{Faults, Relay};
 use support::{Pair, client_config, on_both, pair, pair_as, pair_with, server_config};
@@ -177,18 +179,23 @@ fn a_peer_without_them_is_not_sent_any() {
     });
 }
 
+/// A pair with a relay between that has no faults yet.
+async fn relayed(client: ClientConfig) -> (Pair, Relay) {
+    let mut relay = None;
+    let route = |server| {
+        relay
+            .insert(Relay::start(server, Faults::default(), 1))
+            .address
+    };
+    let pair = pair_with(server_config(), client, route).await;
+    (pair, relay.unwrap())
+}
+
 #[test]
 fn one_that_was_taken_and_does_not_leave_in_time_is_dropped_and_counted() {
     on_both(|| async {
-        let mut relay = None;
-        let route = |server| {
-            relay
-                .insert(Relay::start(server, Faults::default(), 1))
-                .address
-        };
-        let pair = pair_with(server_config(), client_config(), route).await;
+        let (pair, relay) = relayed(client_config()).await;
         let (ours, theirs, _ends) = pair.parts();
-        let relay = relay.unwrap();
         // Nothing is acknowledged, so the window is full after some.
         relay.set_hole(true);
         let policy = Policy::WaitFor(Duration::from_millis(100));
@@ -240,5 +247,90 @@ fn what_makes_room_for_newer_ones_is_counted_at_both_ends() {
             (frames.0.datagram, frames.1.datagram),
             (30 - dropped, 30 - dropped)
         );
+    });
+}
+
+/// A pair of which one end's small send buffer is full: what it sends gets lost, so nothing is acknowledged.
+async fn filled() -> (Pair, Relay) {
+    let transport = Transport {
+        datagram_send_buffer: 4_000,
+        ..Transport::default()
+    };
+    let config = client_config().transport(&transport).unwrap();
+    let (pair, relay) = relayed(config).await;
+    relay.set_hole(true);
+    // Probes go out all the same, each after twice as long as the last one.
+    let fill = || pair.ours.send_datagram(vec![1; 1000].into(), Policy::Wait);
+    while timeout(SHORT * 8, fill()).await.is_ok() {}
+    (pair, relay)
+}
+
+/// Wait for a moment; who waits for room must not be woken again and again. Says whether it was sent.
+async fn sleeps_unless_sent<T>(mut send: Pin<&mut impl Future<Output = T>>) -> bool {
+    let mut polls = 0;
+    let counted = poll_fn(|cx| {
+        polls += 1;
+        send.as_mut().poll(cx)
+    });
+    let is_sent = timeout(SHORT * 2, counted).await.is_ok();
+    assert!(polls < 20, "{polls}");
+    is_sent
+}
+
+#[test]
+fn who_waits_for_room_is_woken_when_there_is_enough_and_not_before() {
+    on_both(|| async {
+        let (pair, relay) = filled().await;
+        let (ours, theirs, _ends) = pair.parts();
+        assert!((100..1000).contains(&ours.datagram_room()));
+        let mut long = pin!(ours.send_datagram(vec![2; 1100].into(), Policy::Wait));
+        let is_sent = sleeps_unless_sent(long.as_mut()).await;
+        let short = ours.send_datagram(vec![3; 100].into(), Policy::Wait);
+        assert!(timeout(SHORT, short).await.unwrap().unwrap());
+        relay.set_hole(false);
+        assert!(is_sent || long.await == Ok(true));
+        while theirs.recv_datagram().await.unwrap()[0] != 2 {}
+    });
+}
+
+#[test]
+fn empty_ones_take_their_part_of_the_buffer() {
+    on_both(|| async {
+        let transport = Transport {
+            datagram_send_buffer: 4_000,
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+        // Nothing is awaited while it is filled, so nothing is sent.
+        let count = (0..1000)
+            .take_while(|_| ours.try_send_datagram(Bytes::new()).unwrap())
+            .count();
+        assert!((100..=125).contains(&count), "{count}");
+        for _ in 0..50 {
+            let sent = ours.send_datagram(Bytes::new(), Policy::DropOldest);
+            assert_eq!(sent.await, Ok(true));
+        }
+        assert_eq!(ours.stats().datagrams_dropped, 50);
+        // These wait for the others to leave.
+        for _ in 0..200 {
+            let sent = ours.send_datagram(Bytes::new(), Policy::Wait);
+            assert_eq!(sent.await, Ok(true));
+        }
+        for _ in 0..count + 200 {
+            assert!(theirs.recv_datagram().await.unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn who_waits_with_an_empty_one_is_woken_when_there_is_room_and_not_before() {
+    on_both(|| async {
+        let (pair, relay) = filled().await;
+        let (ours, _theirs, _ends) = pair.parts();
+        while ours.try_send_datagram(Bytes::new()).unwrap() {}
+        let mut empty = pin!(ours.send_datagram(Bytes::new(), Policy::Wait));
+        let is_sent = sleeps_unless_sent(empty.as_mut()).await;
+        relay.set_hole(false);
+        assert!(is_sent || empty.await == Ok(true));
     });
 }

@@ -190,3 +190,31 @@ fn the_peers_transport_parameters_are_known_after_the_handshake() {
     let wanted = [&[0, 8][..], b"original"].concat();
     assert!(encoded.windows(wanted.len()).any(|part| part == wanted));
 }
+
+#[test]
+fn a_forged_handshake_packet_proves_no_address() {
+    let (mut client, mut server) = pair(b"original");
+    let mut now = Instant::now();
+    let (mut received_len, mut sent_len) = (0, 0);
+    for bytes in client.sent(now) {
+        received_len += bytes.len();
+        receive(&mut server, client.address, &bytes, now);
+    }
+    server.events(now);
+    sent_len += server.sent(now).iter().map(Vec::len).sum::<usize>();
+    assert!(sent_len > 0);
+    // Whoever sees nothing of the answers can still make this: a long header with the type's bits.
+    let mut forged = vec![0xe0, 0, 0, 0, 1, 8];
+    forged.extend_from_slice(&FIRST);
+    forged.extend_from_slice(&[0, 30]);
+    forged.extend_from_slice(&[7; 30]);
+    received_len += forged.len();
+    receive(&mut server, client.address, &forged, now);
+    for _ in 0..20 {
+        sent_len += server.sent(now).iter().map(Vec::len).sum::<usize>();
+        now += Duration::from_secs(1);
+        server.core.handle_timeouts(now);
+        server.events(now);
+    }
+    assert!(sent_len <= 3 * received_len, "{sent_len} of {received_len}");
+}

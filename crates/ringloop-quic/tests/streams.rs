@@ -8,7 +8,8 @@ use ringloop_quic::config::Transport;
 use ringloop_quic::error::{ConnectionError, StreamError};
 use ringloop_quic::{Bytes, Direction};
 use std::time::Duration;
-use support::{on_both, pair, pair_as, pattern};
+use support::relay::{Faults, Relay};
+use support::{client_config, on_both, pair, pair_as, pair_with, pattern, server_config};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -387,5 +388,80 @@ fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
             assert_eq!(recv.read_to_end(10).await.unwrap(), b"");
         }
         ours.open_bi().await.unwrap();
+    });
+}
+
+#[test]
+fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
+    on_both(|| async {
+        let transport = Transport {
+            stream_receive_window: 1000,
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+        for number in 0..200u64 {
+            let is_staged = number % 2 == 0;
+            let opened = timeout(support::PATIENCE / 12, ours.open_bi()).await;
+            let (mut send, recv) = opened.expect("there is room").unwrap();
+            assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
+            if is_staged {
+                // Behind what the peer gives no credit for.
+                assert_eq!(send.try_write(b"more"), Ok(4));
+                send.finish().unwrap();
+            }
+            let (answer, mut asked) = theirs.accept_bi().await.unwrap();
+            asked.stop(number).unwrap();
+            drop((answer, asked));
+            if !is_staged {
+                assert_eq!(send.stopped().await, Ok(Some(number)));
+                assert_eq!(send.finish(), Err(StreamError::Stopped(number)));
+            }
+            drop((send, recv));
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_may_open_without_end_costs_no_endless_work() {
+    on_both(|| async {
+        let (ours, theirs, _ends) = pair().await.parts();
+        theirs.set_bi_streams_max(u64::MAX);
+        theirs.set_uni_streams_max(u64::MAX);
+        let mut opened = Vec::new();
+        while opened.len() < 300 {
+            let stream = timeout(support::PATIENCE, ours.open_bi()).await;
+            opened.push(stream.unwrap().unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_larger_send_window_lets_writers_go_on() {
+    on_both(|| async {
+        let transport = Transport {
+            send_window_min: 10_000,
+            send_window: 10_000,
+            ..Transport::default()
+        };
+        let far = Faults {
+            delay: Duration::from_millis(300),
+            ..Faults::default()
+        };
+        let mut relay = None;
+        let route = |server| relay.insert(Relay::start(server, far, 1)).address;
+        let client = client_config().transport(&transport).unwrap();
+        let pair = pair_with(server_config(), client, route).await;
+        let (ours, _theirs, _ends) = pair.parts();
+        let mut send = ours.open_uni().await.unwrap();
+        let writer = ringloop::spawn(async move {
+            send.write_all(&vec![1; 100_000]).await.unwrap();
+            send
+        });
+        sleep(SHORT).await;
+        assert!(!writer.is_finished());
+        ours.set_send_window(1 << 20);
+        // Before anything comes of the peer.
+        let writer = timeout(Duration::from_millis(250), writer).await;
+        let _send = writer.expect("the writer is woken").unwrap();
     });
 }

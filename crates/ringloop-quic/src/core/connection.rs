@@ -5,6 +5,7 @@
 
 use super::live::{Live, Queues};
 use crate::error::{DatagramError, StreamError};
+use crate::limits::STREAMS_LIMIT;
 use crate::proto::session::{Agreed, PeerCertificates};
 use crate::proto::{self, varint};
 use crate::stats::Stats;
@@ -157,7 +158,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Say that nothing more will be written.
+    /// Say that nothing more will be written. A stream that the peer has stopped is reset with its code then
+    /// (RFC 9000 §3.5), so that both ends forget it.
     pub fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
@@ -166,7 +168,7 @@ impl<'a> Connection<'a> {
             self.live.finish_staged();
             return Ok(());
         }
-        let result = self.live.proto.send_stream(id_of(stream)).finish();
+        let result = self.live.finish(id_of(stream));
         self.mark();
         result.map_err(|error| match error {
             proto::FinishError::Stopped(code) => StreamError::Stopped(code.into_inner()),
@@ -324,11 +326,20 @@ impl<'a> Connection<'a> {
     /// Close the connection with the program's code and reason; streams and datagrams are dropped. What a client has
     /// still to say of its handshake goes first.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
+        self.close_with(now, code, reason, false);
+    }
+
+    /// The same behind what was written, as far as it may be sent before anything else comes of the peer.
+    pub fn close_behind(&mut self, now: Instant, code: u64, reason: Bytes) {
+        self.close_with(now, code, reason, true);
+    }
+
+    fn close_with(&mut self, now: Instant, code: u64, reason: Bytes, is_behind: bool) {
         if let Some(log) = &self.live.log {
             log.set_now(now);
             log.closed(true, Some(code), &String::from_utf8_lossy(&reason));
         }
-        self.live.close(now, code, reason);
+        self.live.close(now, code, reason, is_behind);
         self.mark();
     }
 
@@ -443,9 +454,9 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// How many streams of a direction the peer may have open at a time.
+    /// How many streams of a direction the peer may have open at a time; at most [`STREAMS_LIMIT`].
     pub fn set_streams_max(&mut self, direction: Direction, count: u64) {
-        let (count, dir) = (count.min(1 << 60), direction.into());
+        let (count, dir) = (count.min(STREAMS_LIMIT), direction.into());
         self.live.tuning.fix_streams(dir, count);
         self.live
             .proto
@@ -465,5 +476,7 @@ impl<'a> Connection<'a> {
     pub fn set_send_window(&mut self, bytes: u64) {
         self.live.tuning.fix_send(bytes);
         self.live.proto.set_send_window(bytes);
+        // Writers that wait may go on.
+        self.mark();
     }
 }

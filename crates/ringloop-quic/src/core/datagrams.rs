@@ -2,7 +2,8 @@
 //!
 //! The protocol engine keeps a queue of its own, from which nothing can be taken back. So they wait here, where they
 //! can expire and make room, and move there when a message is made of them: a message's bytes at a time, and
-//! [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold `Transport::datagram_send_buffer`.
+//! [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold `Transport::datagram_send_buffer`, in
+//! which each counts [`EACH_BYTES`] more than it is long, also an empty one.
 
 use super::connection::DatagramRefusal;
 use super::live::Live;
@@ -20,9 +21,9 @@ const EACH_BYTES: usize = 32;
 pub(super) struct Datagrams {
     queue: VecDeque<Waiting>,
     queued_bytes: usize,
-    /// Somebody was told to come back once there is room.
-    has_refused: bool,
-    /// There is room again, and nobody was told yet.
+    /// Somebody was told to come back once there is room for so many bytes, the fewest that were refused since.
+    refused_len: Option<usize>,
+    /// There is so much room again, and nobody was told yet.
     is_unblocked: bool,
     pub(super) expired_count: u64,
     pub(super) dropped_count: u64,
@@ -64,6 +65,14 @@ impl Live {
         space.saturating_sub(self.datagrams.queued_bytes)
     }
 
+    /// Whether there is room for one so long. Not the same as a length up to [`Live::datagram_room`], which is 0 also
+    /// where there is not even room for an empty one.
+    fn has_datagram_room(&mut self, len: usize) -> bool {
+        // The engine's space is what is left besides its part for one more.
+        let space = self.proto.datagrams().send_buffer_space();
+        self.datagrams.queued_bytes + len <= space
+    }
+
     /// Take a datagram, or say why not.
     pub(super) fn send_datagram(
         &mut self,
@@ -81,11 +90,13 @@ impl Live {
         if bytes.len() > len_max.min(buffer_max) {
             return Err(DatagramRefusal::Error(DatagramError::TooLong));
         }
-        while drops_oldest && bytes.len() > self.datagram_room() && self.datagrams.pop().is_some() {
+        while drops_oldest && !self.has_datagram_room(bytes.len()) && self.datagrams.pop().is_some()
+        {
             self.datagrams.dropped_count += 1;
         }
-        if bytes.len() > self.datagram_room() {
-            self.datagrams.has_refused = true;
+        if !self.has_datagram_room(bytes.len()) {
+            let len_min = self.datagrams.refused_len.unwrap_or(usize::MAX);
+            self.datagrams.refused_len = Some(len_min.min(bytes.len()));
             return Err(DatagramRefusal::Blocked(bytes));
         }
         self.datagrams.push(Waiting { bytes, deadline });
@@ -105,7 +116,7 @@ impl Live {
 
     /// Give the engine what the next message may carry, and forget what has come too late.
     pub(super) fn feed_datagrams(&mut self, now: Instant) {
-        if self.datagrams.queue.is_empty() && !self.datagrams.has_refused {
+        if self.datagrams.queue.is_empty() && self.datagrams.refused_len.is_none() {
             return;
         }
         let space_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
@@ -138,8 +149,10 @@ impl Live {
                 Err(DatagramRefusal::Error(_)) => self.datagrams.dropped_count += 1,
             }
         }
-        if self.datagrams.has_refused && self.datagram_room() > 0 {
-            self.datagrams.has_refused = false;
+        if let Some(refused_len) = self.datagrams.refused_len
+            && self.has_datagram_room(refused_len)
+        {
+            self.datagrams.refused_len = None;
             self.datagrams.is_unblocked = true;
         }
     }

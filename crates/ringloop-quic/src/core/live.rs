@@ -81,13 +81,13 @@ impl Live {
         }
     }
 
-    /// Close it now, or behind the last flight of a client's handshake, which closing would take back: the server
-    /// would hear of neither the connection nor the code (RFC 9000 §10.2.3).
-    pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
+    /// Close it behind what may be sent now, or at once. Even then the last flight of a client's handshake goes first,
+    /// which closing would take back: the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
+    pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes, is_behind: bool) {
         let is_owed = self.proto.side() == proto::Side::Client
             && !self.proto.is_handshaking()
             && self.proto.stats().frame_rx.handshake_done == 0;
-        if is_owed {
+        if is_behind || is_owed {
             self.closing = Some((code, reason));
         } else {
             self.proto.close(now, varint(code), reason);

@@ -22,6 +22,14 @@ impl Datagram {
     /// What a message from the kernel holds: one datagram, or a train of them. None where it was cut or is empty, or
     /// where its source is no address of IP.
     pub fn received(message: &Message<'_>) -> impl Iterator<Item = Self> {
+        Self::received_by(message, |payload| BytesMut::from(payload))
+    }
+
+    /// The same, copied by `copy` into memory of its own.
+    pub fn received_by(
+        message: &Message<'_>,
+        copy: impl FnOnce(&[u8]) -> BytesMut,
+    ) -> impl Iterator<Item = Self> {
         let payload = message.payload;
         let segment_len = message.segment_len().unwrap_or(payload.len());
         let is_whole = !message.is_cut() && !payload.is_empty();
@@ -30,7 +38,7 @@ impl Datagram {
             source,
             local_ip: message.local_ip(),
             ecn: message.ecn(),
-            bytes: BytesMut::from(payload),
+            bytes: copy(payload),
         });
         train
             .into_iter()

@@ -41,12 +41,13 @@ mod unproved;
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
-use crate::proto::{self, version};
+use crate::proto::{self, keys, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use datagrams::Datagrams;
 use ids::Ids;
 use live::{End, Live, Queues, Slot, State};
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -157,6 +158,41 @@ impl Core {
         self.live_count
     }
 
+    /// Whether answers that belong to no connection, such as refusals, wait to be sent.
+    pub fn has_responses(&self) -> bool {
+        !self.responses.is_empty()
+    }
+
+    /// Whether there may be something to send; after [`Core::transmit`] had nothing more, there is not.
+    pub fn may_send(&self) -> bool {
+        self.has_responses() || !self.queues.active.is_empty()
+    }
+
+    /// Whether the connections that were made here can go on from another socket.
+    ///
+    /// Errors: `InvalidInput` where there are some and the socket's address is of another family than the last one's.
+    pub fn check_move(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
+        let stays = |slot: &Slot| match &slot.state {
+            State::Live(live) => {
+                live.proto.side() == proto::Side::Client && !live.proto.is_closed()
+            }
+            State::Free => false,
+        };
+        if from.is_ipv4() == to.is_ipv4() || !self.slots.iter().any(stays) {
+            return Ok(());
+        }
+        let (old, new) = if from.is_ipv4() {
+            ("IPv4", "IPv6")
+        } else {
+            ("IPv6", "IPv4")
+        };
+        let reason = format!(
+            "the new socket is of {new}, and connections that were made here go on over {old}: \
+             bind it to an address of {old}, or close them first"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+    }
+
     /// Begin a connection to a server of this name.
     pub fn connect(
         &mut self,
@@ -165,7 +201,7 @@ impl Core {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Handle, ConnectError> {
-        let mut engine = config.config.clone();
+        let mut engine = config.of_one();
         let id = config.first_id.unwrap_or_else(proto::first_id);
         engine.initial_dst_cid_provider(Arc::new(move || id));
         let log = config.qlog.as_ref().and_then(|qlog| {
@@ -186,10 +222,7 @@ impl Core {
     /// Take a datagram from the network.
     pub fn receive(&mut self, now: Instant, mut datagram: Datagram) {
         version::receive(&mut datagram.bytes);
-        let (len, is_proof) = (
-            datagram.bytes.len(),
-            version::has_handshake(&datagram.bytes),
-        );
+        let len = datagram.bytes.len();
         let ecn = proto::EcnCodepoint::from_bits(datagram.ecn);
         let (source, local_ip) = (datagram.source, datagram.local_ip);
         let mut buf = std::mem::take(&mut self.spare);
@@ -202,9 +235,10 @@ impl Core {
                 let slot = self.by_key[key.0];
                 if let State::Live(live) = &mut self.slots[slot as usize].state {
                     live.log_now(now);
+                    keys::take_handshake_opened();
                     live.proto.handle_event(event);
                     if let Some(unproved) = &mut live.unproved {
-                        unproved.is_over |= is_proof;
+                        unproved.is_over |= keys::take_handshake_opened();
                     }
                     self.queues.mark(live, slot);
                 }
@@ -525,6 +559,11 @@ impl Core {
         {
             live.armed = Some(deadline);
             self.timeouts.push(deadline, slot);
+            if self.timeouts.is_crowded(self.live_count) {
+                let slots = &self.slots;
+                self.timeouts
+                    .retain(|deadline, slot| is_armed(slots, slot, deadline));
+            }
         }
     }
 
@@ -532,16 +571,12 @@ impl Core {
     /// It may be earlier than needed, never later.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         while let Some((deadline, slot)) = self.timeouts.first() {
-            if self.is_armed(slot, deadline) {
+            if is_armed(&self.slots, slot, deadline) {
                 return Some(deadline);
             }
             self.timeouts.pop();
         }
         None
-    }
-
-    fn is_armed(&self, slot: u32, deadline: Instant) -> bool {
-        matches!(&self.slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
     }
 
     /// Do what is due.
@@ -573,4 +608,9 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether it is this deadline that stands in the heap for a connection.
+fn is_armed(slots: &[Slot], slot: u32, deadline: Instant) -> bool {
+    matches!(&slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
 }

@@ -64,10 +64,22 @@ impl Live {
             }
         }
         if self.staged.finishes {
-            drop(self.proto.send_stream(id).finish());
+            // The program was told that it is finished.
+            drop(self.finish(id));
         }
         self.staged = Staged::default();
         true
+    }
+
+    /// Finish a stream in the engine, or reset it where the peer does not want more of it.
+    pub(super) fn finish(&mut self, stream: proto::StreamId) -> Result<(), proto::FinishError> {
+        let mut send = self.proto.send_stream(stream);
+        let result = send.finish();
+        if let Err(proto::FinishError::Stopped(code)) = result {
+            // It fails for one that was reset before, and one is enough.
+            drop(send.reset(code));
+        }
+        result
     }
 
     /// Finish the stream behind what is gathered and has no room yet.

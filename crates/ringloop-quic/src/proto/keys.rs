@@ -1,13 +1,32 @@
 //! Keys of packets: rustls' as the engine's.
 //!
 //! Owns: the mapping between the traits, and the keys of version 2, which write and check the type bits of long headers
-//! as that version has them. Called by: `session`. Never does: derive a key; rustls does.
+//! as that version has them; and whether a Handshake packet was opened. Called by: `session`, `core`. Never does: derive a key; rustls does.
 
 use super::version;
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
 use quinn_proto::{ConnectionId, Side};
 use rustls::quic::{HeaderProtectionKey, Suite, Version};
+use std::cell::Cell;
+
+/// What a packet key says of itself, for one that wraps another in the field named.
+macro_rules! limits_of {
+    ($inner:tt) => {
+        fn tag_len(&self) -> usize {
+            self.$inner.tag_len()
+        }
+
+        fn confidentiality_limit(&self) -> u64 {
+            self.$inner.confidentiality_limit()
+        }
+
+        fn integrity_limit(&self) -> u64 {
+            self.$inner.integrity_limit()
+        }
+    };
+}
+pub(super) use limits_of;
 
 fn side(side: Side) -> rustls::Side {
     match side {
@@ -90,6 +109,16 @@ impl HeaderKey for Header {
     }
 }
 
+thread_local! {
+    static HANDSHAKE_OPENED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has opened a Handshake packet, by valid keys, since it was asked last: who has sent it has what it
+/// was sent.
+pub(crate) fn take_handshake_opened() -> bool {
+    HANDSHAKE_OPENED.take()
+}
+
 struct Packet(Box<dyn rustls::quic::PacketKey>);
 
 impl PacketKey for Packet {
@@ -112,20 +141,13 @@ impl PacketKey for Packet {
         let plain = self.0.decrypt_in_place(number, header, payload);
         let len = plain.map_err(|_| CryptoError)?.len();
         payload.truncate(len);
+        if version::is_handshake(header) {
+            HANDSHAKE_OPENED.set(true);
+        }
         Ok(())
     }
 
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
-    }
+    limits_of!(0);
 }
 
 /// The keys of long headers in version 2.
@@ -150,15 +172,5 @@ impl PacketKey for LongV2 {
         self.0.decrypt(number, &header, payload)
     }
 
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
-    }
+    limits_of!(0);
 }

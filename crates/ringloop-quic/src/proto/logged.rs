@@ -1,5 +1,6 @@
 //! Packet keys that show each packet in the clear to the connection's log.
 
+use super::keys::limits_of;
 use crate::qlog::{self, Log};
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
@@ -47,15 +48,5 @@ impl PacketKey for Logged {
         Ok(())
     }
 
-    fn tag_len(&self) -> usize {
-        self.key.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.key.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.key.integrity_limit()
-    }
+    limits_of!(key);
 }

@@ -7,7 +7,7 @@
 mod concluded;
 mod exporter;
 pub(crate) mod ids;
-mod keys;
+pub(crate) mod keys;
 mod logged;
 pub(crate) mod session;
 #[cfg(any(test, fuzzing))]

@@ -3,6 +3,7 @@
 //! Owns: what the next packet of this thread carries instead of its frames, and what the next handshake says
 //! instead of its transport parameters. Called by: `fuzz` sets, `session` asks.
 
+use super::keys::limits_of;
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
 use std::cell::RefCell;
@@ -69,15 +70,5 @@ impl PacketKey for Tampered {
         self.0.decrypt(number, header, payload)
     }
 
-    fn tag_len(&self) -> usize {
-        self.0.tag_len()
-    }
-
-    fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
-    }
-
-    fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
-    }
+    limits_of!(0);
 }

@@ -47,19 +47,13 @@ pub(crate) fn receive(datagram: &mut [u8]) {
     }
 }
 
-/// Whether one of a datagram's packets is of the Handshake kind, which a client sends once it has what was sent to its
-/// address (RFC 9000 §8.1); type bits are those of version 1.
-pub(crate) fn has_handshake(datagram: &[u8]) -> bool {
+/// Whether a header is that of a Handshake packet, which a client sends once it has what was sent to its address
+/// (RFC 9000 §8.1); type bits are those of the version that the header names.
+pub(super) fn is_handshake(header: &[u8]) -> bool {
     const HANDSHAKE: u8 = 0x20;
-    let mut rest = datagram;
-    while rest.first().is_some_and(|first| first & LONG_HEADER != 0) {
-        if rest[0] & TYPE_BITS == HANDSHAKE {
-            return true;
-        }
-        let len = packet_len(rest).unwrap_or(rest.len()).min(rest.len());
-        rest = &rest[len..];
-    }
-    false
+    let first = header.first().copied().unwrap_or(0);
+    let kind = if is_v2(header) { to_v1(first) } else { first };
+    first & LONG_HEADER != 0 && kind & TYPE_BITS == HANDSHAKE
 }
 
 /// How long the packet is that a datagram begins with; its type bits are those of version 1.
@@ -104,6 +98,23 @@ mod tests {
             assert_eq!(to_v2(v1), 0xc3 | ((kind + 1) % 4) << 4);
             assert_eq!(to_v1(to_v2(v1)), v1);
         }
+    }
+
+    #[test]
+    fn handshake_packets_are_known_by_their_version() {
+        let header = |first: u8, version: u32| [&[first][..], &version.to_be_bytes()].concat();
+        for (first, version, expected) in [
+            (0xe1, V1, true),
+            (0xc1, V1, false),
+            (0xd1, V1, false),
+            (0x61, V1, false),
+            (0xf1, V2, true),
+            (0xe1, V2, false),
+            (0xd1, V2, false),
+        ] {
+            assert_eq!(is_handshake(&header(first, version)), expected);
+        }
+        assert!(!is_handshake(&[]));
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! A wait that is given up leaves nothing behind, on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_quic::config::Transport;
+use ringloop_quic::{Policy, SendStream};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use support::{on_both, pair_as};
+
+struct Nobody;
+
+impl Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Poll it once, give it up, and see who still knows its waker.
+fn assert_forgotten<T>(name: &str, future: impl Future<Output = T>) {
+    let nobody = Arc::new(Nobody);
+    {
+        let waker = Waker::from(Arc::clone(&nobody));
+        let mut future = pin!(future);
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..2 {
+            assert!(matches!(future.as_mut().poll(&mut cx), Poll::Pending));
+        }
+    }
+    assert_eq!(Arc::strong_count(&nobody), 1, "{name}");
+}
+
+#[test]
+fn waits_that_are_given_up_are_forgotten() {
+    on_both(|| async {
+        let transport = Transport {
+            bi_streams_max: 0,
+            datagram_send_buffer: 2000,
+            ..Transport::default()
+        };
+        let pair = pair_as(&transport).await;
+        let (ours, client) = (&pair.ours, &pair.client);
+        for _ in 0..3 {
+            assert_forgotten("closed", ours.closed());
+            assert_forgotten("recv_datagram", ours.recv_datagram());
+            assert_forgotten("accept_uni", ours.accept_uni());
+            assert_forgotten("open_bi", ours.open_bi());
+            assert_forgotten("wait_idle", client.wait_idle());
+            assert_forgotten("accept", pair.server.accept());
+        }
+        while ours.try_send_datagram(vec![1; 500].into()).unwrap() {}
+        let full = ours.send_datagram(vec![1; 500].into(), Policy::Wait);
+        assert_forgotten("send_datagram", full);
+        // Others that wait for the same are told all the same.
+        let (one, other) = (ours.clone(), ours.clone());
+        let waiting = ringloop::spawn(async move { one.accept_uni().await.map(drop) });
+        ringloop::time::yield_now().await;
+        assert_forgotten("accept_uni", other.accept_uni());
+        let mut send: SendStream = pair.theirs.open_uni().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        waiting.await.unwrap().unwrap();
+    });
+}
