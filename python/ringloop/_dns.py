@@ -43,34 +43,57 @@ class Resolver:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        # Jobs that no thread has taken, and threads that wait for one.
+        self._waiting = 0
+        self._idle = 0
         self._thread_count = 0
 
     def submit(self, job: Job) -> None:
-        """Have a thread do it."""
+        """Have a thread do it. RuntimeError where no thread can be started and there is none."""
+        with self._lock:
+            self._waiting += 1
+            wants_thread = self._waiting > self._idle and self._thread_count < THREADS_MAX
+            if wants_thread:
+                self._idle += 1
+                self._thread_count += 1
         self._jobs.put(job)
-        if self._idle.acquire(blocking=False) or self._thread_count >= THREADS_MAX:
-            return
-        self._thread_count += 1
-        threading.Thread(
-            target=_work,
-            args=(self._jobs, self._idle),
-            name=f"ringloop-resolver-{self._thread_count}",
-            daemon=True,
-        ).start()
+        if wants_thread:
+            self._start_thread(job)
+
+    def _start_thread(self, job: Job) -> None:
+        thread = threading.Thread(
+            target=self._work, name=f"ringloop-resolver-{self._thread_count}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            with self._lock:
+                self._idle -= 1
+                self._thread_count -= 1
+            if self._thread_count:
+                return  # one of the others will come to it
+            job.future.cancel()
+            raise
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            with self._lock:
+                self._idle -= 1
+                self._waiting -= 1
+            _look_up(job)
+            del job
+            with self._lock:
+                self._idle += 1
 
     def close(self) -> None:
         """Tell the threads to end once they are free."""
         for _ in range(self._thread_count):
             self._jobs.put(None)
         self._thread_count = 0
-
-
-def _work(jobs: queue.SimpleQueue[Job | None], idle: threading.Semaphore) -> None:
-    while (job := jobs.get()) is not None:
-        _look_up(job)
-        del job
-        idle.release()
 
 
 def _look_up(job: Job) -> None:

@@ -22,11 +22,14 @@ def close(loop: Loop) -> None:
         return
     if loop._debug:
         logger.debug("Close %r", loop)
-    _signals.close(loop)
-    _subprocess.close(loop)
-    loop._resolver.close()
-    loop._executor_shutdown_called = True
-    executor, loop._default_executor = loop._default_executor, None
-    if executor is not None:
-        executor.shutdown(wait=False)
-    loop._close()
+    try:
+        # Not in the main thread they cannot be given back: a closed loop tells that.
+        _signals.close(loop)
+    finally:
+        _subprocess.close(loop)
+        loop._resolver.close()
+        loop._executor_shutdown_called = True
+        executor, loop._default_executor = loop._default_executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+        loop._close()

@@ -51,22 +51,22 @@ def start_serving(
             )
 
     listener = _native.make_listener(loop, sock, protocol_factory, server, accepted)
-    loop._listeners[sock.fileno()] = listener
+    loop._listeners[sock] = listener
     listener.start()
 
 
 def stop_serving(loop: Loop, sock: socket.socket) -> None:
     """Accept no more on `sock`, and close it."""
-    listener = loop._listeners.pop(sock.fileno(), None)
-    if listener is not None:
-        listener.stop()
-    inode = loop._unix_server_sockets.pop(sock, None)
-    if inode is None:
+    listener = loop._listeners.pop(sock, None)
+    try:
+        if listener is not None:
+            listener.stop()
+    finally:
+        inode = loop._unix_server_sockets.pop(sock, None)
+        path = sock.getsockname() if inode is not None else ""
         sock.close()
-        return
-    path = sock.getsockname()
-    sock.close()
-    _remove_unix_socket(path, inode)
+        if inode is not None:
+            _remove_unix_socket(path, inode)
 
 
 def ensure_no_transport(loop: Loop, fd: Any) -> None:
@@ -134,6 +134,8 @@ async def _accept_tls(
             await waiter
         except BaseException:
             transport.close()
+            # The exception holds this frame, and the future holds the exception.
+            del waiter
             raise
     except (SystemExit, KeyboardInterrupt):
         raise

@@ -20,6 +20,7 @@ from ringloop import (
 )
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable
 
 Ts = TypeVarTuple("Ts")
@@ -45,7 +46,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         # The queues are native. An empty list that others read, or put callbacks into, would lie.
         del self._ready, self._scheduled
         self._signals = _signals.SignalState()
-        self._listeners: dict[int, Any] = {}
+        # By the object: its owner may have closed it.
+        self._listeners: dict[socket.socket, Any] = {}
         self._children: dict[int, Any] = {}
         # Unix sockets to remove when their server stops, with their inode numbers.
         self._unix_server_sockets: dict[Any, int] = {}

@@ -203,23 +203,33 @@ def _check(number: int) -> None:
 
 
 def close(loop: Loop) -> None:
-    """Remove all handlers and close the socket pair."""
-    state = loop._signals
+    """Remove all handlers and close the socket pair.
+
+    `ValueError` in another thread than the main one, which alone may remove handlers.
+    """
+    try:
+        _remove_all(loop)
+    finally:
+        state = loop._signals
+        if state.reader is not None and state.writer is not None:
+            _unwatch(loop)
+            state.reader.close()
+            state.writer.close()
+            state.reader = state.writer = None
+
+
+def _remove_all(loop: Loop) -> None:
+    handlers = loop._signals.handlers
     if sys.is_finalizing():
-        if state.handlers:
+        if handlers:
             warnings.warn(
                 f"Closing the loop {loop!r} on interpreter shutdown stage, "
                 "skipping signal handlers removal",
                 ResourceWarning,
                 source=loop,
-                stacklevel=2,
+                stacklevel=3,
             )
-            state.handlers.clear()
+            handlers.clear()
     else:
-        for number in list(state.handlers):
+        for number in list(handlers):
             remove(loop, number)
-    if state.reader is not None and state.writer is not None:
-        _unwatch(loop)
-        state.reader.close()
-        state.writer.close()
-        state.reader = state.writer = None

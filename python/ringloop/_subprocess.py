@@ -97,6 +97,8 @@ async def make_transport(
     except BaseException:
         transport.close()
         await asyncio.shield(transport._wait())
+        # The exception holds this frame, and the future holds the exception.
+        del waiter
         raise
     return transport
 
@@ -114,7 +116,8 @@ def _watch(loop: Loop, transport: Any, process: Any) -> None:
         ).start()
         return
     try:
-        loop._add_reader(pidfd, _ended, loop, pidfd)
+        # Behind what its pipes bring in the same wait: the child wrote that before it ended.
+        loop._add_child_reader(pidfd, _ended, loop, pidfd)
     except BaseException:
         os.close(pidfd)
         raise

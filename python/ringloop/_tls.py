@@ -101,6 +101,8 @@ async def start_tls(
         transport.close()
         made.cancel()
         resumed.cancel()
+        # The exception holds this frame, and the future holds the exception.
+        del waiter
         raise
     return tls_protocol._app_transport
 

@@ -92,7 +92,7 @@ fn unix_from_python(address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
 }
 
 /// Make Python's form of a source.
-pub(super) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
+pub(crate) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
     if address.len() == 0 {
         return Ok(py.None().into_bound(py).into());
     }

@@ -63,7 +63,7 @@ pub(super) fn make_datagram_transport<'py>(
     let socket = SocketCell::new(sock)?;
     let fd = socket.original_fd();
     let local = sys::socket::local_addr(fd).map_err(|error| error::from_io(&error))?;
-    let extra = create::extra(sock, extra, fd)?;
+    let extra = create::extra(sock, extra, fd, false)?;
     let peer = extra.get_item(intern!(py, "peername"))?;
     let connected = peer.is_some_and(|peer| peer.is_truthy().unwrap_or(false));
     let address = match address {

@@ -11,7 +11,7 @@
 //! socket option, a blocking call on another socket or a duplicate descriptor could notice: trains
 //! ([`read`]) and gathering ([`write`]).
 
-mod address;
+pub(crate) mod address;
 mod create;
 mod lifecycle;
 mod methods;

@@ -161,7 +161,10 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// sends to itself and then waits must wait before the datagram comes.
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Read && !holds(this) {
-        schedule(this)
+        match step(this)? {
+            Some((callback, context)) => this.core(this.py())?.get().bring_step(callback, context),
+            None => Ok(()),
+        }
     } else {
         this.disarm(this.py(), &this.read.armed)
     }
@@ -298,11 +301,21 @@ fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
 
 /// Call `_read_ready` in the next pass.
 fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
+    match step(this)? {
+        Some((callback, context)) => this
+            .core(this.py())?
+            .get()
+            .call_soon_step(callback, None, context),
+        None => Ok(()),
+    }
+}
+
+/// `_read_ready` and its context, unless it is scheduled already.
+fn step(this: Datagram_<'_, '_>) -> PyResult<Option<(Obj, Obj)>> {
     if this.read.scheduled.replace(true) {
-        return Ok(());
+        return Ok(None);
     }
     let py = this.py();
-    let callback: Obj = this.object().getattr(intern!(py, "_read_ready"))?.into();
-    let context = ffi::context_copy_current(py)?;
-    this.core(py)?.get().call_soon_step(callback, None, context)
+    let callback = this.object().getattr(intern!(py, "_read_ready"))?.into();
+    Ok(Some((callback, ffi::context_copy_current(py)?)))
 }

@@ -41,16 +41,42 @@ pub fn run_timed(
     loop_.setattr(current, handle)?;
     let start_ns = clock::monotonic_ns();
     let result = run();
-    let seconds = (clock::monotonic_ns() - start_ns) as f64 / 1e9;
+    let taken_ns = clock::monotonic_ns() - start_ns;
     loop_.setattr(current, py.None())?;
     result?;
+    tell_if_slow(loop_, taken_ns, |base_events| {
+        base_events.call_method1("_format_handle", (handle,))
+    })
+}
+
+/// Run what a completion calls without a handle, a transport's protocol most often, and log `object` when it
+/// took too long.
+#[cold]
+pub fn complete_timed(
+    loop_: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    run: impl FnOnce() -> PyResult<()>,
+) -> PyResult<()> {
+    let start_ns = clock::monotonic_ns();
+    let result = run();
+    let taken_ns = clock::monotonic_ns() - start_ns;
+    tell_if_slow(loop_, taken_ns, |_| Ok(object.repr()?.into_any())).and(result)
+}
+
+fn tell_if_slow<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    taken_ns: u64,
+    name: impl FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let py = loop_.py();
+    let seconds = taken_ns as f64 / 1e9;
     let limit: f64 = loop_
         .getattr(intern!(py, "slow_callback_duration"))?
         .extract()?;
     if seconds >= limit {
         // asyncio's logger is looked up where its own loop finds it: who replaces that one gets this line too.
         let base_events = py.import("asyncio.base_events")?;
-        let name = base_events.call_method1("_format_handle", (handle,))?;
+        let name = name(&base_events)?;
         let logger = base_events.getattr("logger")?;
         let words = "Executing %s took %.3f seconds";
         logger.call_method1("warning", (words, name, seconds))?;

@@ -43,6 +43,32 @@ pub fn callback_failed(
     Ok(())
 }
 
+/// Hand the error of what the loop calls without a handle, such as a transport at a completion, to its
+/// exception handler.
+#[cold]
+pub fn handler_failed(
+    loop_: &Bound<'_, PyAny>,
+    object: &Bound<'_, PyAny>,
+    error: PyErr,
+) -> PyResult<()> {
+    let py = loop_.py();
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let source = match object.repr() {
+        Ok(text) => text.to_string(),
+        Err(_) => object.get_type().to_string(),
+    };
+    let context = PyDict::new(py);
+    context.set_item(
+        intern!(py, "message"),
+        format!("Exception in callback of {source}"),
+    )?;
+    context.set_item(intern!(py, "exception"), error.into_value(py))?;
+    loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
+    Ok(())
+}
+
 /// asyncio's own description of a callback.
 fn describe(
     object: Borrowed<'_, '_, PyAny>,

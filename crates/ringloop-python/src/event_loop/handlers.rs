@@ -12,6 +12,8 @@ use pyo3::prelude::*;
 use ringloop::driver::{Event, Token};
 
 use super::core::LoopCore;
+use super::debug;
+use super::exceptions;
 use crate::ffi::{self, Obj, Visited, Visitor};
 
 /// Generations are 24 bits wide: the top byte of a token is the owner's.
@@ -32,7 +34,7 @@ pub fn role(token: Token) -> u8 {
 /// What one kind of handler does. Each kind has a static of its own, beside its code, so that the loop
 /// knows none of them. The functions are called alone with the object (`ffi::locked`).
 pub struct Behaviour {
-    /// Take one completion of an operation; an error leaves the loop.
+    /// Take one completion of an operation; an error goes to the loop's exception handler.
     pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
     /// Hand over what was gathered, at the end of a turn in which `flush_later` was called.
     pub flush: fn(&Bound<'_, PyAny>) -> PyResult<()>,
@@ -60,14 +62,21 @@ impl Handler {
     #[inline]
     fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
-        ffi::locked(object, || (self.behaviour.completed)(loop_, object, event))
+        let run = || ffi::locked(object, || (self.behaviour.completed)(loop_, object, event));
+        let done = if loop_.get().debug() {
+            debug::complete_timed(loop_, object, run)
+        } else {
+            run()
+        };
+        contained(loop_, object, done)
     }
 
     /// Have it hand over what was gathered.
     #[inline]
-    pub fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        let object = self.object.bind(py);
-        ffi::locked(object, || (self.behaviour.flush)(object))
+    pub fn flush(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let object = self.object.bind(loop_.py());
+        let done = ffi::locked(object, || (self.behaviour.flush)(object));
+        contained(loop_, object, done)
     }
 
     /// Tell it that the engine is gone.
@@ -85,7 +94,21 @@ impl Handler {
     }
 }
 
-/// Hand a completion to its handler; an error leaves the loop.
+/// What goes wrong with one handler is told, and ends nothing else: only what leaves `asyncio.Handle._run`
+/// leaves the loop.
+#[inline]
+fn contained(
+    loop_: &Bound<'_, LoopCore>,
+    object: &Bound<'_, PyAny>,
+    done: PyResult<()>,
+) -> PyResult<()> {
+    match done {
+        Ok(()) => Ok(()),
+        Err(error) => exceptions::handler_failed(loop_, object, error),
+    }
+}
+
+/// Hand a completion to its handler.
 #[inline]
 pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
     let py = loop_.py();

@@ -40,6 +40,31 @@ impl LoopCore {
         })?)
     }
 
+    /// Run a callback among those of the wait: before timers, and before what was scheduled meanwhile.
+    pub(crate) fn bring_step(&self, callable: Obj, context: Obj) -> PyResult<()> {
+        self.check_open()?;
+        Ok(self.ready.with(|ready| {
+            ready.bring(Entry::Step {
+                callable,
+                argument: None,
+                context,
+            });
+        })?)
+    }
+
+    /// Stop a poll, so that nothing of it is left and its descriptor may be closed at once. A ring is entered by its
+    /// own thread only: in another one, the kernel lets go a moment later.
+    pub(crate) fn forget_poll(&self, key: Key) -> PyResult<()> {
+        let is_here = !self.engine.is_tied_to_another_thread()?;
+        self.engine.driver(|driver| {
+            if is_here {
+                driver.forget_now(key);
+            } else {
+                driver.forget(key);
+            }
+        })
+    }
+
     /// Keep a transport alive, name it for completions, and mark its descriptor as taken.
     pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
@@ -54,6 +79,51 @@ impl LoopCore {
             self.engine.driver(|driver| driver.release(fd))?;
         }
         Ok(token)
+    }
+
+    /// Keep a transport alive no longer; its descriptor stays its own.
+    pub(crate) fn rest_transport(&self, token: Token) -> PyResult<()> {
+        drop(self.handlers.with(|slab| slab.remove(token))?);
+        Ok(())
+    }
+
+    /// Keep it alive, and name it for completions, again.
+    pub(crate) fn wake_transport(
+        &self,
+        handler: Handler,
+        last: Token,
+        fd: RawFd,
+    ) -> PyResult<Token> {
+        self.check_open()?;
+        let token = self.handlers.with(|slab| slab.register(handler))?;
+        self.transport_fds.with(|fds| {
+            if let Some(known) = fds.get_mut(&fd).filter(|known| **known == last) {
+                *known = token;
+            }
+        })?;
+        Ok(token)
+    }
+
+    /// As [`LoopCore::release_socket`], from a finaliser, which may run at any moment and in any thread: where the loop
+    /// is busy, the next transport with this number does it.
+    pub(crate) fn try_release_socket(&self, token: Token, fd: RawFd) {
+        let is_own = self.transport_fds.with(|fds| fds.get(&fd) == Some(&token));
+        if self.is_closed() || !matches!(is_own, Ok(true)) {
+            return;
+        }
+        if self.engine.driver(|driver| driver.release(fd)).is_ok() {
+            drop(self.transport_fds.with(|fds| fds.remove(&fd)));
+        }
+    }
+
+    /// Say whether a descriptor is a transport's, also of one that rests.
+    pub(crate) fn is_transports(&self, fd: RawFd) -> PyResult<bool> {
+        Ok(self.transport_fds.with(|fds| fds.contains_key(&fd))?)
+    }
+
+    /// Say whether a transport or a watcher has a descriptor.
+    pub(crate) fn is_descriptor_used(&self, fd: RawFd) -> PyResult<bool> {
+        Ok(self.is_transports(fd)? || self.watchers.with(|watchers| watchers.has(fd))?)
     }
 
     /// The transport that owns a descriptor.
@@ -123,7 +193,7 @@ impl LoopCore {
     /// Stop a poll and let go of its handler.
     pub(crate) fn unwatch(&self, watch: Watch) -> PyResult<()> {
         if !self.is_closed() && !self.engine.is_of_another_process() {
-            self.engine.driver(|driver| driver.forget(watch.key))?;
+            self.forget_poll(watch.key)?;
         }
         drop(self.handlers.with(|slab| slab.remove(watch.token))?);
         Ok(())
@@ -150,11 +220,11 @@ impl LoopCore {
     }
 
     /// Hand everything that was written in this turn to the kernel.
-    pub(super) fn flush(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn flush(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let mut batch = self.unflushed.with(std::mem::take)?;
         let mut first_error = Ok(());
         for transport in batch.drain(..) {
-            first_error = first_error.and(transport.flush(py));
+            first_error = first_error.and(transport.flush(loop_));
         }
         // The memory serves the next turn, unless a callback has written meanwhile.
         self.unflushed.with(|unflushed| {

@@ -22,10 +22,15 @@ pub enum Entry {
     },
 }
 
-/// First in, first out.
+/// First in, first out, but for what a wait has brought: that goes before what was scheduled meanwhile.
 #[derive(Default)]
 pub struct Ready {
     queue: VecDeque<Entry>,
+    /// Handles of watchers, of children that have ended, and of timers that were due when the wait was over,
+    /// until `put_brought_first`.
+    brought: VecDeque<Entry>,
+    ends: VecDeque<Entry>,
+    due: VecDeque<Entry>,
 }
 
 impl Ready {
@@ -53,31 +58,62 @@ impl Ready {
         self.queue.is_empty()
     }
 
-    /// Add what was taken out before at the end.
-    pub fn append(&mut self, mut taken: VecDeque<Entry>) {
-        if self.queue.is_empty() {
-            // Also the memory comes back, for the next pass.
-            self.queue = taken;
-        } else {
-            self.queue.append(&mut taken);
+    /// Add to what the wait has brought.
+    #[inline]
+    pub fn bring(&mut self, entry: Entry) {
+        self.brought.push_back(entry);
+    }
+
+    /// Add a child's end to what the wait has brought, behind all that the child has written.
+    #[inline]
+    pub fn bring_end(&mut self, entry: Entry) {
+        self.ends.push_back(entry);
+    }
+
+    /// Add a timer to what the wait has brought, behind the watchers.
+    #[inline]
+    pub fn bring_due(&mut self, entry: Entry) {
+        self.due.push_back(entry);
+    }
+
+    /// Put what the wait has brought before all the rest; says how many those are.
+    pub fn put_brought_first(&mut self) -> usize {
+        self.brought.append(&mut self.ends);
+        self.brought.append(&mut self.due);
+        let count = self.brought.len();
+        if count > 0 {
+            self.brought.append(&mut self.queue);
+            std::mem::swap(&mut self.queue, &mut self.brought);
         }
+        count
+    }
+
+    /// Put it behind all the rest: what left the loop has ended the turn.
+    pub fn put_brought_last(&mut self) {
+        self.queue.append(&mut self.brought);
+        self.queue.append(&mut self.ends);
+        self.queue.append(&mut self.due);
     }
 
     /// Give the memory of a burst back once it is over.
     pub fn shrink(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > limits::READY_KEPT {
-            self.queue.shrink_to(limits::READY_KEPT);
+        for queue in [&mut self.queue, &mut self.brought, &mut self.due] {
+            if queue.is_empty() && queue.capacity() > limits::READY_KEPT {
+                queue.shrink_to(limits::READY_KEPT);
+            }
         }
     }
 
     /// Move everything out, to be dropped outside of the cell.
     pub fn take(&mut self) -> VecDeque<Entry> {
+        self.put_brought_first();
         std::mem::take(&mut self.queue)
     }
 
     /// Show the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        for entry in &self.queue {
+        let brought = self.brought.iter().chain(&self.ends).chain(&self.due);
+        for entry in brought.chain(&self.queue) {
             match entry {
                 Entry::Handle(handle) => visitor.visit(handle)?,
                 Entry::Step {

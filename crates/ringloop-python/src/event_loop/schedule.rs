@@ -38,6 +38,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, c"is_closed", is_closed, c"is_closed()\n--\n\nSay whether the loop was closed."),
         method!(Target, c"get_debug", get_debug, c"get_debug()\n--\n\nSay whether debug mode is on."),
         method!(Target, c"_add_reader", add_reader, c"_add_reader(fd, callback, *args)\n--\n\nWatch for data; returns the handle."),
+        method!(Target, c"_add_child_reader", add_child_reader, c"_add_child_reader(fd, callback, *args)\n--\n\nAs _add_reader, behind what others bring in the same wait."),
         method!(Target, c"_add_writer", add_writer, c"_add_writer(fd, callback, *args)\n--\n\nWatch for room; returns the handle."),
         method!(Target, c"_remove_reader", remove_reader, c"_remove_reader(fd)\n--\n\nStop watching for data."),
         method!(Target, c"_remove_writer", remove_writer, c"_remove_writer(fd)\n--\n\nStop watching for room."),
@@ -344,11 +345,15 @@ fn inherited_create_task<'py>(
 }
 
 fn add_reader<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    watchers::add(loop_, args, Direction::Read)
+    watchers::add(loop_, args, Direction::Read, &watchers::WATCHER)
+}
+
+fn add_child_reader<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    watchers::add(loop_, args, Direction::Read, &watchers::CHILD)
 }
 
 fn add_writer<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    watchers::add(loop_, args, Direction::Write)
+    watchers::add(loop_, args, Direction::Write, &watchers::WATCHER)
 }
 
 fn remove_reader(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {

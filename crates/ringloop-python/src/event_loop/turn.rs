@@ -56,37 +56,38 @@ impl LoopCore {
             }
         };
         // What the last pass wrote must not wait for the next run.
-        ended.and(self.flush(loop_.py())).and(self.engine.look())
+        ended.and(self.flush(loop_)).and(self.engine.look())
     }
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
         self.turns.fetch_add(1, Relaxed);
-        self.flush(py)?;
+        self.flush(loop_)?;
         self.park(loop_)?;
         self.collect_inbox()?;
         // Timers are due as of now: one that the pass sets comes behind what the pass schedules.
-        let now_ns = self.now_for_timers(loop_)?;
+        self.collect_timers(loop_)?;
         let count = self.ready.with(|ready| ready.len())?;
-        self.run_pass(loop_, count)?;
-        // What the pass has scheduled comes behind completions and timers.
-        let scheduled = self.ready.with(Ready::take)?;
+        if let Err(left) = self.run_pass(loop_, count) {
+            self.ready.with(Ready::put_brought_last)?;
+            return Err(left);
+        }
+        let scheduled = self.ready.with(|ready| ready.len())?;
         let dispatched = self.dispatch(loop_);
-        let collected = now_ns.map_or(Ok(()), |now_ns| self.collect_timers(loop_, now_ns));
-        let brought = self.ready.with(|ready| {
-            let brought = ready.len();
-            ready.append(scheduled);
-            brought
-        })?;
+        // What the pass has scheduled comes behind watchers and timers, and before what the completions'
+        // callbacks have scheduled.
+        let (brought, waiting) = self
+            .ready
+            .with(|ready| (ready.put_brought_first(), ready.len()))?;
         let had_events = dispatched?;
-        collected?;
-        self.run_pass(loop_, brought)?;
+        let second = if scheduled == 0 { waiting } else { brought };
+        self.run_pass(loop_, second)?;
         // Where there was I/O, more may have come by now, and only a system call can tell: what that
         // brings runs before what these callbacks have scheduled.
         if had_events && self.engine.kind()? == Kind::Epoll {
             return ffi::check_signals(py);
         }
-        self.run_ready(loop_, count + brought)
+        self.run_ready(loop_, count + second)
     }
 
     /// Hand out the completions of the wait; says whether there were any.
@@ -102,7 +103,10 @@ impl LoopCore {
 
     fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
-        let idle = !self.is_stopping() && self.ready.with(|ready| ready.is_empty())?;
+        // The flush may have called back into programs, and those have written.
+        let idle = !self.is_stopping()
+            && !self.has_unflushed()?
+            && self.ready.with(|ready| ready.is_empty())?;
         let timeout = if idle {
             self.time_to_next_timer(loop_)?
         } else {
@@ -142,16 +146,12 @@ impl LoopCore {
         ))
     }
 
-    /// What the clock of the timers reads, where there is a timer.
-    fn now_for_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<Option<i64>> {
+    /// Move the timers that are due into the ready ring, behind what the wait brings.
+    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         if self.timers.with(|timers| timers.is_empty())? {
-            return Ok(None);
+            return Ok(());
         }
-        self.now_ns(loop_).map(Some)
-    }
-
-    /// Move the timers that were due at `now_ns` into the ready ring.
-    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>, now_ns: i64) -> PyResult<()> {
+        let now_ns = self.now_ns(loop_)?;
         let py = loop_.py();
         while let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))? {
             if is_cancelled_timer(py, &handle) {
@@ -160,7 +160,8 @@ impl LoopCore {
                 continue;
             }
             unschedule(py, &handle);
-            self.ready.with(|ready| ready.push(Entry::Handle(handle)))?;
+            self.ready
+                .with(|ready| ready.bring_due(Entry::Handle(handle)))?;
         }
         Ok(())
     }

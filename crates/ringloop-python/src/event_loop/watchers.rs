@@ -20,7 +20,7 @@ use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Handler};
-use super::ready::Entry;
+use super::ready::{Entry, Ready};
 use crate::error;
 use crate::ffi::{self, Args, Obj, Payload, This, Visited, Visitor};
 
@@ -63,6 +63,13 @@ impl Watchers {
         self.polls.len()
     }
 
+    /// Say whether a descriptor is watched.
+    pub fn has(&self, fd: RawFd) -> bool {
+        [Direction::Read, Direction::Write]
+            .iter()
+            .any(|&direction| self.polls.contains_key(&(fd, direction)))
+    }
+
     /// Show the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.objects
@@ -80,10 +87,7 @@ impl Watchers {
     /// The object is dropped outside of the cell.
     fn remove(&mut self, fd: RawFd, direction: Direction) -> Option<(Watch, Option<Obj>)> {
         let watch = self.polls.remove(&(fd, direction))?;
-        let watched = [Direction::Read, Direction::Write]
-            .iter()
-            .any(|&other| self.polls.contains_key(&(fd, other)));
-        let object = if watched {
+        let object = if self.has(fd) {
             None
         } else {
             self.objects.remove(&fd)
@@ -133,6 +137,7 @@ pub fn add<'py>(
     loop_: Borrowed<'_, 'py, LoopCore>,
     args: Args<'_, 'py>,
     direction: Direction,
+    behaviour: &'static Behaviour,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
     let core = loop_.get();
@@ -151,7 +156,10 @@ pub fn add<'py>(
         .watchers
         .with(|watchers| watchers.polls.get(&(fd, direction)).copied())?;
     if let Some(watch) = known {
-        let handler = watcher(handle.clone().into());
+        let handler = Handler {
+            object: handle.clone().into(),
+            behaviour,
+        };
         let old = core
             .handlers
             .with(|slab| slab.replace(watch.token, handler))?;
@@ -160,7 +168,10 @@ pub fn add<'py>(
     }
     // The kernel tells of a wrong descriptor later; asyncio's callers expect it here.
     check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
-    let handler = watcher(handle.clone().into());
+    let handler = Handler {
+        object: handle.clone().into(),
+        behaviour,
+    };
     let token = core.handlers.with(|slab| slab.register(handler))?;
     let key = match submit(core, fd, direction, token) {
         Ok(key) => key,
@@ -205,7 +216,7 @@ pub fn remove(
     };
     if !core.engine.is_of_another_process() {
         // The caller may close the descriptor in its next line.
-        core.engine.driver(|driver| driver.forget_now(watch.key))?;
+        core.forget_poll(watch.key)?;
     }
     let old = core.handlers.with(|slab| slab.remove(watch.token))?;
     drop(object);
@@ -213,21 +224,27 @@ pub fn remove(
     Ok(true)
 }
 
-static WATCHER: Behaviour = Behaviour {
-    completed: ready,
+/// What the loop does with a watcher.
+pub static WATCHER: Behaviour = Behaviour {
+    completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
-fn watcher(object: Obj) -> Handler {
-    Handler {
-        object,
-        behaviour: &WATCHER,
-    }
-}
+/// And with the watcher of a child's end: its callback comes behind all that the child has written.
+pub static CHILD: Behaviour = Behaviour {
+    completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring_end),
+    flush: Behaviour::NEVER_FLUSHED,
+    abandoned: Behaviour::NOTHING_LEFT,
+};
 
 /// A watched descriptor is ready, or the poll failed: either way the callback finds out.
-fn ready(loop_: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
+fn ready(
+    loop_: &Bound<'_, LoopCore>,
+    handle: &Bound<'_, PyAny>,
+    event: &Event,
+    bring: fn(&mut Ready, Entry),
+) -> PyResult<()> {
     let cancelled = Handle::native()
         .get(handle)
         .is_some_and(|this| this.state().is_cancelled());
@@ -235,7 +252,7 @@ fn ready(loop_: &Bound<'_, LoopCore>, handle: &Bound<'_, PyAny>, event: Event) -
         return Ok(());
     }
     let entry = Entry::Handle(handle.clone().into());
-    Ok(loop_.get().ready.with(|ready| ready.push(entry))?)
+    Ok(loop_.get().ready.with(|ready| bring(ready, entry))?)
 }
 
 fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {

@@ -132,10 +132,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
         return Ok(());
     }
     let callback: Obj = this.object().getattr(name)?.into();
-    this.end()
-        .core(py)?
-        .get()
-        .call_soon_step(callback, None, context)
+    this.end().core(py)?.get().bring_step(callback, context)
 }
 
 /// The scheduled step.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 use ringloop_quic::config::{self, Congestion, Transport, Version};
 use ringloop_quic::error::ConfigError;
 use ringloop_quic::qlog::Qlog;
@@ -22,7 +22,7 @@ use super::address;
 use super::errors;
 use super::keylog::{self, Listener};
 use super::keywords::Keywords;
-use super::memory::Memory;
+use super::memory::{Memory, Store};
 use super::traces::Traces;
 
 /// How connections are made.
@@ -30,6 +30,8 @@ use super::traces::Traces;
 pub struct ClientConfig {
     pub inner: config::ClientConfig,
     pub listener: Option<Listener>,
+    /// Where the connection puts what the server gives, where that is the connection's own.
+    pub memory: Option<Arc<Store>>,
 }
 
 #[pymethods]
@@ -69,7 +71,11 @@ impl ClientConfig {
         if let Some(tokens) = tokens {
             inner = inner.tokens(Some(Arc::new(tokens?)));
         }
-        Ok(Self { inner, listener })
+        Ok(Self {
+            inner,
+            listener,
+            memory: None,
+        })
     }
 
     /// The same for one connection: sessions and address tokens are kept in `memory`, and the first packets are
@@ -91,6 +97,7 @@ impl ClientConfig {
         Ok(Self {
             inner,
             listener: listener.map(|listener| listener.clone_ref(py)),
+            memory: Some(memory.store()),
         })
     }
 }
@@ -185,14 +192,15 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
     }
     let named = keywords.take_some("sni")?;
     if let Some(named) = &named {
-        for (name, pair) in named.cast::<PyDict>()?.iter() {
+        for item in named.cast::<PyMapping>()?.items()? {
+            let (name, pair): (String, Bound<'_, PyAny>) = item.extract()?;
             let (chain, object): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
             let key = Key {
                 object,
                 password: None,
             };
             if let Some(certificate) = certificate(Some(chain), key)? {
-                certificates.set(&name.extract::<String>()?, certificate);
+                certificates.set(&name, certificate);
             }
         }
     }

@@ -73,7 +73,10 @@ impl Connection {
     /// The peer's address now.
     #[getter]
     fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let address = self.look(py, |connection, _| connection.remote_address())?;
+        let address = match self.route.record.remote.get() {
+            Some(address) => *address,
+            None => self.look(py, |connection, _| connection.remote_address())?,
+        };
         address::to_python(py, address)
     }
 
@@ -170,8 +173,12 @@ impl Connection {
         self.look(py, |_, link| link.early_rejected)
     }
 
-    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events.
+    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events. Nothing happens
+    /// where the connection is over: what has come is told, and nothing comes after the last event.
     fn pause_stream(&self, py: Python<'_>, stream_id: u64) -> PyResult<()> {
+        if self.route.lost().is_some() {
+            return Ok(());
+        }
         self.look(py, |_, link| link.notes.pause(StreamId(stream_id)))
     }
 
@@ -263,7 +270,7 @@ impl Connection {
         self.look(py, |connection, _| connection.has_early_data())
     }
 
-    /// Close it with the program's code and reason; streams and datagrams are dropped.
+    /// Close it with the program's code and reason, behind what was written and may be sent now; the rest is dropped.
     #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
     fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
         let code = errors::check_code(code)?;
@@ -347,14 +354,7 @@ impl Connection {
         datagrams: &Bound<'_, PyAny>,
         drop_oldest: bool,
     ) -> PyResult<usize> {
-        let mut copies = Vec::new();
-        for data in datagrams.try_iter()? {
-            copies.push(ffi::with_bytes(
-                data?.as_borrowed(),
-                Bytes::copy_from_slice,
-            )?);
-        }
-        self.send_all(py, copies.into_iter(), drop_oldest, None)
+        self.send_fitting(py, datagrams, drop_oldest)
     }
 
     /// Take the datagrams that have come, at most `count` (0: all).
@@ -432,12 +432,7 @@ impl Connection {
         self.look(py, |_, link| {
             link.peer_streams = PeerStreams::Announced;
         })?;
-        self.route
-            .shared
-            .state(py)
-            .news
-            .eventful
-            .push(handle.to_bits());
+        self.route.shared.state(py).tell_eventful(handle);
         self.route.shared.arm_flush(py)
     }
 
@@ -582,7 +577,7 @@ fn text(bytes: &[u8]) -> String {
 
 impl Connection {
     /// Look at the connection, also where it is over.
-    fn look<T>(
+    pub(super) fn look<T>(
         &self,
         py: Python<'_>,
         look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T,

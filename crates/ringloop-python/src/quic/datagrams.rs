@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use ringloop_quic::Bytes;
+use pyo3::types::{PyIterator, PyList};
 use ringloop_quic::core::DatagramRefusal;
 use ringloop_quic::error::ConnectionError;
+use ringloop_quic::limits::MESSAGE_BYTES_MAX;
+use ringloop_quic::{Bytes, BytesMut};
 
 use super::connection::Connection;
 use super::errors;
+use crate::ffi;
 
 impl Connection {
     /// Those that have come, at most so many; an error where there is none and the connection is over.
@@ -28,6 +31,36 @@ impl Connection {
             return Err(errors::connection(py, &self.route.record));
         }
         Ok(taken)
+    }
+
+    /// Send those of `datagrams` that there is room for, in order; tells how many.
+    pub(super) fn send_fitting(
+        &self,
+        py: Python<'_>,
+        datagrams: &Bound<'_, PyAny>,
+        drop_oldest: bool,
+    ) -> PyResult<usize> {
+        let count = datagrams.cast::<PyList>().map_or(1, PyListMethods::len);
+        let mut rest = datagrams.try_iter()?;
+        let mut sent_count = 0;
+        loop {
+            let room = self.look(py, |connection, _| connection.datagram_room());
+            // Where the connection is over, sending says so.
+            let room = if drop_oldest {
+                usize::MAX
+            } else {
+                room.unwrap_or_default()
+            };
+            let copies = Copies::new(&mut rest, room, count)?;
+            let is_all = copies.bytes.len() <= room;
+            let copied_count = copies.lens.len();
+            let taken_count = self.send_all(py, copies, drop_oldest, None)?;
+            sent_count += taken_count;
+            // One was refused: the connection tells when there is room again.
+            if is_all || taken_count < copied_count {
+                return Ok(sent_count);
+            }
+        }
     }
 
     /// Send them in order; tells how many found room.
@@ -56,5 +89,44 @@ impl Connection {
         }
         self.route.shared.arm_flush(py)?;
         Ok(count)
+    }
+}
+
+/// Datagrams that were copied into one piece of memory.
+struct Copies {
+    bytes: Bytes,
+    lens: std::vec::IntoIter<usize>,
+}
+
+impl Copies {
+    /// Of the next ones: as many as `room` bytes hold, and one more. About `count` are to come.
+    fn new(datagrams: &mut Bound<'_, PyIterator>, room: usize, count: usize) -> PyResult<Self> {
+        let (mut bytes, mut lens) = (BytesMut::new(), Vec::new());
+        for data in datagrams {
+            ffi::with_bytes(data?.as_borrowed(), |data| {
+                if lens.is_empty() {
+                    let all_len = data.len().saturating_mul(count);
+                    bytes.reserve(all_len.min(room).min(MESSAGE_BYTES_MAX));
+                }
+                bytes.extend_from_slice(data);
+                lens.push(data.len());
+            })?;
+            if bytes.len() > room {
+                break;
+            }
+        }
+        Ok(Self {
+            bytes: bytes.freeze(),
+            lens: lens.into_iter(),
+        })
+    }
+}
+
+impl Iterator for Copies {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let len = self.lens.next()?;
+        Some(self.bytes.split_to(len))
     }
 }

@@ -29,7 +29,19 @@ impl State {
                 }
             }
         }
+        self.note_given();
         self.answer_pings(now, woken);
+    }
+
+    /// TLS and the transport tell a memory, and nobody else, of tickets and tokens.
+    fn note_given(&mut self) {
+        for at in 0..self.memories.len() {
+            let (handle, memory) = &self.memories[at];
+            if memory.take_news() {
+                let handle = *handle;
+                self.note(handle, Note::Given);
+            }
+        }
     }
 
     fn admit(&mut self, now: Instant, incoming: Incoming) {
@@ -63,6 +75,9 @@ impl State {
     fn drained(&mut self, handle: Handle) {
         if let Some((mut connection, link)) = self.both(handle) {
             drop(link.record.lost.set(ConnectionError::Closed));
+            link.record
+                .remote
+                .get_or_init(|| connection.remote_address());
             // Events that nobody has taken yet can still be taken.
             let mut left = Vec::new();
             while !link.notes.is_empty() {
@@ -75,6 +90,7 @@ impl State {
                 self.news.gone.push(handle.to_bits());
             }
             self.links[handle.index()] = None;
+            self.memories.retain(|(of, _)| *of != handle);
         }
         self.core.release(handle);
     }
@@ -141,7 +157,7 @@ impl State {
                 self.tell(handle);
                 let announced = |link: &mut Link| link.peer_streams == PeerStreams::Announced;
                 if self.link(handle).is_some_and(announced) {
-                    self.news.eventful.push(handle.to_bits());
+                    self.tell_eventful(handle);
                     return;
                 }
                 Wait::Accept(direction)
@@ -189,7 +205,7 @@ impl State {
                     _ => Note::Negotiated,
                 }
             }
-            Event::Lost(..) => Note::Terminated,
+            Event::Lost(..) => return self.note_end(handle),
             Event::Opened(_, direction) => return self.note_opened(handle, direction),
             Event::Available(_, direction) => {
                 self.open_queued(handle, direction);

@@ -90,7 +90,12 @@ impl Endpoint {
         let begun = {
             let mut state = self.shared.state(py);
             let now = state.clock.moment(now);
-            state.connect(now, &config.inner, remote, server_name)
+            let begun = state.connect(now, &config.inner, remote, server_name);
+            if let (Ok(handle), Some(memory), Style::Events) = (&begun, &config.memory, state.style)
+            {
+                state.memories.push((*handle, Arc::clone(memory)));
+            }
+            begun
         };
         let handle = begun.map_err(|error| errors::connect(py, &error))?;
         self.shared.arm_flush(py)?;
@@ -160,7 +165,9 @@ impl Endpoint {
         on_full: Py<PyAny>,
     ) -> PyResult<()> {
         let methods = Methods {
+            thread: std::thread::current().id(),
             call_soon: r#loop.getattr("call_soon")?.unbind(),
+            call_soon_threadsafe: r#loop.getattr("call_soon_threadsafe")?.unbind(),
             call_later: r#loop.getattr("call_later")?.unbind(),
             loop_: r#loop.clone().unbind(),
             flush: slf.getattr("flush")?.unbind(),
@@ -171,11 +178,14 @@ impl Endpoint {
         let shared = &slf.get().shared;
         LoopSide::attach(&shared.loop_, methods);
         shared.is_flush_armed.store(false, Ordering::Release);
+        shared.has_sent.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Forget the loop, and cancel what stands in it. What is written afterwards is not sent.
+    /// Forget the loop and the socket, and cancel what stands in the loop. What is written afterwards is not sent: by
+    /// then the descriptor's number may be another file's.
     fn detach(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.state(py).socket = None;
         LoopSide::detach(&self.shared.loop_, py)
     }
 
@@ -191,17 +201,21 @@ impl Endpoint {
             state.core.handle_timeouts(now);
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
-            (woken, std::mem::take(&mut state.news))
+            (woken, state.take_news())
         });
         // What is written now goes out with what is owed for what has come.
         if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
             return self.hand_out(py, &woken, news).map(drop);
         }
         match self.hand_out(py, &woken, news) {
-            Ok(false) => self.flush(py),
+            Ok(false) => self.flush(py).map(drop),
             handed => {
-                LoopSide::call_soon_flush(&self.shared.loop_, py)?;
-                handed.map(drop)
+                let armed = LoopSide::call_soon_flush(&self.shared.loop_, py);
+                if armed.is_err() {
+                    self.shared.is_flush_armed.store(false, Ordering::Release);
+                }
+                handed?;
+                armed
             }
         }
     }
@@ -212,9 +226,11 @@ impl Endpoint {
         self.turn(py)
     }
 
-    /// Send what may be sent now, and see when to look again.
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+    /// Send what may be sent now, and see when to look again; tells whether all of it was sent. Where there is more, the
+    /// loop calls this again.
+    fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         self.shared.is_flush_armed.store(false, Ordering::Release);
+        self.shared.has_sent.store(false, Ordering::Release);
         let now = Instant::now();
         let (progress, deadline, woken, news) = py.detach(|| {
             let mut guard = self.shared.state_detached();
@@ -227,7 +243,7 @@ impl Endpoint {
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             let deadline = state.core.next_timeout();
-            (progress, deadline, woken, std::mem::take(&mut state.news))
+            (progress, deadline, woken, state.take_news())
         });
         LoopSide::arm_timer(&self.shared.loop_, py, now, deadline)?;
         match progress {
@@ -239,10 +255,33 @@ impl Endpoint {
                 }
             }
         }
+        let mut finished = Ok(());
         if !woken.is_empty() {
-            self.shared.finish(py, woken)?;
+            finished = self.shared.finish(py, woken);
         }
-        self.tell(py, news).map(drop)
+        self.tell(py, news)?;
+        finished.map(|()| progress == Progress::Done)
+    }
+
+    /// Send what may be sent now, from inside of whatever the program does. Nobody is told and nobody woken, so that
+    /// nothing of the program runs before this returns; that, the timer and what is left are for the loop's next pass.
+    /// With `once` only the first call of a pass sends: what a program sends bit by bit leaves together with the rest.
+    #[pyo3(signature = (once=false))]
+    fn send(&self, py: Python<'_>, once: bool) -> PyResult<()> {
+        let shared = &self.shared;
+        if !shared.state(py).core.may_send() {
+            return Ok(());
+        }
+        if !(shared.has_sent.swap(true, Ordering::AcqRel) && once) {
+            py.detach(|| {
+                let mut guard = shared.state_detached();
+                let state = &mut *guard;
+                if let Some(socket) = &mut state.socket {
+                    socket.transmit(Instant::now(), &mut state.core);
+                }
+            });
+        }
+        shared.arm_flush(py)
     }
 
     /// Take a datagram from the network. `now` is any clock that does not go back, the same one always.
@@ -273,7 +312,7 @@ impl Endpoint {
             }
             woken
         });
-        self.listeners.deliver(py)?;
+        self.listeners.deliver(py, &self.shared.loop_);
         self.shared.finish(py, woken)
     }
 
@@ -302,7 +341,7 @@ impl Endpoint {
                 list.append((PyBytes::new(py, datagram), &destination))?;
             }
         }
-        self.listeners.deliver(py)?;
+        self.listeners.deliver(py, &self.shared.loop_);
         self.shared.finish(py, woken)?;
         Ok(list)
     }
@@ -330,7 +369,7 @@ impl Endpoint {
 
     /// Keys of connections that were accepted, have events, are gone; None where there is no news.
     fn take(&self, py: Python<'_>) -> Option<Told> {
-        let news = std::mem::take(&mut self.shared.state(py).news);
+        let news = self.shared.state(py).take_news();
         told(news)
     }
 
@@ -341,6 +380,7 @@ impl Endpoint {
                 visit.call(waiter)?;
             }
         }
+        self.listeners.visit(&visit)?;
         match self.shared.loop_.try_lock() {
             Ok(side) => side.visit(&visit),
             Err(_) => Ok(()),
@@ -370,13 +410,15 @@ impl Endpoint {
 
     /// Whether the loop's queue has something of the program's now.
     fn tell(&self, py: Python<'_>, news: News) -> PyResult<bool> {
-        self.listeners.deliver(py)?;
+        let mut has_queued = Ok(false);
         if let Some(told) = told(news)
             && let Some(methods) = LoopSide::methods(&self.shared.loop_)
         {
-            return methods.on_news.call1(py, told)?.is_truthy(py);
+            let answer = methods.on_news.call1(py, told);
+            has_queued = answer.and_then(|answer| answer.is_truthy(py));
         }
-        Ok(false)
+        self.listeners.deliver(py, &self.shared.loop_);
+        has_queued
     }
 }
 

@@ -9,10 +9,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use ringloop_quic::rustls::KeyLog;
 use ringloop_quic::tls::Secrets;
+
+use super::loop_::LoopSide;
 
 /// Lines for a function of Python's.
 #[derive(Debug, Default)]
@@ -115,8 +119,19 @@ impl Listeners {
         }
     }
 
-    /// Call the functions with their lines.
-    pub fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+    /// For the collector of cycles. A lock that is taken belongs to a thread that will leave it.
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(all) = self.0.try_lock() {
+            for listener in all.iter() {
+                visit.call(&listener.function)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Call the functions with their lines. What one of them raises is the loop's to report: it ends neither a
+    /// connection nor the others' lines.
+    pub fn deliver(&self, py: Python<'_>, loop_: &Mutex<LoopSide>) {
         let mut due = Vec::new();
         {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,9 +144,10 @@ impl Listeners {
         }
         for (function, lines) in due {
             for line in lines {
-                function.call1(py, (line,))?;
+                if let Err(error) = function.call1(py, (line,)) {
+                    LoopSide::report(loop_, py, "a key log of QUIC's raised", error);
+                }
             }
         }
-        Ok(())
     }
 }

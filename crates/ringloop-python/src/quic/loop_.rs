@@ -9,16 +9,21 @@
 //! loop, and whoever has it sends by `datagrams_to_send`.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// What is used of a loop, and the endpoint's own methods that it calls.
 pub struct Methods {
+    /// The loop's.
+    pub thread: ThreadId,
     pub call_soon: Py<PyAny>,
+    pub call_soon_threadsafe: Py<PyAny>,
     pub call_later: Py<PyAny>,
     pub loop_: Py<PyAny>,
     pub flush: Py<PyAny>,
@@ -62,11 +67,34 @@ impl LoopSide {
         guard.methods.clone()
     }
 
+    /// Have the loop call `flush`. Streams are dropped, and so stopped or finished, in whatever thread the collector runs
+    /// in: there the loop has to be woken.
     pub fn call_soon_flush(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
         if let Some(methods) = Self::methods(side) {
-            methods.call_soon.call1(py, (&methods.flush,))?;
+            let call = if methods.thread == thread::current().id() {
+                &methods.call_soon
+            } else {
+                &methods.call_soon_threadsafe
+            };
+            call.call1(py, (&methods.flush,))?;
         }
         Ok(())
+    }
+
+    /// Have the loop report what a program's function raised; without a loop the interpreter does.
+    pub fn report(side: &Mutex<Self>, py: Python<'_>, message: &str, error: PyErr) {
+        let reported = Self::methods(side).map(|methods| {
+            let context = PyDict::new(py);
+            context.set_item("message", message)?;
+            context.set_item("exception", error.value(py))?;
+            let loop_ = methods.loop_.bind(py);
+            loop_.call_method1(intern!(py, "call_exception_handler"), (context,))
+        });
+        match reported {
+            Some(Ok(_)) => {}
+            Some(Err(failed)) => failed.write_unraisable(py, None),
+            None => error.write_unraisable(py, None),
+        }
     }
 
     /// Have `expire` called at the deadline. A timer that is too early by now is left: it costs a turn, not two
@@ -117,6 +145,7 @@ impl LoopSide {
         if let Some(methods) = &self.methods {
             for method in [
                 &methods.call_soon,
+                &methods.call_soon_threadsafe,
                 &methods.call_later,
                 &methods.loop_,
                 &methods.flush,

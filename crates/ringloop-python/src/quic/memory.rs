@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -122,8 +123,24 @@ pub struct Memory {
     state: Arc<Store>,
 }
 
+/// What is behind a memory.
 #[derive(Default)]
-struct Store(Mutex<State>);
+pub struct Store {
+    state: Mutex<State>,
+    /// Something has come that is to be handed out.
+    is_news: AtomicBool,
+}
+
+impl Store {
+    /// Whether something has come since the last call that is to be handed out.
+    pub fn take_news(&self) -> bool {
+        self.is_news.load(Ordering::Relaxed) && self.is_news.swap(false, Ordering::Relaxed)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
 
 #[derive(Default)]
 struct State {
@@ -150,11 +167,11 @@ fn push<T>(queue: &mut VecDeque<T>, item: T) {
 
 impl ClientSessionStore for Store {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        locked(&self.0).group = Some(group);
+        self.locked().group = Some(group);
     }
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        locked(&self.0).group
+        self.locked().group
     }
 
     // QUIC has no TLS 1.2.
@@ -171,7 +188,7 @@ impl ClientSessionStore for Store {
         server_name: ServerName<'static>,
         value: Tls13ClientSessionValue,
     ) {
-        let mut state = locked(&self.0);
+        let mut state = self.locked();
         if state.keeps {
             push(&mut state.sessions, value);
         } else {
@@ -179,26 +196,28 @@ impl ClientSessionStore for Store {
                 &mut state.new_sessions,
                 SessionTicket::new(&server_name, value),
             );
+            self.is_news.store(true, Ordering::Relaxed);
         }
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        locked(&self.0).sessions.pop_back()
+        self.locked().sessions.pop_back()
     }
 }
 
 impl TokenStore for Store {
     fn insert(&self, _: &str, token: Bytes) {
-        let mut state = locked(&self.0);
+        let mut state = self.locked();
         if state.keeps {
             push(&mut state.tokens, token);
         } else {
             push(&mut state.new_tokens, token);
+            self.is_news.store(true, Ordering::Relaxed);
         }
     }
 
     fn take(&self, _: &str) -> Option<Bytes> {
-        locked(&self.0).tokens.pop_back()
+        self.locked().tokens.pop_back()
     }
 }
 
@@ -206,6 +225,11 @@ impl Memory {
     /// As TLS knows it.
     pub(super) fn sessions(&self) -> Arc<dyn ClientSessionStore> {
         Arc::<Store>::clone(&self.state)
+    }
+
+    /// As an endpoint that tells events knows it.
+    pub(super) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.state)
     }
 
     /// As the transport knows it.
@@ -228,18 +252,21 @@ impl Memory {
             ..State::default()
         };
         Self {
-            state: Arc::new(Store(Mutex::new(state))),
+            state: Arc::new(Store {
+                state: Mutex::new(state),
+                is_news: AtomicBool::new(false),
+            }),
         }
     }
 
     /// Take the sessions that have come since the last call, the oldest first.
     fn take_tickets(&self) -> Vec<SessionTicket> {
-        locked(&self.state.0).new_sessions.drain(..).collect()
+        self.state.locked().new_sessions.drain(..).collect()
     }
 
     /// Take the address tokens that have come since the last call, the oldest first.
     fn take_tokens<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        let tokens: Vec<Bytes> = locked(&self.state.0).new_tokens.drain(..).collect();
+        let tokens: Vec<Bytes> = self.state.locked().new_tokens.drain(..).collect();
         let as_object = |token: &Bytes| PyBytes::new(py, token);
         tokens.iter().map(as_object).collect()
     }

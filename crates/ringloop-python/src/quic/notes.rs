@@ -24,6 +24,8 @@ pub enum Note {
     Id,
     /// Streams of `Link::writable`; no event of its own.
     Writable,
+    /// What a server gives for later connections, in the connection's memory; no event of its own.
+    Given,
     Terminated,
 }
 
@@ -62,10 +64,17 @@ pub struct Notes {
     ids: VecDeque<Id>,
     /// Streams that are not read for now, so that their windows close; `true`: there is something to read.
     paused: HashMap<StreamId, bool>,
+    /// The connection's end is among them, or was: nothing comes after it, and no other end.
+    is_ended: bool,
 }
 
 impl Notes {
-    pub fn push(&mut self, note: Note) {
+    /// Put a note behind the others; tells whether it is one more.
+    pub fn push(&mut self, note: Note) -> bool {
+        if self.is_ended {
+            return false;
+        }
+        self.is_ended = note == Note::Terminated;
         let is_new = match note {
             Note::Readable(stream) if self.is_held(stream) => false,
             Note::Readable(stream) => self.readable.insert(stream),
@@ -75,6 +84,7 @@ impl Notes {
         if is_new {
             self.queue.push_back(note);
         }
+        is_new
     }
 
     /// A stream that is paused keeps what it has to tell.
@@ -99,6 +109,16 @@ impl Notes {
     /// Read a stream again; tells whether there is something to read.
     pub fn resume(&mut self, stream: StreamId) -> bool {
         self.paused.remove(&stream).unwrap_or(false)
+    }
+
+    /// Read all streams again; tells which of them have something to read.
+    pub fn resume_all(&mut self) -> Vec<StreamId> {
+        let paused = std::mem::take(&mut self.paused).into_iter();
+        let mut streams: Vec<_> = paused
+            .filter_map(|(stream, has_more)| has_more.then_some(stream))
+            .collect();
+        streams.sort_unstable();
+        streams
     }
 
     /// Keep an id; a note tells where it stands.
@@ -189,7 +209,7 @@ fn plain(note: Note) -> Option<Told> {
         Note::PingAcknowledged(uid) => Some(Told::PingAcknowledged(uid)),
         Note::Terminated => Some(Told::Terminated),
         // They are read, or stand elsewhere.
-        Note::Readable(_) | Note::Datagrams | Note::Id | Note::Writable => None,
+        Note::Readable(_) | Note::Datagrams | Note::Id | Note::Writable | Note::Given => None,
     }
 }
 

@@ -13,6 +13,7 @@
 //! and finds `state` taken gives the interpreter away while it waits.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -34,6 +35,8 @@ pub struct Shared {
     pub loop_: Mutex<LoopSide>,
     /// A flush stands in the loop's queue.
     pub is_flush_armed: AtomicBool,
+    /// Something was sent ahead of it.
+    pub has_sent: AtomicBool,
 }
 
 /// How a connection ended: outlives the connection, for those who still have an object of it.
@@ -42,6 +45,8 @@ pub struct Record {
     pub lost: OnceLock<ConnectionError>,
     /// The code and reason, where it was closed here.
     pub said: OnceLock<(u64, String)>,
+    /// The peer's address when the connection was forgotten.
+    pub remote: OnceLock<SocketAddr>,
     /// Events that had not been taken when the connection was forgotten.
     pub left: OnceLock<Mutex<VecDeque<Told>>>,
 }
@@ -61,6 +66,7 @@ impl Shared {
             waiters: Mutex::default(),
             loop_: Mutex::default(),
             is_flush_armed: AtomicBool::new(false),
+            has_sent: AtomicBool::new(false),
         })
     }
 
@@ -96,7 +102,12 @@ impl Shared {
         if self.is_flush_armed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        LoopSide::call_soon_flush(&self.loop_, py)
+        let called = LoopSide::call_soon_flush(&self.loop_, py);
+        if called.is_err() {
+            // It stands in no queue: the next write has to try again.
+            self.is_flush_armed.store(false, Ordering::Release);
+        }
+        called
     }
 }
 

@@ -11,13 +11,17 @@ use std::time::Instant;
 
 use ringloop::sys::datagram::{self, Batch, Control, Message, Train};
 use ringloop::sys::socket;
+use ringloop_quic::BytesMut;
 use ringloop_quic::core::{Core, Datagram, Transmit};
 use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
 
-use crate::limits::{QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN};
+use crate::limits::{
+    QUIC_TRAIN_POOLED_BYTES, QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN, QUIC_TRAINS_POOLED,
+};
 
 thread_local! {
     static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
+    static TRAINS: RefCell<TrainMemory> = const { RefCell::new(TrainMemory(Vec::new())) };
     static PACKETS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -174,16 +178,20 @@ impl Socket {
         match datagram::send_train(self.fd, &train) {
             Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => Err(()),
             Err(error) if error.is_of_segmentation() => {
-                self.segments_max = 1;
                 let segment_len = transmit.segment_len.unwrap_or(bytes.len()).max(1);
-                for bytes in bytes.chunks(segment_len) {
+                let mut singles = bytes.chunks(segment_len).map(|bytes| {
                     let single = Train {
                         bytes,
                         segment_len: None,
                         ..train
                     };
-                    drop(datagram::send_train(self.fd, &single));
+                    datagram::send_train(self.fd, &single).is_ok()
+                });
+                // Where one alone is refused too, segmentation is not the reason.
+                if singles.next() == Some(true) {
+                    self.segments_max = 1;
                 }
+                singles.for_each(drop);
                 Ok(())
             }
             _ => Ok(()),
@@ -192,7 +200,34 @@ impl Socket {
 }
 
 fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
-    for datagram in Datagram::received(message) {
+    let copy = |payload: &[u8]| TRAINS.with_borrow_mut(|trains| trains.copy(payload));
+    for datagram in Datagram::received_by(message, copy) {
         core.receive(now, datagram);
+    }
+}
+
+/// Where long trains are copied to: memory that is used again once nobody has anything of it. The allocator would give
+/// it back to the kernel after each turn, and every page would be a fault in the next one.
+struct TrainMemory(Vec<BytesMut>);
+
+impl TrainMemory {
+    fn copy(&mut self, payload: &[u8]) -> BytesMut {
+        // What readers leave lying of a short one must not hold a train's memory.
+        if payload.len() < QUIC_TRAIN_POOLED_BYTES {
+            return BytesMut::from(payload);
+        }
+        let Self(pool) = self;
+        let free = |memory: &mut BytesMut| memory.try_reclaim(payload.len());
+        let at = pool.iter_mut().position(free).unwrap_or(pool.len());
+        if at == QUIC_TRAINS_POOLED {
+            // Readers let much lie.
+            return BytesMut::from(payload);
+        }
+        if at == pool.len() {
+            pool.push(BytesMut::with_capacity(usize::from(u16::MAX)));
+        }
+        let memory = &mut pool[at];
+        memory.extend_from_slice(payload);
+        memory.split()
     }
 }

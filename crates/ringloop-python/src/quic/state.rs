@@ -14,6 +14,7 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::address;
 use super::clock::Clock;
+use super::memory::Store;
 use super::notes::{Note, Notes};
 use super::pings::Pings;
 use super::queued::{Poured, Queued};
@@ -82,8 +83,10 @@ pub struct Link {
     pub accepted: [u64; 2],
     pub notes: Notes,
     pub peer_streams: PeerStreams,
-    /// It stands in the list of those with news.
+    /// Its notes were told of, and not all of them taken since.
     pub is_listed: bool,
+    /// The round of news in which its key stands.
+    news_round: u64,
     pub pings: Pings,
     /// Bytes that may be queued; `None`: any number.
     pub queued_max: Option<usize>,
@@ -95,6 +98,11 @@ pub struct Link {
 impl Link {
     fn has_accepted(&self, stream: StreamId) -> bool {
         index_of(stream) < self.accepted[at(stream.direction())]
+    }
+
+    /// Whether streams were opened, by whichever end.
+    fn has_streams(&self) -> bool {
+        self.opened != [0; 2] || self.accepted != [0; 2]
     }
 
     /// Whether no more may be queued.
@@ -129,9 +137,13 @@ pub struct State {
     pub socket: Option<Socket>,
     pub links: Vec<Option<Box<Link>>>,
     pub news: News,
+    /// How often the news were taken, from 1.
+    news_round: u64,
     pub handshake_count: usize,
     /// Connections with pings that wait.
     pub pinging: Vec<Handle>,
+    /// Where clients' connections keep what a server gives, of those that tell events.
+    pub memories: Vec<(Handle, Arc<Store>)>,
 }
 
 pub fn at(direction: Direction) -> usize {
@@ -163,8 +175,10 @@ impl State {
             socket,
             links: Vec::new(),
             news: News::default(),
+            news_round: 1,
             handshake_count: 0,
             pinging: Vec::new(),
+            memories: Vec::new(),
         }
     }
 
@@ -186,6 +200,7 @@ impl State {
             notes: Notes::default(),
             peer_streams: PeerStreams::Accepted,
             is_listed: false,
+            news_round: 0,
             pings: Pings::default(),
             queued_max: None,
             wanted: HashSet::new(),
@@ -312,18 +327,19 @@ impl State {
         stream: StreamId,
         code: u64,
     ) -> Result<(), StreamError> {
+        // As with a write, the peer hears of a stream of this end.
+        let is_open = self.open_up_to(handle, stream)?;
         let (mut connection, link) = self.open_both(handle)?;
-        if stream.is_by_client() != connection.is_client() {
-            if !link.has_accepted(stream) {
-                return Err(StreamError::Closed);
-            }
-        } else if index_of(stream) >= link.opened[at(stream.direction())] {
+        if !is_open {
             // It has its number already, and its turn comes.
             link.queued.entry(stream).or_default().give_up(code);
             return Ok(());
         }
         link.queued.remove(&stream);
-        connection.reset(stream, code)
+        let done = connection.reset(stream, code);
+        // Nothing of it waits for room any more.
+        self.note_writable(handle);
+        done
     }
 
     /// Have the peer stop sending, and drop what has come.
@@ -449,7 +465,8 @@ impl State {
         }
     }
 
-    /// Close a connection with the program's code and reason.
+    /// Close a connection with the program's code and reason, behind what was written. Before the handshake is complete,
+    /// and nothing was, at once: what it has to say is not to be said any more.
     pub fn close(
         &mut self,
         now: Instant,
@@ -467,7 +484,12 @@ impl State {
         }
         let words = String::from_utf8_lossy(reason).into_owned();
         drop(link.record.said.set((code, words)));
-        connection.close(now, code, Bytes::copy_from_slice(reason));
+        let reason = Bytes::copy_from_slice(reason);
+        if link.phase == Phase::Complete || link.has_streams() {
+            connection.close_behind(now, code, reason);
+        } else {
+            connection.close(now, code, reason);
+        }
         link.queued.clear();
         if link.phase != Phase::Complete {
             link.phase = Phase::Complete;
@@ -475,7 +497,7 @@ impl State {
         }
         match style {
             Style::Futures => woken.push(Wake::All(handle.to_bits())),
-            Style::Events => self.note(handle, Note::Terminated),
+            Style::Events => self.note_end(handle),
         }
     }
 
@@ -489,7 +511,12 @@ impl State {
 
     /// Go on with another socket.
     pub fn rebind(&mut self, fd: RawFd, settings: Settings) -> std::io::Result<()> {
-        self.socket = Some(Socket::new(fd, settings)?);
+        let socket = Socket::new(fd, settings)?;
+        let last = self.socket.as_ref().and_then(Socket::local_addr);
+        if let (Some(from), Some(to)) = (last, socket.local_addr()) {
+            self.core.check_move(from, to)?;
+        }
+        self.socket = Some(socket);
         for handle in self.handles() {
             if let Some(mut connection) = self.core.connection(handle)
                 && connection.is_client()
@@ -500,14 +527,38 @@ impl State {
         Ok(())
     }
 
+    /// The connection is over. What streams that are paused have to tell comes before.
+    pub fn note_end(&mut self, handle: Handle) {
+        let streams = self.link(handle).map(|link| link.notes.resume_all());
+        for stream in streams.unwrap_or_default() {
+            self.note(handle, Note::Readable(stream));
+        }
+        self.note(handle, Note::Terminated);
+    }
+
     pub fn note(&mut self, handle: Handle, note: Note) {
         let Some(link) = self.link(handle) else {
             return;
         };
-        link.notes.push(note);
-        if !std::mem::replace(&mut link.is_listed, true) {
+        if link.notes.push(note) && !std::mem::replace(&mut link.is_listed, true) {
+            self.tell_eventful(handle);
+        }
+    }
+
+    /// There is something to do for a connection. Once is enough until the news are taken: a program without a loop
+    /// of ours may never do that.
+    pub fn tell_eventful(&mut self, handle: Handle) {
+        let round = self.news_round;
+        if let Some(link) = self.link(handle)
+            && std::mem::replace(&mut link.news_round, round) != round
+        {
             self.news.eventful.push(handle.to_bits());
         }
+    }
+
+    pub fn take_news(&mut self) -> News {
+        self.news_round += 1;
+        std::mem::take(&mut self.news)
     }
 
     /// The stream takes bytes again; tells who waited for it.

@@ -18,7 +18,7 @@ use super::errors;
 use super::shared::Route;
 use super::state::State;
 use super::waiter::Waiter;
-use super::waiters::{Wait, wait_for};
+use super::waiters::{Wait, Wake, wait_for};
 use crate::ffi;
 
 /// How far one direction of a stream is.
@@ -191,20 +191,35 @@ impl Stream {
     /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
     fn reset(&self, py: Python<'_>, code: u64) -> PyResult<()> {
         let code = errors::check_code(code)?;
-        {
+        let before = {
             let mut ends = self.ends();
             if matches!(ends.sending, End::Never | End::Reset(_)) {
                 return Ok(());
             }
-            ends.sending = End::Reset(code);
-        }
+            std::mem::replace(&mut ends.sending, End::Reset(code))
+        };
         let (handle, id) = (self.route().handle, self.id);
-        // Where all of it was acknowledged there is nothing to give up.
-        let done = self.route().shared.state(py).reset(handle, id, code);
-        if matches!(done, Err(StreamError::Closed | StreamError::Connection(_))) {
-            return Ok(());
+        let done = {
+            let mut state = self.route().shared.state(py);
+            // Another stream has the number of one whose early data was refused.
+            match self.check_early(&mut state) {
+                Ok(()) => state.reset(handle, id, code),
+                refused => refused,
+            }
+        };
+        match done {
+            // All of it was acknowledged: there is nothing to give up.
+            Err(StreamError::Closed) if before == End::Finished => self.ends().sending = before,
+            Err(
+                StreamError::Closed | StreamError::Connection(_) | StreamError::EarlyDataRejected,
+            ) => {}
+            _ => {
+                let key = handle.to_bits();
+                let woken = [Wait::Write(id), Wait::Ended(id)].map(|wait| Wake::For(key, wait));
+                return self.route().shared.finish(py, woken.into());
+            }
         }
-        self.route().shared.arm_flush(py)
+        Ok(())
     }
 
     /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
@@ -217,12 +232,18 @@ impl Stream {
             }
             ends.receiving = End::Stopped;
         }
+        let handle = self.route().handle;
         let mut state = self.route().shared.state(py);
-        if let Ok((mut connection, _)) = state.open_both(self.route().handle) {
+        // Another stream has the number of one whose early data was refused.
+        if self.check_early(&mut state).is_err() {
+            return Ok(());
+        }
+        if let Ok((mut connection, _)) = state.open_both(handle) {
             drop(connection.stop(self.id, code));
         }
         drop(state);
-        self.route().shared.arm_flush(py)
+        let woken = Wake::For(handle.to_bits(), Wait::Read(self.id));
+        self.route().shared.finish(py, vec![woken])
     }
 
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
@@ -266,8 +287,11 @@ impl Stream {
     }
 
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
-    /// does not want it; `(False, None)`: not yet.
+    /// does not want it, or sending was given up here; `(False, None)`: not yet.
     fn sent(&self, py: Python<'_>) -> PyResult<(bool, Option<u64>)> {
+        if let End::Reset(code) = self.ends().sending {
+            return Ok((true, Some(code)));
+        }
         let (handle, id) = (self.route().handle, self.id);
         let stopped = self.with(py, |state| {
             let (mut connection, _) = state.open_both(handle)?;

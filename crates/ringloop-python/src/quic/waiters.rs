@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use ringloop_quic::{Direction, StreamId};
 
@@ -60,8 +61,9 @@ struct Waiting {
 }
 
 impl Waiters {
-    /// Have one wait. Those that are done, and what it replaces, are dropped once the lock is free.
-    pub fn add(waiters: &Mutex<Self>, key: u64, wait: Wait, waiter: Py<Waiter>) {
+    /// Have one wait; false: another one does already, for what only one may wait for. Those that are done, and what it
+    /// replaces, are dropped once the lock is free.
+    pub fn add(waiters: &Mutex<Self>, key: u64, wait: Wait, waiter: Py<Waiter>) -> bool {
         let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let place = guard.by_key.entry(key).or_default().entry(wait);
         let waiting = Waiting {
@@ -71,7 +73,12 @@ impl Waiters {
         let old = match place {
             Entry::Vacant(place) => {
                 place.insert(waiting);
-                return;
+                return true;
+            }
+            Entry::Occupied(place) if wait.is_single() && !place.get().first.get().is_done() => {
+                drop(guard);
+                drop(waiting);
+                return false;
             }
             Entry::Occupied(mut place) => {
                 let old = place.insert(waiting);
@@ -88,6 +95,7 @@ impl Waiters {
         };
         drop(guard);
         drop::<Vec<_>>(old);
+        true
     }
 
     /// Wake those who wait for what has come; tells whether the loop's queue has anything of them now. All of them
@@ -147,7 +155,11 @@ pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bou
         return Ok(waiter);
     }
     let key = route.handle.to_bits();
-    Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind());
+    if !Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind()) {
+        return Err(PyRuntimeError::new_err(
+            "read() called while another coroutine is already waiting for incoming data",
+        ));
+    }
     Ok(waiter)
 }
 

@@ -150,7 +150,7 @@ pub(super) fn suspend(
     let py = loop_.py();
     let fd: RawFd = fileno(&socket)?;
     loop_.get().check_open()?;
-    if loop_.get().transport_of(py, fd)?.is_some() {
+    if loop_.get().is_transports(fd)? {
         loop_.call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,))?;
     }
     let operation = Operation {
@@ -308,7 +308,7 @@ fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
     if core.is_closed() || core.engine.is_of_another_process() {
         return Ok(());
     }
-    core.engine.driver(|driver| driver.forget(armed.key))?;
+    core.forget_poll(armed.key)?;
     drop(core.handlers.with(|slab| slab.remove(armed.token))?);
     Ok(())
 }

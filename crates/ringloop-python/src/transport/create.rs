@@ -21,6 +21,7 @@ use super::lifecycle::Lifecycle;
 use super::read::{ReadSide, Receiver};
 use super::write::WriteSide;
 use super::{Stream, Stream_};
+use crate::datagram::address::to_python as address_to_python;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, Obj, ObjCell, Payload, SocketCell};
 
@@ -51,6 +52,7 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         loop_: ObjCell::new(Some(parts.loop_.clone().into_any().into())),
         running_thread: core.running_thread(),
         token: Cell::new(Token(0)),
+        registered: Cell::new(false),
         kind,
         socket,
         protocol: ObjCell::new(None),
@@ -63,7 +65,10 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         flow: Flow::new(),
     };
     let transport = Stream::native().instantiate(py, stream)?;
-    transport.setattr(intern!(py, "_extra"), extra(parts.socket, parts.extra, fd)?)?;
+    transport.setattr(
+        intern!(py, "_extra"),
+        extra(parts.socket, parts.extra, fd, parts.server.is_some())?,
+    )?;
     let Some(this) = Stream::native().get(&transport) else {
         return Err(pyo3::exceptions::PySystemError::new_err(
             "a new transport has another type",
@@ -78,14 +83,20 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     }
     this.token
         .set(core.add_transport(super::handler(transport.clone().into()), fd)?);
+    this.registered.set(true);
     let context = context_for(this)?;
-    schedule(
+    let scheduled = schedule(
         parts.loop_,
         parts.protocol,
         &transport,
         parts.waiter,
         context,
-    )?;
+    );
+    if let Err(error) = scheduled {
+        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
+        core.release_handler(this.token.get(), fd)?;
+        return Err(error);
+    }
     Ok(transport)
 }
 
@@ -122,11 +133,13 @@ pub(crate) fn schedule(
     Ok(())
 }
 
-/// The `_extra` dictionary: socket, names, and what the caller knows.
+/// The `_extra` dictionary: socket, names, and what the caller knows. Of an accepted connection asyncio has the peer's
+/// name from accept(2), also where the peer has reset it since.
 pub(crate) fn extra<'py>(
     socket: &Bound<'py, PyAny>,
     known: Option<&Bound<'py, PyDict>>,
     fd: RawFd,
+    is_accepted: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = socket.py();
@@ -148,6 +161,10 @@ pub(crate) fn extra<'py>(
     if !extra.contains(peername)? {
         let name = match sys::socket::peer_addr(fd) {
             Ok(_) => socket.call_method0(intern!(py, "getpeername")).ok(),
+            Err(_) if is_accepted => match sys::socket::last_peer_addr(fd) {
+                Ok(address) => Some(address_to_python(py, &address)?.into_bound(py)),
+                Err(_) => None,
+            },
             Err(_) => None,
         };
         extra.set_item(peername, name)?;

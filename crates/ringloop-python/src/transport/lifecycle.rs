@@ -237,6 +237,39 @@ pub(super) fn close_socket_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Let go of a transport that only its owner can still do something with: the peer has sent its end, the protocol
+/// keeps the connection open, and nothing is being sent. Who forgets it has it collected and its descriptor closed,
+/// as a transport of asyncio's is, which its selector does not hold then either.
+pub(super) fn rest_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
+    let rests = this.lifecycle.state.get() == State::Open
+        && this.read.is_over()
+        && !this.in_flight()
+        && this.write.is_empty();
+    if !rests || !this.registered.replace(false) {
+        return Ok(());
+    }
+    let py = this.py();
+    let core = this.core(py)?;
+    // Its descriptor stays taken, for as long as it is there.
+    core.getattr(intern!(py, "_transports"))?
+        .set_item(this.socket.original_fd(), this.object())?;
+    core.get().rest_transport(this.token.get())
+}
+
+/// Have the loop hold on to a transport that has rested: an operation is about to begin.
+pub(super) fn ensure_registered(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.registered.get() {
+        return Ok(());
+    }
+    let core = this.core(this.py())?;
+    let handler = super::handler(Obj::from_borrowed(this.object()));
+    let (token, fd) = (this.token.get(), this.socket.original_fd());
+    this.token
+        .set(core.get().wake_transport(handler, token, fd)?);
+    this.registered.set(true);
+    Ok(())
+}
+
 /// The loop was closed under the transport.
 pub(super) fn abandoned(this: Stream_<'_, '_>) {
     this.read.forget();
@@ -261,6 +294,10 @@ pub(super) fn finalize(this: Stream_<'_, '_>) {
     }
     // The warning shows the transport as it is: open.
     let warned = warn_unclosed(this);
+    if let Ok(core) = this.core(py) {
+        core.get()
+            .try_release_socket(this.token.get(), this.socket.original_fd());
+    }
     let closed = match this.socket.take() {
         Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
         None => Ok(()),

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -153,21 +153,15 @@ fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
 
 fn stop(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("stop", 0)?;
+    end(this)
+}
+
+fn end(this: Listener_<'_, '_>) -> PyResult<()> {
     this.stopped.set(true);
     let loop_ = core(this)?;
     let core = loop_.get();
     if core.is_closed() {
         return Ok(());
-    }
-    let fd = this.socket.fd(this.py());
-    if let Some(key) = this.armed.take() {
-        // Connections that the kernel has taken and nobody will see are closed by the engine.
-        core.engine.driver(|driver| {
-            driver.forget(key);
-            driver.release(fd);
-        })?;
-        // A ring learns of it by the next enter, and the socket stays bound until then.
-        core.engine.look()?;
     }
     drop(core.handlers.with(|slab| slab.remove(this.token.get()))?);
     drop((
@@ -176,7 +170,32 @@ fn stop(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         this.accepted.take(),
         this.context.take(),
     ));
-    Ok(())
+    let Some(key) = this.armed.take() else {
+        return Ok(());
+    };
+    let fd = descriptor_to_release(this, core)?;
+    // Connections that the kernel has taken and nobody will see are closed by the engine.
+    core.engine.driver(|driver| {
+        driver.forget(key);
+        if let Some(fd) = fd {
+            driver.release(fd);
+        }
+    })?;
+    // A ring learns of it by the next enter, which only its own thread can make, and the socket stays bound until then.
+    if core.engine.is_tied_to_another_thread()? {
+        return Ok(());
+    }
+    core.engine.look()
+}
+
+/// The number that is about to be closed, or that its owner has closed, unless it is another's by now.
+fn descriptor_to_release(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<Option<RawFd>> {
+    let fd = this.socket.fd(this.py());
+    if fd >= 0 {
+        return Ok(Some(fd));
+    }
+    let fd = this.socket.original_fd();
+    Ok((!core.is_descriptor_used(fd)?).then_some(fd))
 }
 
 fn core<'py>(this: Listener_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {
@@ -200,21 +219,38 @@ fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
     if !completion.more {
         this.armed.set(None);
     }
-    if completion.result >= 0 {
+    let taken = if completion.result >= 0 {
         let fd = ffi::own_descriptor(completion.result);
-        accepted(this, fd)?;
-    }
+        if this.socket.fd(this.py()) < 0 {
+            // Its owner has closed the listening socket; a ring's accept holds on to the file.
+            return end(this);
+        }
+        accepted(this, fd)
+    } else {
+        Ok(())
+    };
     if completion.more || this.stopped.get() {
-        return Ok(());
+        return taken;
     }
-    match -completion.result {
+    // Also where an interrupt leaves the loop: the next run accepts again.
+    taken.and(go_on(this, -completion.result))
+}
+
+/// The accept has ended, with this errno or, below 1, with a connection.
+fn go_on(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
+    match errno {
         libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
-            back_off(this, -completion.result)
+            back_off(this, "socket.accept() out of system resource", errno)
         }
         libc::ECANCELED => Ok(()),
-        // The peer was gone before it could be accepted; or an error that accept(2) passes on.
+        // The peer was gone before it could be accepted.
         libc::ECONNABORTED | libc::EINTR | libc::EAGAIN => arm(this, core(this)?.get()),
-        errno if errno > 0 => failed(this, errno),
+        // The socket accepts nothing any more: it was closed under the listener, or shut down.
+        libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT => {
+            failed(this, errno)
+        }
+        // accept(2) passes on what the network or a filter had against one connection.
+        errno if errno > 0 => back_off(this, "socket.accept() failed; trying again", errno),
         _ => arm(this, core(this)?.get()),
     }
 }
@@ -305,8 +341,8 @@ fn report(
     Ok(())
 }
 
-/// Out of descriptors or memory: say so, and try again in a second.
-fn back_off(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
+/// Out of descriptors or memory, or what else may pass: say so, and try again in a second.
+fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let loop_ = core(this)?;
     drop(
@@ -315,7 +351,7 @@ fn back_off(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
             .handlers
             .with(|slab| slab.remove(this.token.get()))?,
     );
-    tell(this, "socket.accept() out of system resource", errno)?;
+    tell(this, message, errno)?;
     let again = this.object().getattr(intern!(py, "start"))?;
     loop_.call_method1(
         intern!(py, "call_later"),

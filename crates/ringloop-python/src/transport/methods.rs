@@ -356,7 +356,13 @@ fn get_write_buffer_limits<'py>(
 fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let [high, low] = flow::limits_of(args)?;
     this.flow.set_limits(high, low)?;
-    flow::maybe_pause(this, this.write.size())
+    // What was only gathered is no reason to pause: nothing that would end the pause is under way.
+    let size = if this.is_elsewhere() {
+        this.write.size()
+    } else {
+        write::unsent(this)?
+    };
+    flow::maybe_pause(this, size)
 }
 
 fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {

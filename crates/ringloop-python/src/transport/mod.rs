@@ -48,6 +48,8 @@ pub struct Stream {
     /// Its place among the loop's handlers, which keep the transport alive while operations are in
     /// flight or bytes may still come.
     token: Cell<Token>,
+    /// It has that place. Not so while it rests: see [`lifecycle::rest_if_idle`].
+    registered: Cell<bool>,
     /// Which driver the loop has; it never changes.
     kind: Kind,
     /// The `socket.socket`; gone once it is closed.

@@ -146,6 +146,11 @@ impl ReadSide {
         matches!(self.receiver.get(), Receiver::Buffered)
     }
 
+    /// Whether nothing will be read any more.
+    pub fn is_over(&self) -> bool {
+        self.wish.get() == Wish::Stop
+    }
+
     pub fn is_paused(&self) -> bool {
         self.wish.get() == Wish::Pause || self.paused_after_end.get()
     }
@@ -267,7 +272,8 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         // A change of mode, or a pause that was taken back.
         let again = if holds(this) { Ok(()) } else { arm(this) };
         let closed = lifecycle::close_socket_if_idle(this);
-        return handled.and(again).and(closed);
+        let rested = lifecycle::rest_if_idle(this);
+        return handled.and(again).and(closed).and(rested);
     }
     handled
 }
@@ -454,8 +460,11 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
             "Fatal read error on socket transport",
         );
     }
-    let keep_open = match call_protocol(this, intern!(py, "eof_received"), None) {
-        Ok(answer) => answer.is_some_and(|answer| answer.bind(py).is_truthy().unwrap_or(false)),
+    let answer = call_protocol(this, intern!(py, "eof_received"), None);
+    let truth =
+        answer.and_then(|answer| answer.map_or(Ok(false), |answer| answer.bind(py).is_truthy()));
+    let keep_open = match truth {
+        Ok(keep_open) => keep_open,
         Err(error) if leaves_the_loop(py, &error) => {
             if !this.lifecycle.is_closing() {
                 // The protocol hears of it again when the loop runs on.
@@ -498,15 +507,22 @@ pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
         let next = this.read.held.borrow_mut().pop_front();
         if let Some(bytes) = next {
             let delivered = deliver_one(this, bytes);
-            if delivered.is_err() && holds(this) {
-                // It leaves the loop; what is still held is for the next run.
-                schedule_delivery(this)?;
+            if delivered.is_err() {
+                // It leaves the loop: what is still held, and what comes, is for the next run.
+                let again = if holds(this) {
+                    schedule_delivery(this)
+                } else {
+                    arm(this)
+                };
+                return delivered.and(again);
             }
-            delivered?;
             continue;
         }
         return match this.read.held_end.take() {
-            Some(end) => ended(this, end),
+            Some(end) => {
+                let told = ended(this, end);
+                told.and(lifecycle::rest_if_idle(this))
+            }
             None => arm(this),
         };
     }

@@ -122,7 +122,10 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     }
     if this.write.size() >= limits::WRITE_AT_ONCE || this.flow.above_high(this.write.size()) {
         send_now(this)?;
-        return flow::maybe_pause(this, this.write.size());
+        if !this.flow.is_paused() || !this.write.is_empty() {
+            return flow::maybe_pause(this, this.write.size());
+        }
+        // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
     }
     mark_dirty(this)
 }
@@ -139,15 +142,22 @@ fn mark_dirty(this: Stream_<'_, '_>) -> PyResult<()> {
 /// End of the turn: hand what was gathered to the kernel.
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     this.write.dirty.set(false);
-    if this.write.armed() || this.write.is_empty() {
+    if this.write.armed() {
         return Ok(());
+    }
+    if this.write.is_empty() {
+        return if this.write.discarded.get() {
+            Ok(())
+        } else {
+            flow::maybe_resume(this, 0)
+        };
     }
     match this.kind {
         Kind::Uring => submit(this),
         Kind::Epoll => {
             send_now(this)?;
             if this.write.is_empty() {
-                drained(this)
+                progressed(this)
             } else {
                 flow::maybe_pause(this, this.write.size())
             }
@@ -157,6 +167,7 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// One send operation with everything that is queued.
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
+    lifecycle::ensure_registered(this)?;
     let fd = this.fd(this.py());
     let request = {
         let mut queue = this.write.queue.borrow_mut();
@@ -233,6 +244,7 @@ pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
+    lifecycle::ensure_registered(this)?;
     let poll = Poll {
         fd: this.fd(this.py()),
         interest: Interest::WRITE,
@@ -326,16 +338,16 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.write.discarded.get() {
         return Ok(());
     }
-    // The protocol may write more here.
-    flow::maybe_resume(this, this.write.size())?;
-    if !this.write.is_empty() {
-        return if this.write.armed() {
-            Ok(())
-        } else {
-            flush(this)
-        };
-    }
-    drained(this)
+    // The protocol may write more here, and what it raises may leave the loop: the next run finds the rest under way.
+    let told = flow::maybe_resume(this, this.write.size());
+    let went_on = if this.write.is_empty() {
+        drained(this)
+    } else if this.write.armed() {
+        Ok(())
+    } else {
+        flush(this)
+    };
+    told.and(went_on)
 }
 
 /// Everything is sent: do what waited for that.
@@ -343,17 +355,24 @@ fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     sendfile::emptied(this)?;
     match this.lifecycle.state() {
         lifecycle::State::Closing => lifecycle::lose(this, None),
-        lifecycle::State::Open if this.write.eof.get() => shut_down(this),
-        _ => Ok(()),
+        lifecycle::State::Open if this.write.eof.get() => {
+            let told = shut_down(this);
+            told.and(lifecycle::rest_if_idle(this))
+        }
+        _ => lifecycle::rest_if_idle(this),
     }
 }
 
 /// Nothing more will be written: tell the peer once everything is sent.
 pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.lifecycle.is_closing() || this.write.eof.replace(true) {
+    if this.lifecycle.is_closing() || this.write.eof.get() {
         return Ok(());
     }
-    if this.write.is_empty() {
+    // asyncio has sent it, and tells its caller what shutdown(2) says of a peer that has reset since.
+    let size = unsent(this)?;
+    this.write.eof.set(true);
+    let is_open = this.lifecycle.state() == lifecycle::State::Open;
+    if size == 0 && is_open && !this.write.armed() {
         shut_down(this)
     } else {
         Ok(())
