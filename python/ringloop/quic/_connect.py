@@ -76,13 +76,19 @@ async def open_connection(
     found = await _look_up(loop, host, port)
     failure: Exception = ConnectError(f"{host} has no address")
     for family, address in found:
-        own = endpoint or _own_endpoint(family, local_address, settings)
+        own = endpoint
         try:
+            if own is None:
+                own = _own_endpoint(family, local_address, settings)
             connection = own.begin(config, address, server_name or host)
-        except BaseException:
-            if endpoint is None:
+        except BaseException as error:
+            if own is not None and endpoint is None:
                 await own.wait_closed()
-            raise
+            if not isinstance(error, OSError):
+                raise
+            # The machine has no such address, or no way there: another one may do.
+            failure = error
+            continue
         try:
             if not (early_data and connection.has_early_data):
                 await connection.wait_connected()

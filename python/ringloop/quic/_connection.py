@@ -54,13 +54,12 @@ class Connection(_quic.Connection):
     def close(  # type: ignore[override]
         self, code: int = 0, reason: str | _Data = ""
     ) -> None:
-        """Close with the program's code and reason; what waits to be sent goes first.
+        """Close with the program's code and reason; what was written goes first.
 
-        A client that closes at once would else take back the last flight of its handshake, and
-        the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
+        That is as far as the path takes it at once: await `Stream.acked()` for what must arrive.
+        The last flight of a client's handshake goes first, too: without it the server would hear of
+        neither the connection nor the code (RFC 9000 §10.2.3).
         """
-        if not self.is_closed and self.is_client and not self.endpoint._driver.is_closed:
-            self.endpoint._native.flush()
         super().close(code, reason)
 
     # Streams.
@@ -188,20 +187,30 @@ class Connection(_quic.Connection):
         return agreed is not None and agreed.early_data_accepted
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`peername`, `sockname`, `peercert` (DER), `cipher`, `alpn`."""
+        """`peername`, `sockname`, `peercert` (DER), `cipher`, `alpn`.
+
+        The default for what is not known, or not any more: the connection is forgotten, or the
+        socket closed.
+        """
+        try:
+            known = self._extra_info(name)
+        except ConnectionClosed:
+            return default
+        return default if known is None else known
+
+    def _extra_info(self, name: str) -> Any:
         match name:
             case "peername":
                 return self.remote_address
-            case "sockname":
+            case "sockname" if not self.endpoint._driver.is_closed:
                 return self.endpoint.address
             case "peercert":
                 return self.peer_certificate
             case "alpn":
                 return self.alpn
-            case "cipher":
-                agreed = self.handshake()
-                return agreed.cipher_suite if agreed else default
-        return default
+            case "cipher" if (agreed := self.handshake()) is not None:
+                return agreed.cipher_suite
+        return None
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ringloop.quic.errors import ConnectionClosed
 
 if TYPE_CHECKING:
-    from ringloop.quic.connection import QuicConnection
+    from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.connection import QuicConnection, QuicTokenHandler
     from ringloop.quic.tls import SessionTicket
 
 __all__ = [
     "QuicConnectionError",
     "QuicConnectionState",
     "TlsState",
+    "check_arguments",
     "stream_is_client_initiated",
     "stream_is_unidirectional",
 ]
@@ -100,3 +102,28 @@ class TlsState:
     @property
     def _peer_certificate_chain(self) -> list[Any]:
         return [issuer.to_cryptography() for issuer in self._connection.get_issuercerts()]
+
+
+def check_arguments(
+    configuration: QuicConfiguration,
+    original: bytes | None,
+    retry_source: bytes | None,
+    token_handler: QuicTokenHandler | None,
+) -> None:
+    """Refuse what a connection of this side cannot be made with."""
+    if configuration.is_client:
+        if original is not None:
+            raise ValueError("Cannot set original_destination_connection_id for a client")
+        if retry_source is not None:
+            raise ValueError("Cannot set retry_source_connection_id for a client")
+        return
+    if token_handler is not None:
+        raise ValueError("Cannot set `token_handler` for a server")
+    if configuration.token:
+        raise ValueError("Cannot set `configuration.token` for a server")
+    if retry_source is not None:
+        raise ValueError(
+            "retry_source_connection_id is not taken: `serve(retry=True)` does retries"
+        )
+    if original is None:
+        raise ValueError("original_destination_connection_id is required for a server")

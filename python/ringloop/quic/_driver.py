@@ -7,11 +7,11 @@ native endpoint do, and are called by the loop without a frame of Python's betwe
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from ringloop._native import quic as _quic
@@ -63,6 +63,7 @@ class Driver:
         self.endpoint = endpoint
         self._sock: socket.socket | None = sock
         self._idle: list[asyncio.Future[None]] = []
+        self._full_waiters: list[asyncio.Future[None]] = []
         self._writing = False
         endpoint.attach(loop, on_news, self._full)
         loop.add_reader(sock.fileno(), endpoint.turn)
@@ -89,9 +90,7 @@ class Driver:
 
     def _wake_idle(self) -> None:
         waiters, self._idle = self._idle, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        _wake(waiters)
 
     def _full(self) -> None:
         if self._sock is not None and not self._writing:
@@ -101,6 +100,8 @@ class Driver:
     def _writable(self) -> None:
         self._stop_writing()
         self.endpoint.flush()
+        waiters, self._full_waiters = self._full_waiters, []
+        _wake(waiters)
 
     def _stop_writing(self) -> None:
         if self._writing and self._sock is not None:
@@ -108,10 +109,14 @@ class Driver:
             self.loop.remove_writer(self._sock.fileno())
 
     def rebind(self, sock: socket.socket) -> None:
-        """Go on with another socket; the old one is closed."""
+        """Go on with another socket; the old one is closed, or this one where it is refused."""
         old = self._socket()
+        try:
+            self.endpoint.rebind(sock.fileno())
+        except BaseException:
+            sock.close()
+            raise
         self._stop_writing()
-        self.endpoint.rebind(sock.fileno())
         self.loop.remove_reader(old.fileno())
         self._sock = sock
         self.loop.add_reader(sock.fileno(), self.endpoint.turn)
@@ -124,6 +129,16 @@ class Driver:
             self._idle.append(waiter)
             await waiter
 
+    async def send_all(self) -> None:
+        """Wait until all that may be sent now is; many connections need more than one flush."""
+        while not self.is_closed and not self.endpoint.flush():
+            if self._writing:
+                waiter = self.loop.create_future()
+                self._full_waiters.append(waiter)
+                await waiter
+            else:
+                await asyncio.sleep(0)
+
     def close(self) -> None:
         """Close the socket. What was written and not sent is lost; connections are forgotten."""
         if self._sock is None:
@@ -134,7 +149,15 @@ class Driver:
         self._sock.close()
         self._sock = None
         self._wake_idle()
+        waiters, self._full_waiters = self._full_waiters, []
+        _wake(waiters)
 
     def __repr__(self) -> str:
         where: Any = "closed" if self._sock is None else self.address
         return f"<{type(self).__name__} {where}>"
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

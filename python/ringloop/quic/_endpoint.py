@@ -15,6 +15,7 @@ from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
 from ringloop.quic._driver import Driver, bind
 from ringloop.quic._stream import Stream
+from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +48,8 @@ class Endpoint:
         self._handler = handler
         self._stream_handler = stream_handler
         self._connections: dict[int, Connection] = {}
-        self._waiting: list[Connection] = []
+        # Clients that nobody has accepted yet, by key.
+        self._waiting: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: list[asyncio.Future[None]] = []
         self._is_private = False
@@ -63,12 +65,12 @@ class Endpoint:
         return self._add(self._native.connect(config, address, server_name))
 
     async def accept(self) -> Connection:
-        """Take the next client of a server without handlers."""
+        """Take the next client of a server without handlers; one that is gone by then is left out."""
         while not self._waiting:
             if self._driver.is_closed:
                 raise RuntimeError("the endpoint is closed")
             await self._change()
-        return self._waiting.pop(0)
+        return self._waiting.pop(next(iter(self._waiting)))
 
     @property
     def connections(self) -> list[Connection]:
@@ -93,22 +95,33 @@ class Endpoint:
         if gone:
             self._driver.forgotten()
         for key in accepted:
-            connection = self._add(key)
-            self._take_streams(connection)
-            if self._handler is not None:
-                self._start(self._handle(connection, self._handler))
-            elif self._stream_handler is None:
-                self._waiting.append(connection)
+            self._guarded(self._let_in, key)
         for key in eventful:
-            if (connection_or_none := self._connections.get(key)) is not None:
-                self._take_streams(connection_or_none)
+            if key in self._connections:
+                self._guarded(self._take_streams, key)
         for key in gone:
             self._connections.pop(key, None)
+            self._waiting.pop(key, None)
         if gone and self._is_private and not self._connections:
             self._driver.close()
         if self._changed:
             self._wake_changed()
         return self._has_queued
+
+    def _guarded(self, tell: Callable[[int], None], key: int) -> None:
+        """Tell of one connection; an error in it does not keep the others from their news."""
+        try:
+            tell(key)
+        except Exception as error:  # noqa: BLE001  # it is reported
+            self._report(error, self._connections.get(key))
+
+    def _let_in(self, key: int) -> None:
+        connection = self._add(key)
+        self._take_streams(key)
+        if self._handler is not None:
+            self._start(self._handle(connection, self._handler))
+        elif self._stream_handler is None:
+            self._waiting[key] = connection
 
     def _wake_changed(self) -> None:
         self._has_queued = True
@@ -142,24 +155,27 @@ class Endpoint:
     async def _handle(
         self, connection: Connection, handler: Callable[[Connection], Awaitable[object]]
     ) -> None:
-        code = 1
         try:
             await handler(connection)
-            code = 0
-        except ConnectionError as error:
-            # The peer is gone in the middle: nothing to report, as for a server of asyncio's streams.
-            if not connection.is_closed:
-                self._report(error, connection)
         except Exception as error:  # noqa: BLE001  # the server goes on
-            self._report(error, connection)
-        finally:
-            if not connection.is_closed:
-                connection.close(code)
+            # Where the peer is gone in the middle there is nothing to report, as for a server of
+            # asyncio's streams.
+            if not (isinstance(error, ConnectionError) and connection.is_closed):
+                self._report(error, connection)
+            # While the error has the handler's streams: one that nobody has is finished, and what was
+            # written to it is not all of it.
+            _close(connection, 1)
+        except BaseException:
+            _close(connection, 1)
+            raise
+        else:
+            _close(connection, 0)
 
-    def _take_streams(self, connection: Connection) -> None:
+    def _take_streams(self, key: int) -> None:
         handler = self._stream_handler
         if handler is None:
             return
+        connection = self._connections[key]
         for stream_id in connection.accept_streams():
             self._start(self._handle_stream(Stream(connection, stream_id), handler))
 
@@ -168,15 +184,20 @@ class Endpoint:
     ) -> None:
         try:
             await handler(stream)
-        except ConnectionError:
+        except (ConnectionClosed, StreamResetError, StreamStoppedError):
+            # The peer is gone, or wants no more: nothing to report.
             stream.abort()
         except Exception as error:  # noqa: BLE001  # the server goes on
             stream.abort()
             self._report(error, stream.connection)
+        except BaseException:
+            # What was written is not all of it: the peer must not take it for that.
+            stream.abort()
+            raise
         else:
             stream.close()
 
-    def _report(self, error: Exception, connection: Connection) -> None:
+    def _report(self, error: Exception, connection: Connection | None) -> None:
         self._loop.call_exception_handler(
             {
                 "message": "a handler of a QUIC connection raised",
@@ -188,7 +209,10 @@ class Endpoint:
     # The end.
 
     def rebind(self, host: str | None = None, port: int = 0) -> None:
-        """Go on with a socket at another address; connections that were made here move with it."""
+        """Go on with a socket at another address; connections that were made here move with it.
+
+        It is of the same family of addresses: with such connections, another one is an `OSError`.
+        """
         old = self.address
         if host is None:
             host = "0.0.0.0" if len(old) == 2 else "::"  # noqa: S104, PLR2004  # any of this machine's
@@ -209,10 +233,11 @@ class Endpoint:
             await asyncio.wait(self._tasks)
         if linger:
             await self._driver.wait_idle()
-        if not self._driver.is_closed:
-            self._native.flush()
+        try:
+            await self._driver.send_all()
+        finally:
             self._driver.close()
-        self._wake_changed()
+            self._wake_changed()
 
     async def wait_gone(self, connection: Connection) -> None:
         """Wait until nothing of a connection may come any more."""
@@ -223,10 +248,12 @@ class Endpoint:
         """Say the last words of a closed connection; an endpoint of its own ends with it."""
         if self._driver.is_closed:
             return
-        self._native.flush()
-        if self._is_private:
-            self._connections.pop(connection.key, None)
-            self._driver.close()
+        try:
+            await self._driver.send_all()
+        finally:
+            if self._is_private:
+                self._connections.pop(connection.key, None)
+                self._driver.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -237,3 +264,8 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"<Endpoint {self._driver!r} with {len(self._connections)} connections>"
+
+
+def _close(connection: Connection, code: int) -> None:
+    if not connection.is_closed:
+        connection.close(code)

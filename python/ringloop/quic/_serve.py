@@ -62,7 +62,8 @@ async def serve(
     if worker is not None:
         sock = worker.sock
         settings["worker"] = (worker.number, worker.count, worker.key)
-    sock = sock or bind(host, port, reuse_port=reuse_port)
+    if sock is None:
+        sock = bind(host, port, reuse_port=reuse_port)
     try:
         return Endpoint(
             sock, server=config, handler=handler, stream_handler=stream_handler, **settings

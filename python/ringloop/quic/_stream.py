@@ -208,7 +208,7 @@ class Stream(_quic.Stream):
         return not self.is_writable or self.connection.is_closed
 
     async def wait_closed(self) -> None:
-        """Wait until the peer has all that was written, or the connection is over."""
+        """Wait until the peer has all that was written, or the stream or connection is over."""
         try:
             await self.stopped()
         except ConnectionClosed:
@@ -217,7 +217,8 @@ class Stream(_quic.Stream):
     async def stopped(self) -> int | None:
         """Wait for the peer's answer to what was sent.
 
-        The code with which it stopped the stream; None: it has all of a finished one.
+        The code with which it stopped the stream, or this end has reset it; None: it has all of a
+        finished one.
         """
         while True:
             is_over, code = self.sent()
@@ -226,7 +227,9 @@ class Stream(_quic.Stream):
             await self.sent_waiter()
 
     async def acked(self) -> bool:
-        """Wait until the peer has acknowledged all of a finished stream; False where it stopped it.
+        """Wait until the peer has acknowledged all of a finished stream.
+
+        False: it stopped the stream, or this end has reset it.
 
         `ConnectionClosed`: it did not in time.
         """

@@ -46,7 +46,7 @@ class QuicConfiguration:
     congestion_control_algorithm: str = "cubic"
     """`cubic`, `newreno` (or `reno`), or `bbr` (or `bbr1`; experimental)."""
     connection_id_length: int = 8
-    """Bytes of this end's connection ids: 8 to 20."""
+    """Bytes of this end's connection ids: 4 to 20. Of those shorter than 8 a port has few."""
     idle_timeout: float | None = 60.0
     """Seconds of silence after which a connection is given up (the shorter of both ends')."""
     keep_alive_interval: float | None = None
@@ -140,8 +140,9 @@ class QuicConfiguration:
     ) -> None:
         """Read the own certificate, its chain and its key (PEM).
 
-        Without `keyfile` the key is in `certfile`. A key with a password needs the
-        `cryptography` package. Errors: OSError; ValueError for what is no certificate or key.
+        Without `keyfile` the key is in `certfile`, or follows as `private_key`. A key with a
+        password needs the `cryptography` package. Errors: OSError; ValueError for what is no
+        certificate or key.
         """
         with open(certfile, "rb") as file:  # noqa: PTH123 (fspath of any kind)
             chain = file.read()
@@ -153,9 +154,11 @@ class QuicConfiguration:
             key = decrypted(key, password)
         if b"-----BEGIN CERTIFICATE-----" not in chain:
             raise ValueError(f"No certificate in {os.fspath(certfile)}")
-        if b"PRIVATE KEY-----" not in key:
-            raise ValueError(f"No private key in {os.fspath(keyfile or certfile)}")
-        self.certificate, self.certificate_chain, self.private_key = chain, [], key
+        if b"PRIVATE KEY-----" in key:
+            self.private_key = key
+        elif keyfile is not None:
+            raise ValueError(f"No private key in {os.fspath(keyfile)}")
+        self.certificate, self.certificate_chain = chain, []
 
     def load_verify_locations(
         self,
@@ -167,7 +170,7 @@ class QuicConfiguration:
         self.cafile, self.capath, self.cadata = cafile, capath, cadata
 
     def client_config(self, *, probes: bool = True) -> Any:
-        """Return the native configuration of a client; equal settings share one.
+        """Return the native configuration of a client; equal settings (and files) share one.
 
         Without `probes` the path's MTU is not looked for: who sends may not know how to forbid
         fragments.
@@ -250,7 +253,9 @@ class QuicConfiguration:
         return tuple(encoded(one) for one in chain), encoded(self.private_key)
 
     def _made(self, make: Callable[..., Any], settings: dict[str, Any]) -> Any:
-        key = (make, *settings.items())
+        # By what the files are now: authorities that were changed, or taken away, count at once.
+        trust = (_state_of(self.cafile), _states_in(self.capath))
+        key = (make, trust, *settings.items())
         if (log := self.secrets_log_file) is None:
             return _shared(key)
         # An open file is this configuration's own: it, and its copies, keep what is made with it.
@@ -277,16 +282,47 @@ _SHARED_MAX: Final = 64
 
 
 def _shared(key: tuple[Any, ...]) -> Any:
-    """Make a native configuration once.
+    """Make a native configuration once, as long as the files with those to trust are the same.
 
     Loading the system's authorities takes milliseconds, and a session is resumed only under the
     configuration that verified its certificate.
     """
     made = _SHARED.get(key)
     if made is None:
-        make, *settings = key
+        make, _trust, *settings = key
         made = _keep(_SHARED, key, make(**dict(settings)))
     return made
+
+
+def _state_of(path: _PathLike | None) -> tuple[int, ...] | None:
+    """Return what tells a file's contents from its earlier ones; `None` where there is no such file."""
+    if path is None:
+        return None
+    try:
+        return _identity(os.stat(path))  # noqa: PTH116 (a path of any kind)
+    except OSError:
+        return None  # reading it tells why
+
+
+def _states_in(path: _PathLike | None) -> tuple[tuple[str, tuple[int, ...] | None], ...]:
+    """Return the same of each file in a directory, which does not show what is written to them."""
+    if path is None:
+        return ()
+    try:
+        with os.scandir(path) as entries:
+            return tuple(sorted((entry.name, _state_of(entry.path)) for entry in entries))
+    except OSError:
+        return ()
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def _named_memory(name: str) -> Any:

@@ -19,6 +19,7 @@ program that takes none stops the peer.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from ringloop.quic._connection_state import (
     QuicConnectionError,
     QuicConnectionState,
     TlsState,
+    check_arguments,
     stream_is_client_initiated,
     stream_is_unidirectional,
 )
@@ -68,6 +70,8 @@ BytesLike = bytes | bytearray | memoryview
 QuicTokenHandler = Callable[[bytes], None]
 
 
+_log = logging.getLogger("ringloop.quic")
+
 _STOPPED_MAX = 1024
 """Streams whose stop is remembered, so that writes to them are no errors."""
 _KEY_UPDATE_PING = (1 << 64) - 1
@@ -92,20 +96,22 @@ class QuicConnection:
         token_handler: QuicTokenHandler | None = None,
     ) -> None:
         original = original_destination_connection_id
-        _check(configuration, original, retry_source_connection_id, token_handler)
+        check_arguments(configuration, original, retry_source_connection_id, token_handler)
         self._configuration = configuration
         self._is_client = configuration.is_client
         self._ticket_handler = session_ticket_handler
         self._token_handler = token_handler
-        self._issues_early_data = not self._is_client and bool(
-            session_ticket_fetcher or session_ticket_handler
+        self._issues_early_data = not self._is_client and (
+            session_ticket_fetcher is not None or session_ticket_handler is not None
         )
         self.host_cid = os.urandom(configuration.connection_id_length)
         """The connection id that the peer uses first."""
         self._original = os.urandom(8) if original is None else original
         self.tls = TlsState(self)
-        # HTTP/3 layers look for it, and add what they do.
+        # HTTP/3 layers look for it when they are made, and add what they do.
         self._quic_logger: QuicLoggerTrace | None = None
+        if self._is_client and configuration.quic_logger is not None:
+            self._quic_logger = configuration.quic_logger.start_trace(True, self._original)
         self._memory: Any = None
         self._endpoint: Any = None
         self._native: Any = None
@@ -119,6 +125,8 @@ class QuicConnection:
         # Streams that the peer has stopped: what is written to them is dropped.
         self._stopped: dict[int, None] = {}
         self._unsent_at: float | None = None
+        # A program has asked for what it has written to be sent.
+        self._is_due = False
         self._early_ids = [0 if self._is_client else 1, 2 if self._is_client else 3]
         self._peer_parameters: QuicTransportParameters | None = None
         if not self._is_client:
@@ -151,6 +159,7 @@ class QuicConnection:
         self._early, self._held, self._said = [], [], None
         self._stopped = {}
         self._unsent_at = None
+        self._is_due = False
         self._early_ids = [1, 3]
         self._peer_parameters = None
         self._bind(endpoint, key)
@@ -262,10 +271,11 @@ class QuicConnection:
         self._endpoint = endpoint
         self._native = _quic.Connection(endpoint, key)
         self._native.set_queued_max(self._configuration.tx_max_queued_bytes)
-        if (logger := self._configuration.quic_logger) is not None:
+        logger = self._configuration.quic_logger
+        if logger is not None and not self._is_client:
             # By the name that the native trace has.
             _first, original = self._native.ids() or (b"", self._original)
-            self._quic_logger = logger.start_trace(self._is_client, original)
+            self._quic_logger = logger.start_trace(False, original)
         early, self._early = self._early, []
         self._repeat(early)
 
@@ -274,8 +284,19 @@ class QuicConnection:
         self._endpoint, self._driver = endpoint, driver
 
     def _repeat(self, calls: list[_Call]) -> None:
+        """Do what had to wait; an error of one is reported, and loses neither others nor an event."""
         for name, arguments in calls:
-            getattr(self, name)(*arguments)
+            try:
+                getattr(self, name)(*arguments)
+            except Exception as error:  # noqa: BLE001 (it is reported)
+                self._report(f"{name}() failed, which had to wait for the handshake", error)
+
+    def _report(self, message: str, error: Exception) -> None:
+        """Report what nobody is there to take: to the loop that drives the connection, or to the log."""
+        if self._driver is None:
+            _log.error(message, exc_info=error)
+        else:
+            self._driver.loop.call_exception_handler({"message": message, "exception": error})
 
     def receive_datagram(self, data: bytes, addr: NetworkAddress, now: float) -> None:
         """Take a datagram that came from `addr`."""
@@ -296,6 +317,8 @@ class QuicConnection:
     def _accept(self) -> None:
         news = self._endpoint.take()
         if news is not None and news[0]:
+            # This is one connection: a stranger's first packet begins no other.
+            self._endpoint.set_server(None)
             self._bind(self._endpoint, news[0][0])
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, NetworkAddress]]:
@@ -307,16 +330,32 @@ class QuicConnection:
         return datagrams
 
     def flush(self) -> None:
-        """Send what there is to send, where `asyncio` has the connection."""
+        """Send what there is to send, where `asyncio` has the connection.
+
+        What that brings is told in the loop's next pass: no event comes before this returns.
+        """
+        self._is_due = False
         if self._driver is not None and not self._driver.is_closed:
-            self._endpoint.flush()
+            self._endpoint.send()
+
+    def flush_once(self) -> None:
+        """Do the same, but once a pass of the loop; the rest leaves with the end of the pass.
+
+        A thousand calls do not make a thousand datagrams. What takes back something that was
+        written has it sent before.
+        """
+        self._is_due = True
+        if self._driver is not None and not self._driver.is_closed:
+            self._endpoint.send(once=True)
 
     def get_timer(self) -> float | None:
         """Return when `handle_timer` has to be called; right after `datagrams_to_send`."""
         if self._endpoint is None or self._driver is not None:
             return None
         # Programs wait for the timer before they send for the first time.
-        timer: float | None = self._unsent_at or self._endpoint.next_timeout()
+        if self._unsent_at is not None:
+            return self._unsent_at
+        timer: float | None = self._endpoint.next_timeout()
         return timer
 
     def handle_timer(self, now: float) -> None:
@@ -357,26 +396,51 @@ class QuicConnection:
 
     def _end_trace(self) -> None:
         trace, self._quic_logger = self._quic_logger, None
-        if trace is not None and (logger := self._configuration.quic_logger) is not None:
+        if trace is None or (logger := self._configuration.quic_logger) is None:
+            return
+        try:
             logger.end_trace(trace)
+        except Exception as error:  # noqa: BLE001 (it is reported, and the connection's end is told)
+            self._report("QuicLogger.end_trace() failed", error)
 
     def _complete(self) -> None:
         """Do what had to wait until the handshake is complete."""
         held, self._held = self._held or [], None
-        said, self._said = self._said or [], None
-        if self._native.early_data_rejected:
-            # The streams of refused early data are not there: they are opened again under their numbers.
-            self._repeat(said)
+        self._say_again()
+        self._said = None
         self._repeat(held)
+
+    def _say_again(self) -> None:
+        """Say refused early data again, before anything new is written.
+
+        Its streams are not there: they are opened again under their numbers. A program that writes
+        when it hears of the handshake's first event comes before its last event is taken.
+        """
+        if self._said is None:
+            return
+        try:
+            is_rejected = self._native.early_data_rejected
+        except ConnectionClosed:
+            return
+        if is_rejected:
+            said, self._said = self._said, None
+            self._repeat(said)
 
     def _hand_out(self) -> None:
         for ticket in self._memory.take_tickets():
             self.tls.session_ticket = ticket
             if self._ticket_handler is not None:
-                self._ticket_handler(ticket)
+                self._tell(self._ticket_handler, ticket)
         for token in self._memory.take_tokens():
             if self._token_handler is not None:
-                self._token_handler(token)
+                self._tell(self._token_handler, token)
+
+    def _tell(self, handler: Callable[[Any], None], what: Any) -> None:
+        """Call a program's function; its error loses no event."""
+        try:
+            handler(what)
+        except Exception as error:  # noqa: BLE001 (it is reported)
+            self._report("a handler of tickets or tokens failed", error)
 
     # --- streams ---
 
@@ -387,6 +451,7 @@ class QuicConnection:
         """
         if self._native is None:
             return self._early_ids[is_unidirectional]
+        self._say_again()
         stream_id: int = self._native.next_stream_id(is_unidirectional)
         return stream_id
 
@@ -401,10 +466,11 @@ class QuicConnection:
         if (native := self._native) is None:
             self._write_early(stream_id, data, end_stream)
             return
-        if self._said is not None:
-            self._said.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
+        self._say_again()
         try:
             native.send_stream_data(stream_id, data, end_stream)
+            if self._said is not None:
+                self._said.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
         except (StreamStoppedError, ConnectionClosed):
             return  # an event tells
         except StreamClosedError:
@@ -426,6 +492,8 @@ class QuicConnection:
 
     def reset_stream(self, stream_id: int, error_code: int) -> None:
         """Give up sending on a stream; does nothing where that was done, or all has arrived."""
+        if self._is_due:
+            self.flush()
         self._call("reset_stream", stream_id, error_code)
 
     def stop_stream(self, stream_id: int, error_code: int) -> None:
@@ -489,13 +557,18 @@ class QuicConnection:
     def send_datagram_frame(self, data: bytes) -> int:
         """Send a datagram; returns its length, or 0 where there is no room and it was not taken.
 
+        Nothing happens, as with streams, where the connection is over.
+
         Errors: `DatagramError` where the peer takes none, or none of that length.
         """
         if self._held is not None:
             # Whether the peer takes any is not known before.
             self._held.append(("send_datagram_frame", (bytes(data),)))
             return len(data)
-        return len(data) if self._native.send_datagram(data) else 0
+        try:
+            return len(data) if self._native.send_datagram(data) else 0
+        except ConnectionClosed:
+            return 0  # an event tells
 
     @property
     def max_datagram_payload(self) -> int | None:
@@ -580,23 +653,3 @@ class QuicConnection:
     @property
     def _local_next_stream_id_uni(self) -> int:
         return self.get_next_available_stream_id(is_unidirectional=True)
-
-
-def _check(
-    configuration: QuicConfiguration,
-    original: bytes | None,
-    retry_source: bytes | None,
-    token_handler: QuicTokenHandler | None,
-) -> None:
-    if configuration.is_client:
-        if original is not None:
-            raise ValueError("Cannot set original_destination_connection_id for a client")
-        if retry_source is not None:
-            raise ValueError("Cannot set retry_source_connection_id for a client")
-        return
-    if token_handler is not None:
-        raise ValueError("Cannot set `token_handler` for a server")
-    if configuration.token:
-        raise ValueError("Cannot set `configuration.token` for a server")
-    if original is None:
-        raise ValueError("original_destination_connection_id is required for a server")

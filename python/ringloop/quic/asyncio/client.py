@@ -38,7 +38,7 @@ async def connect(
     wait_connected: bool = True,
     local_port: int = 0,
 ) -> AsyncGenerator[QuicConnectionProtocol, None]:
-    """Connect to a server; on leaving the connection is closed with code 0.
+    """Connect to a server; on leaving the protocol is closed (`close`), by itself with code 0.
 
     `create_protocol(connection, stream_handler=…)` makes the protocol. `stream_handler(reader,
     writer)` is called for each stream that the server opens; it may be a coroutine function.
@@ -52,7 +52,8 @@ async def connect(
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     family, _, _, _, address = found[0]
-    configuration = configuration or QuicConfiguration(is_client=True)
+    if configuration is None:
+        configuration = QuicConfiguration(is_client=True)
     if configuration.server_name is None:
         configuration.server_name = host
     connection = QuicConnection(
@@ -76,4 +77,7 @@ async def connect(
             await protocol.wait_connected()
         yield protocol
     finally:
-        await endpoint.aclose()
+        try:
+            protocol.close()
+        finally:
+            await endpoint.aclose()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import Driver, bind
 from ringloop.quic.connection import QuicConnection
+from ringloop.quic.errors import ConnectionClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,9 +83,13 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         for key in accepted:
             self._let_in(key)
         for key in eventful:
-            protocol = self._protocols.get(key) or self._client
-            if protocol is not None:
+            protocol = self._protocols.get(key, self._client)
+            if protocol is None:
+                continue
+            try:
                 protocol._events_came()
+            except Exception as error:  # noqa: BLE001 (a program's error does not end the other connections)
+                self._report("transmit() failed", error)
         for key in gone:
             self._protocols.pop(key, None)
         # Events give futures their results, and tasks wait for those.
@@ -93,26 +98,40 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     def _let_in(self, key: int) -> None:
         if self.make_protocol is None:
             return
-        connection = QuicConnection.accepted(self._configuration, self._native, key, self._driver)
         try:
+            connection = QuicConnection.accepted(
+                self._configuration, self._native, key, self._driver
+            )
             protocol = self.make_protocol(connection)
+            protocol.connection_made(self)
         except Exception as error:  # noqa: BLE001 (a program's error does not end the other connections)
-            connection.close(1, reason_phrase="internal error")
-            context = {"message": "create_protocol() failed", "exception": error}
-            self._driver.loop.call_exception_handler(context)
+            with contextlib.suppress(ConnectionClosed):
+                _quic.Connection(self._native, key).close(1, "internal error")
+            self._report("create_protocol() failed", error)
             return
         self._protocols[key] = protocol
-        protocol.connection_made(self)
+
+    def _report(self, message: str, error: Exception) -> None:
+        self._driver.loop.call_exception_handler({"message": message, "exception": error})
 
     # --- its end ---
 
     def close(self) -> None:
-        """Close all connections with code 0, and then the socket; `wait_closed` waits for that."""
+        """Close all connections, and then the socket; `wait_closed` waits for that.
+
+        Protocols are asked to `close`, which may say more than code 0 with nothing.
+        """
         if self._driver.is_closed:
             return
+        if self._closing is None:
+            for protocol in list(self._protocols.values()):
+                try:
+                    protocol.close()
+                except Exception as error:  # noqa: BLE001 (a program's error does not keep the others open)
+                    self._report("close() failed", error)
         self._native.close()
         if self._native.connection_count == 0:
-            self._driver.close()
+            self.abort()
         else:
             self._closing = self._driver.loop.create_task(self._close_later())
             self._closing.add_done_callback(_retrieve)
@@ -123,10 +142,10 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 async with asyncio.timeout(LAST_WORDS_SECONDS):
                     await self._driver.wait_idle()
         finally:
-            self._driver.close()
+            self.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the socket is closed."""
+        """Wait until what `close` has begun is done; returns at once before it."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
@@ -136,7 +155,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         try:
             await self.wait_closed()
         finally:
-            self._driver.close()
+            self.abort()
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,7 +187,11 @@ class AsyncEndpoint(asyncio.DatagramTransport):
 
     def abort(self) -> None:
         """Close the socket at once; peers hear nothing."""
+        if self._driver.is_closed:
+            return
         self._driver.close()
+        if self._client is not None:
+            self._driver.loop.call_soon(self._client.connection_lost, None)
 
 
 def _retrieve(closing: asyncio.Task[None]) -> None:

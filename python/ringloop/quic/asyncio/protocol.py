@@ -38,9 +38,12 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._loop = asyncio.get_running_loop()
         self._quic = quic
         self._stream_handler = stream_handler
-        self._streams: dict[int, QuicStreamAdapter] = {}
-        self._handlers: set[asyncio.Future[Any]] = set()
-        self._pings: dict[int, asyncio.Future[None]] = {}
+        # Of names that a subclass, too, may want.
+        self.__streams: dict[int, QuicStreamAdapter] = {}
+        # Those of them that were aborted, while events of them may be on their way.
+        self.__aborted: list[int] = []
+        self.__handlers: set[asyncio.Future[Any]] = set()
+        self.__pings: dict[int, asyncio.Future[None]] = {}
         self._connected: asyncio.Future[None] = self._loop.create_future()
         self._connected.add_done_callback(_retrieve)
         self._closed = asyncio.Event()
@@ -59,17 +62,20 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     def quic_event_received(self, event: events.QuicEvent) -> None:
         """Take an event; to be overridden. This one feeds the readers of streams."""
         if isinstance(event, events.StreamDataReceived):
-            stream = self._streams.get(event.stream_id)
+            stream = self.__streams.get(event.stream_id)
             if stream is None:
+                if self._closed.is_set():
+                    return
                 stream = self._stream_opened(event.stream_id)
             if stream.data_received(event.data, is_end=event.end_stream):
                 self._forget_if_over(stream)
         elif isinstance(event, events.StreamReset):
-            stream = self._streams.get(event.stream_id) or self._stream_opened(event.stream_id)
-            stream.reading_failed(StreamResetError(event.error_code))
-            self._forget_if_over(stream)
+            # One of which no byte came is not told of: there is nothing that could be read.
+            if (stream := self.__streams.get(event.stream_id)) is not None:
+                stream.reading_failed(StreamResetError(event.error_code))
+                self._forget_if_over(stream)
         elif isinstance(event, events.StopSendingReceived):
-            if (stream := self._streams.get(event.stream_id)) is not None:
+            if (stream := self.__streams.get(event.stream_id)) is not None:
                 stream.writing_failed(StreamStoppedError(event.error_code))
                 self._forget_if_over(stream)
         elif isinstance(event, events.ConnectionTerminated):
@@ -103,11 +109,16 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     async def create_stream(
         self, is_unidirectional: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a stream; past the peer's limit its bytes wait for credit, and `drain` with them."""
+        """Open a stream; past the peer's limit its bytes wait for credit, and `drain` with them.
+
+        Errors: `ConnectionError` where the connection is over.
+        """
+        if self._closed.is_set():
+            raise ConnectionError("the connection is closed")
         stream_id = self._quic.get_next_available_stream_id(is_unidirectional)
         # The first write opens it, and two callers must not be given one number.
         self._quic.send_stream_data(stream_id, b"")
-        stream = self._streams[stream_id] = QuicStreamAdapter(self, stream_id)
+        stream = self.__streams[stream_id] = QuicStreamAdapter(self, stream_id)
         return stream.pair()
 
     def request_key_update(self) -> None:
@@ -126,7 +137,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         waiter.add_done_callback(_retrieve)
         if self._closed.is_set():
             raise ConnectionError("the connection is closed")
-        self._pings[id(waiter)] = waiter
+        self.__pings[id(waiter)] = waiter
         self._quic.send_ping(id(waiter))
         self.transmit()
         await asyncio.shield(waiter)
@@ -161,7 +172,10 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self.transmit()
 
     def transmit(self) -> None:
-        """Send what there is; with `connect` and `serve` the loop does by itself, once a pass.
+        """Send what there is now; with `connect` and `serve` the loop does by itself, once a pass.
+
+        There the first call of a pass sends at once, and what follows leaves at the pass's end, or
+        before a close or a reset that would take it back.
 
         One that overrides it is called as aioquic does: after events, and where a stream was
         written to. It is to call this one. It is not called for acknowledgements and timers, and
@@ -170,7 +184,10 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         if self._transmit_handle is not None:
             self._transmit_handle.cancel()
             self._transmit_handle = None
-        if self._quic._driver is not None or self._transport is None:
+        if self._quic._driver is not None:
+            self._quic.flush_once()
+            return
+        if self._transport is None:
             return
         for data, addr in self._quic.datagrams_to_send(now=self._loop.time()):
             self._transport.sendto(data, addr)
@@ -217,15 +234,23 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     def _process_events(self) -> None:
         quic = self._quic
         while (event := quic.next_event()) is not None:
-            self._note(event)
-            try:
-                self.quic_event_received(event)
-            except Exception as error:  # noqa: BLE001 (a program's error stops neither the rest nor the endpoint)
-                context = {"message": "quic_event_received() failed", "exception": error}
-                self._loop.call_exception_handler({**context, "protocol": self})
+            self._guarded("a handler of the connection's", self._note, event)
+            self._guarded("quic_event_received()", self.quic_event_received, event)
         for stream_id in quic.take_writable():
-            if (stream := self._streams.get(stream_id)) is not None:
+            if (stream := self.__streams.get(stream_id)) is not None:
                 stream.writable()
+        while self.__aborted:
+            self.__streams.pop(self.__aborted.pop(), None)
+
+    def _guarded(
+        self, name: str, function: Callable[[events.QuicEvent], None], event: events.QuicEvent
+    ) -> None:
+        """Call a program's function; its error stops neither the rest nor the endpoint."""
+        try:
+            function(event)
+        except Exception as error:  # noqa: BLE001 (it is reported)
+            context = {"message": f"{name} failed", "exception": error, "protocol": self}
+            self._loop.call_exception_handler(context)
 
     def _note(self, event: events.QuicEvent) -> None:
         """Do what overrides of `quic_event_received` need not."""
@@ -234,7 +259,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         if isinstance(event, events.HandshakeCompleted):
             _resolve(self._connected)
         elif isinstance(event, events.PingAcknowledged):
-            _resolve(self._pings.pop(event.uid, None))
+            _resolve(self.__pings.pop(event.uid, None))
         elif isinstance(event, events.ConnectionIdIssued):
             if self._connection_id_issued_handler is not None:
                 self._connection_id_issued_handler(event.connection_id)
@@ -245,36 +270,41 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self._terminated(event)
 
     def _terminated(self, event: events.ConnectionTerminated) -> None:
-        if self._connection_terminated_handler is not None:
-            self._connection_terminated_handler()
         error = _connection_error(event)
-        waiters = [self._connected, *self._pings.values()]
-        self._pings.clear()
+        waiters = [self._connected, *self.__pings.values()]
+        self.__pings.clear()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
         self._closed.set()
+        if self._connection_terminated_handler is not None:
+            self._connection_terminated_handler()
 
     # --- streams ---
 
     def _stream_opened(self, stream_id: int) -> QuicStreamAdapter:
-        stream = self._streams[stream_id] = QuicStreamAdapter(self, stream_id)
+        stream = self.__streams[stream_id] = QuicStreamAdapter(self, stream_id)
         if self._stream_handler is not None:
             handled = self._stream_handler(*stream.pair())
             if asyncio.iscoroutine(handled):
                 task = self._loop.create_task(handled)
-                self._handlers.add(task)
-                task.add_done_callback(self._handlers.discard)
+                self.__handlers.add(task)
+                task.add_done_callback(self.__handlers.discard)
         return stream
 
     def _forget_if_over(self, stream: QuicStreamAdapter) -> None:
-        if stream.is_over():
-            self._streams.pop(stream.stream_id, None)
+        if stream.is_over() and stream.stream_id not in self.__aborted:
+            self.__streams.pop(stream.stream_id, None)
+
+    def _forget_soon(self, stream: QuicStreamAdapter) -> None:
+        """Forget a stream that was aborted, once what was taken of it has been told."""
+        self.__aborted.append(stream.stream_id)
+        self._process_soon()
 
     def _end_streams(self, event: events.ConnectionTerminated) -> None:
-        streams, self._streams = self._streams, {}
+        streams, self.__streams = self.__streams, {}
         error = _connection_error(event)
-        is_clean = event.error_code == 0 and event.frame_type is None
+        is_clean = event.error_code == 0
         for stream in streams.values():
             if is_clean:
                 stream.data_received(b"", is_end=True)

@@ -87,8 +87,18 @@ class QuicStreamAdapter(asyncio.Transport):
         self.write_eof()
 
     def abort(self) -> None:
-        """Reset the stream with code 0, and have the peer stop."""
-        self.reset(0)
+        """Reset the stream with code 0, and have the peer stop; what has come and was not read ends."""
+        quic = self.protocol._quic
+        if self.can_write_eof():
+            self.reset(0)
+        reader, self.reader = self.reader, None
+        if reader is None or not quic._stream_can_receive(self.stream_id):
+            return
+        reader.feed_eof()
+        quic.stop_stream(self.stream_id, 0)
+        # It is not held back any more; what is left of it is dropped.
+        quic.resume_stream(self.stream_id)
+        self.protocol._forget_soon(self)
 
     def reset(self, error_code: int) -> None:
         """Give up sending; the peer is told the code."""
@@ -115,7 +125,8 @@ class QuicStreamAdapter(asyncio.Transport):
         await asyncio.shield(self._drained)
 
     def _get_close_waiter(self, stream: object) -> asyncio.Future[None]:  # noqa: ARG002
-        return self._closed
+        # Who waits may be cancelled; the stream is not finished by that.
+        return asyncio.shield(self._closed)
 
     # --- what the reader asks ---
 
