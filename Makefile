@@ -121,7 +121,8 @@ quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic
 		PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q --noconftest -p no:cacheprovider \
 			-o addopts= tests/ecosystem/quic $(PYTEST); \
 		RINGLOOP_TEST_AIOQUIC=1 PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q \
-			-p no:cacheprovider tests/quic/test_scenarios.py tests/quic/test_material.py
+			-p no:cacheprovider tests/quic/test_scenarios.py \
+			tests/quic/test_scenarios_protocols.py tests/quic/test_material.py
 
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
@@ -144,10 +145,11 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 
 # On epoll: memcheck does not see what a ring's kernel writes, and valgrind lets no other thread run while one waits in
 # a ring. One test at a time; the others of the engine's suite have deadlines that its speed does not meet. Of the
-# coroutines' tests those are left out that start processes (valgrind knows no pidfd), and one whose stack is left
-# behind on purpose.
-CORO_MEMCHECKED := basics cancel files locals scope select sync tcp workers
-CORO_UNCHECKED := signal_wakes_who_waits_for_it destructor_that_waits_for_ever_does_not_hold_up_the_end
+# coroutines' tests those are left out that start processes (valgrind knows no pidfd), and those whose stacks are
+# left behind on purpose.
+CORO_MEMCHECKED := basics cancel end files lent locals scope select sync tcp workers
+CORO_UNCHECKED := signal_wakes_who_waits_for_it destructor_that_waits_for_ever_does_not_hold_up_the_end \
+	thread_on_which_one_was_left_unwinding_is_refused destructor_that_never_ends_is_given_up
 .PHONY: valgrind
 valgrind: check-tools ## the memory of tasks and coroutines under valgrind's memcheck (needs valgrind)
 	@command -v valgrind >/dev/null || { echo "make valgrind: no valgrind on the path" >&2; exit 1; }

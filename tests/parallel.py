@@ -42,6 +42,8 @@ _OF_THE_PROCESS = {
 _CALLS = {
     "collect": "waits for the collector, which runs in one thread at a time",
     "catch_warnings": "catches the process's warnings",
+    "half_made": "catches the process's warnings",
+    "dup2": "counts on the numbers of new descriptors",
     "fork": "forks",
     "getpid": "makes names of the process's number",
     "waitpid": "waits for the process's children",

@@ -316,3 +316,33 @@ def test_a_descriptor_that_the_user_closed_is_not_written_to(run: Run, peers: An
                     os.close(number)
 
     run(main())
+
+
+def test_what_is_written_when_a_gathered_datagram_fails_leaves_at_once(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        control, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+
+        class Reports(Recorder):
+            def error_received(self, exc: Exception) -> None:
+                super().error_received(exc)
+                control.write(b"peer is down")
+
+        # Keeps the port, and takes from nobody but the one that it is connected to: ours are refused.
+        deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        deaf.bind(("127.0.0.1", 0))
+        deaf.connect(("127.0.0.1", 9))
+        udp, _ = await loop.create_datagram_endpoint(Reports, remote_addr=deaf.getsockname())
+        theirs.settimeout(PATIENCE_SECONDS / 2)
+        # Nothing else wakes the loop before the thread has heard.
+        heard = loop.run_in_executor(None, theirs.recv, 64)
+        udp.sendto(b"1")
+        udp.sendto(b"2")
+        assert (await heard).startswith(b"peer is down")
+        udp.close()
+        control.close()
+        theirs.close()
+        deaf.close()
+
+    run(main())

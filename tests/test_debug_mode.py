@@ -102,6 +102,26 @@ def test_slow_callback_of_a_thread_is_logged(
     assert re.fullmatch(rf"Executing {description} took \d+\.\d{{3}} seconds", line), line
 
 
+def test_slow_protocol_is_logged(
+    debug_loop: Any, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(Recorder):
+        def data_received(self, data: bytes) -> None:
+            slow()
+            super().data_received(data)
+
+    async def main() -> None:
+        protocol = Slow()
+        async with connected(protocol) as (_, peer):
+            await peer.send(b"x")
+            await support.wait_until(lambda: protocol.data == b"x", "the byte")
+
+    debug_loop.slow_callback_duration = 0.01
+    run(main())
+    line = slow_lines(caplog, "Transport")[-1]
+    assert re.fullmatch(r"Executing <.*Transport.*> took \d+\.\d{3} seconds", line), line
+
+
 def test_slow_step_of_a_task_is_logged_as_the_task(
     debug_loop: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -212,6 +212,62 @@ def test_errors_of_the_resolver_reach_who_asked(
         run(loop.create_connection(asyncio.Protocol, "name.invalid", 80))
 
 
+def test_threads_that_cannot_be_started_are_asked_for_again(
+    loop: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = threading.Thread.start, iter(range(40))
+
+    def refuse(thread: threading.Thread) -> None:
+        if next(refusals, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def main() -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        for _ in range(40):
+            with pytest.raises(RuntimeError, match="new thread"):
+                await loop.getaddrinfo("localhost", 80)
+        assert await support.within(loop.getaddrinfo("localhost", 80))
+
+    run(main())
+
+
+def test_lookups_after_a_shortage_of_threads_have_one_each(
+    loop: Any, loop_name: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if loop_name == "asyncio":
+        pytest.skip("its executor may count threads as idle that are not there")
+    start, refusals = threading.Thread.start, iter(range(8))
+    together = threading.Barrier(4)
+
+    def refuse(thread: threading.Thread) -> None:
+        if next(refusals, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def slow(*_: Any) -> Any:
+        # Four at once, or none comes back.
+        together.wait(support.PATIENCE_SECONDS)
+        return []
+
+    def ask(count: int) -> Any:
+        names = (loop.getaddrinfo(f"host{n}.invalid", 80) for n in range(count))
+        return asyncio.gather(*names, return_exceptions=True)
+
+    async def main() -> None:
+        await loop.getaddrinfo("localhost", 80)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [])
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        # Those that get no thread of their own wait for the one that is there.
+        await support.within(ask(5))
+        for _ in refusals:
+            pass
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        assert await support.within(ask(4)) == [[]] * 4
+
+    run(main())
+
+
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """A name server that does not answer before the event is set."""

@@ -141,6 +141,35 @@ def fill(sock: socket.socket) -> None:
         pass
 
 
+def test_address_of_a_socket_whose_accept_was_given_up_is_free(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        address = listening.getsockname()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(loop.sock_accept(listening), 0.02)
+        listening.close()
+        assert can_bind(address, socket.SOCK_STREAM)
+
+    run(main())
+
+
+def test_peer_of_a_socket_whose_receive_was_given_up_sees_the_end(run: Run) -> None:
+    async def main() -> None:
+        ours, theirs = pair()
+        receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(ours, 1))
+        await until_it_waits()
+        receive.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receive
+        ours.close()
+        with theirs:
+            assert theirs.recv(1) == b""
+
+    run(main())
+
+
 def test_other_end_of_a_pipe_sees_the_end(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

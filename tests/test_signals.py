@@ -376,6 +376,26 @@ def test_loop_closed_with_handlers(loop_factory: LoopFactory) -> None:
 # --- handlers of others ---------------------------------------------------------------------------
 
 
+def test_loop_with_handlers_closed_in_another_thread(loop_factory: LoopFactory) -> None:
+    loop = loop_factory()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: None)
+    errors: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            loop.close()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join(support.PATIENCE_SECONDS)
+    signal.set_wakeup_fd(-1)
+    # The handlers are the main thread's: that is told, and the loop is closed all the same.
+    assert [type(error) for error in errors] == [ValueError]
+    assert loop.is_closed()
+
+
 def test_number_counts_also_when_the_user_has_put_a_handler_of_his_own(
     loop: Loop, run: Callable[..., Any]
 ) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import support
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -145,7 +147,12 @@ def test_thread_waits_where_pidfds_are_refused(
         assert await process.wait() == 3
 
     run(loop_factory, main)
-    assert not [t for t in threading.enumerate() if t.name.startswith("ringloop-wait")]
+
+    def ended() -> bool:
+        return not [t for t in threading.enumerate() if t.name.startswith("ringloop-wait")]
+
+    # It has told the loop just before it ends.
+    support.wait_until_blocking(ended, "the thread's end")
 
 
 def test_pipe_transports_carry_bytes_both_ways(loop_factory: Any) -> None:

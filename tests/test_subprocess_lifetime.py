@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import parallel
 from tests.support import (
     ORACLE,
+    PATIENCE_SECONDS,
     children,
     open_descriptors,
     wait_until,
@@ -182,7 +184,9 @@ def test_thousand_children_at_once(run: Run) -> None:
         codes = await within(asyncio.gather(*(process.wait() for process in processes)), 60)
         assert codes == [n % 200 for n in range(count)]
 
-    count = min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+    # Shared with the other threads that play this test.
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200
+    count = min(1000, descriptors) // parallel.THREADS
     run(main())
 
 
@@ -386,7 +390,7 @@ def test_loop_in_another_thread_has_children(loop_factory: Factory) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(2 * PATIENCE_SECONDS)
     assert codes == [8]
 
 
@@ -401,7 +405,7 @@ def test_failing_watch_leaves_no_child(
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "_add_reader", failing, raising=False)
+        monkeypatch.setattr(loop, "_add_child_reader", failing, raising=False)
         with pytest.raises(RuntimeError, match="no watcher"):
             await asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=PIPE)
         monkeypatch.undo()

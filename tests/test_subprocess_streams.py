@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from typing import Any
 
@@ -30,6 +31,31 @@ def test_many_mebibytes_through_many_children_at_once(run: Run) -> None:
             assert out == data
 
         await within(asyncio.gather(*(one() for _ in range(6))), 60)
+
+    run(main())
+
+
+def test_what_a_child_has_written_comes_before_its_end(run: Run) -> None:
+    class Noting(asyncio.SubprocessProtocol):
+        def __init__(self) -> None:
+            self.notes: list[str] = []
+
+        def pipe_data_received(self, fd: int, data: bytes) -> None:
+            self.notes.append("data")
+
+        def process_exited(self) -> None:
+            self.notes.append("end")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_shell(
+            Noting, "sleep 0.05; echo hi", stdin=None, stderr=None
+        )
+        # Output and end have both come when the loop looks.
+        time.sleep(0.2)  # noqa: ASYNC251
+        await wait_until(lambda: len(protocol.notes) == 2, "the child")
+        assert protocol.notes == ["data", "end"]
+        transport.close()
 
     run(main())
 

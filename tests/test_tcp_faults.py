@@ -213,6 +213,101 @@ def test_interrupt_in_data_received_leaves_the_loop_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_by_bytes_that_a_pause_held_leaves_the_connection_reading(
+    loop: asyncio.AbstractEventLoop, error: type[BaseException]
+) -> None:
+    ours, theirs = socket_pair()
+
+    class Interrupted(Recorder):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if data == b"1":
+                raise error
+
+    protocol = Interrupted()
+
+    async def begin() -> Any:
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        # The read is under way.
+        await asyncio.sleep(0.01)
+        transport.pause_reading()
+        theirs.sendall(b"1")
+        await asyncio.sleep(0.02)
+        return transport
+
+    async def rest(transport: Any) -> None:
+        await support.wait_until(lambda: protocol.data == b"12", "the second byte")
+        transport.close()
+        await closed(transport)
+
+    transport = loop.run_until_complete(begin())
+    transport.resume_reading()
+    with pytest.raises(error):
+        loop.run_forever()
+    theirs.sendall(b"2")
+    loop.run_until_complete(rest(transport))
+    theirs.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_in_resume_writing_leaves_the_rest_on_its_way(
+    loop: asyncio.AbstractEventLoop, error: type[BaseException]
+) -> None:
+    ours, theirs = socket_pair(SOCKET_BUFFER_BYTES)
+
+    class Interrupted(Recorder):
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            raise error
+
+    protocol = Interrupted()
+    peer = Peer(theirs)
+    payload = pattern(MORE_THAN_THE_KERNEL_TAKES)
+
+    async def begin() -> Any:
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        # Resumed while the second half has yet to be begun.
+        transport.set_write_buffer_limits(high=len(payload), low=len(payload))
+        transport.write(payload)
+        await asyncio.sleep(0)
+        transport.write(payload)
+        return transport
+
+    async def take() -> bytes:
+        return await peer.receive(2 * len(payload))
+
+    transport = loop.run_until_complete(begin())
+    task = loop.create_task(take())
+    with pytest.raises(error):
+        loop.run_until_complete(task)
+    assert loop.run_until_complete(support.within(task)) == payload + payload
+    transport.abort()
+    loop.run_until_complete(closed(transport))
+    peer.close()
+
+
+def test_end_of_stream_whose_answer_has_no_truth(loop: asyncio.AbstractEventLoop) -> None:
+    class Untrue:
+        def __bool__(self) -> bool:
+            raise ValueError("neither true nor false")
+
+    class Faulty(Recorder):
+        def eof_received(self) -> Any:
+            super().eof_received()
+            return Untrue()
+
+    async def main() -> None:
+        protocol = Faulty()
+        with exceptions_of(loop) as contexts:
+            async with connected(protocol) as (_, peer):
+                peer.sock.shutdown(socket.SHUT_WR)
+                await support.wait_until(lambda: contexts, "the report")
+        assert isinstance(contexts[0]["exception"], ValueError)
+
+    loop.run_until_complete(main())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("method", ["connection_made", "connection_lost", "eof_received"])
 def test_interrupt_in_other_callbacks_leaves_the_loop(
     loop: asyncio.AbstractEventLoop, error: type[BaseException], method: str

@@ -651,3 +651,39 @@ def test_drain_raises_when_the_peer_is_gone(run: Run) -> None:
             await writer.wait_closed()
 
     run(main())
+
+
+@pytest.mark.parametrize("later", [b"", b"and more"])
+def test_what_the_kernel_has_room_for_is_no_reason_to_pause(run: Run, later: bytes) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        async with connected(protocol) as (transport, peer):
+            transport.write(b"x")
+            transport.set_write_buffer_limits(0)
+            if later:
+                transport.write(later)
+            assert await peer.receive(1 + len(later)) == b"x" + later
+            await a_few_turns()
+            assert "pause_writing" not in protocol.events
+
+    run(main())
+
+
+def test_a_writer_with_a_limit_of_nothing_is_not_held_back_for_ever(run: Run) -> None:
+    async def main() -> None:
+        async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"x")
+            writer.transport.set_write_buffer_limits(0)
+            for _ in range(10):
+                writer.write(b"y")
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        assert await support.within(reader.read()) == b"x" + b"y" * 10
+        writer.close()
+        server.close()
+        await support.within(server.wait_closed())
+
+    run(main())

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import gc
+import os
 import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import support
-from tests.tcp import Factory, Recorder, ask, exceptions_of, serving
+from tests.tcp import (
+    MORE_THAN_THE_KERNEL_TAKES,
+    SOCKET_BUFFER_BYTES,
+    Factory,
+    Recorder,
+    ask,
+    closed,
+    connected,
+    exceptions_of,
+    pattern,
+    serving,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from tests.support import LoopFactory
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -81,14 +98,18 @@ def test_clients_that_are_gone_before_they_are_accepted(loop: asyncio.AbstractEv
     factory = Factory()
     server = loop.run_until_complete(loop.create_server(factory, "127.0.0.1", 0))
     address = server.sockets[0].getsockname()
+    names = []
     for _ in range(10):
         with socket.create_connection(address) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            names.append(client.getsockname())
 
     async def main() -> None:
         assert await ask(address) == b"ping"
         for protocol in factory.made:
             await protocol.until_lost()
+        found = [one.transport.get_extra_info("peername") for one in factory.made]
+        assert found[: len(names)] == names
         server.close()
         await server.wait_closed()
 
@@ -200,6 +221,7 @@ def test_listening_socket_closed_under_the_server(
     async def main() -> None:
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
+        address = sock.getsockname()
         with exceptions_of(loop):
             server = await loop.create_server(Factory(), sock=sock)
             sock.close()
@@ -208,5 +230,231 @@ def test_listening_socket_closed_under_the_server(
             with contextlib.suppress(ValueError):  # asyncio looks the descriptor up: it is -1
                 server.close()
         assert await asyncio.sleep(0, "alive") == "alive"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address).close()
+
+    run(main())
+
+
+def test_clients_that_are_gone_before_the_answers_end_stop_no_server(
+    run: Run, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        handled = 0
+
+        def reached(count: int) -> Callable[[], bool]:
+            return lambda: handled >= count
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal handled
+            await reader.read()
+            # The answer meets a reset, after which shutdown(2) fails: whether inside of write_eof()
+            # or later, that is this connection's affair.
+            writer.write(b"too late")
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+            await asyncio.sleep(0.01)
+            writer.close()
+            handled += 1
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        with exceptions_of(loop):
+            for count in range(1, 21):
+                socket.create_connection(address).close()
+                await support.wait_until(reached(count), "the handler")
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write_eof()
+            assert await support.within(reader.read()) == b"too late"
+            writer.close()
+            # CPython 3.11's wait_closed() does not wait for handlers.
+            await support.wait_until(reached(21), "the last handler")
+            server.close()
+            await support.within(server.wait_closed())
+
+    run(main())
+
+
+def test_the_end_that_waits_behind_an_answer_meets_a_reset(
+    run: Run, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        with exceptions_of(loop):
+            async with connected(protocol, SOCKET_BUFFER_BYTES) as (transport, peer):
+                transport.write(bytes(MORE_THAN_THE_KERNEL_TAKES))
+                transport.write_eof()
+                peer.reset()
+                await protocol.until_lost()
+        assert await asyncio.sleep(0, "alive") == "alive"
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_protocols_that_are_none_hold_up_no_server(
+    run: Run, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        made = asyncio.Event()
+
+        def factory() -> Any:
+            made.set()
+
+        with exceptions_of(loop):
+            server = await loop.create_server(factory, "127.0.0.1", 0)
+            with socket.create_connection(server.sockets[0].getsockname()):
+                await support.within(made.wait())
+                await asyncio.sleep(0)
+                gc.collect()
+                server.close()
+                await support.within(server.wait_closed())
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("pauses", [False, True])
+def test_connections_that_the_program_forgets_are_closed(run: Run, pauses: bool) -> None:
+    ended = 0
+    transports: list[Any] = []
+
+    class Forgetful(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            transports.append(transport)
+
+        def eof_received(self) -> bool:
+            nonlocal ended
+            ended += 1
+            return True
+
+    async def main() -> None:
+        before = len(os.listdir("/proc/self/fd"))
+
+        def forgotten() -> bool:
+            gc.collect()
+            return len(os.listdir("/proc/self/fd")) <= before + 1
+
+        def each(method: str) -> None:
+            for transport in transports if pauses else ():
+                getattr(transport, method)()
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Forgetful, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        clients = [socket.create_connection(address) for _ in range(20)]
+        await support.wait_until(lambda: len(transports) == 20, "the connections")
+        # The reads are under way.
+        await asyncio.sleep(0.01)
+        each("pause_reading")
+        while clients:
+            clients.pop().close()
+        await asyncio.sleep(0.02)
+        each("resume_reading")
+        transports.clear()
+        await support.wait_until(lambda: ended == 20, "the ends")
+        await support.wait_until(forgotten, "the descriptors to be closed")
+        server.close()
+        await support.within(server.wait_closed())
+
+    run(main())
+
+
+def test_the_socket_of_a_connection_whose_peer_has_ended_is_the_transports(run: Run) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        protocol.keep_open_after_eof = True
+        loop = asyncio.get_running_loop()
+        async with connected(protocol, SOCKET_BUFFER_BYTES) as (transport, peer):
+            peer.sock.shutdown(socket.SHUT_WR)
+            await support.wait_until(lambda: "eof_received" in protocol.events, "the end")
+            with pytest.raises(RuntimeError, match="is used by transport"):
+                await loop.sock_sendall(
+                    transport.get_extra_info("socket")._sock, bytes(MORE_THAN_THE_KERNEL_TAKES)
+                )
+
+    run(main())
+
+
+def test_server_closed_by_another_thread_than_its_loops(loop_factory: LoopFactory) -> None:
+    made: list[Any] = []
+
+    def other() -> None:
+        loop = loop_factory()
+        server = loop.run_until_complete(loop.create_server(asyncio.Protocol, "127.0.0.1", 0))
+        loop.run_until_complete(asyncio.sleep(0.01))
+        made.extend([loop, server])
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join(support.PATIENCE_SECONDS)
+    loop, server = made
+    (listening,) = server.sockets
+    address = listening.getsockname()
+    server.close()
+    assert listening.fileno() == -1
+    loop.close()
+
+    def refused() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(address) == errno.ECONNREFUSED
+
+    # A ring that is torn down lets go of its files a moment later.
+    support.wait_until_blocking(refused, "the port to be free")
+
+
+@pytest.mark.one_thread("counts on the numbers of new descriptors")
+def test_socket_with_the_number_of_a_listener_whose_owner_has_closed_it(
+    run: Run, loop_name: str
+) -> None:
+    if loop_name == "asyncio":
+        pytest.skip("its server.close() refuses a socket that is closed already")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        server = await loop.create_server(asyncio.Protocol, sock=listening)
+        await asyncio.sleep(0.01)
+        number = listening.fileno()
+        listening.close()
+        server.close()
+        protocol = Recorder()
+        ours, theirs = socket.socketpair()
+        assert ours.fileno() == number
+        with theirs:
+            transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+            theirs.sendall(b"x")
+            await support.wait_until(lambda: protocol.data == b"x", "the byte")
+            transport.close()
+            await closed(transport)
+
+    run(main())
+
+
+def test_a_connection_whose_peer_has_ended_goes_on_for_its_owner(run: Run) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        protocol.keep_open_after_eof = True
+        async with connected(protocol, SOCKET_BUFFER_BYTES) as (transport, peer):
+            peer.shut_down()
+            await support.wait_until(lambda: "eof_received" in protocol.events, "the end")
+            for _ in range(5):
+                await asyncio.sleep(0.001)
+            gc.collect()
+            data = pattern(300_000)
+            transport.write(data[:100])
+            await asyncio.sleep(0.001)
+            transport.write(data[100:])
+            with pytest.raises(RuntimeError, match="is used by transport"):
+                asyncio.get_running_loop().add_reader(
+                    transport.get_extra_info("socket").fileno(), print
+                )
+            assert await peer.receive(len(data)) == data
+            transport.close()
+            await protocol.until_lost()
+            assert protocol.reason is None
 
     run(main())

@@ -195,7 +195,7 @@ def test_loops_call_each_other(loop: Any, loop_factory: LoopFactory) -> None:
 
     assert loop.run_until_complete(main()) == [2 * number for number in range(100)]
     other.call_soon_threadsafe(other.stop)
-    thread.join(10)
+    thread.join(support.PATIENCE_SECONDS)
     other.close()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -232,6 +234,38 @@ def test_cancelled_handshake_leaves_nothing(run: Run, certificates: Certificates
         assert protocol.events == []
 
     run(main())
+
+
+def test_failed_handshakes_of_a_server_need_no_collector(
+    run: Run, loop_name: str, certificates: Certificates
+) -> None:
+    if loop_name == "asyncio":
+        pytest.skip("asyncio leaves a cycle before 3.13 (gh-109534), and now and then after")
+    protocols: list[weakref.ref[Any]] = []
+
+    class Known(asyncio.Protocol):
+        def __init__(self) -> None:
+            protocols.append(weakref.ref(self))
+
+    async def main() -> None:
+        async with serving(Known, ssl=certificates.server()) as (_, address):
+            for _ in range(10):
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(b"GET / HTTP/1.0\r\n\r\n")
+                await support.within(reader.read())
+                writer.close()
+                await writer.wait_closed()
+            await support.wait_until(
+                lambda: all(ref() is None for ref in protocols), "the protocols"
+            )
+            assert len(protocols) == 10
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_failed_handshake_is_reported_in_debug_mode_only_to_the_log(

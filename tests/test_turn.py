@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 from tests import support
@@ -41,6 +42,61 @@ def test_timer_that_is_due_at_once_comes_behind_what_is_scheduled(run: Run) -> N
         loop.call_soon(order.append, "scheduled")
         await support.wait_until(lambda: len(order) == 2, "both")
         assert order == ["scheduled", "timer"]
+
+    run(main())
+
+
+def test_callbacks_run_in_the_order_in_which_they_were_scheduled_also_across_a_wait(
+    run: Run,
+) -> None:
+    order: list[str] = []
+
+    class Scheduling(Recorder):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            asyncio.get_running_loop().call_soon(order.append, "by the bytes")
+
+    def scheduled() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(order.append, "before")
+        loop.call_at(loop.time() - 1, order.append, "timer of the next turn")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        protocol = Scheduling()
+        async with connected(protocol) as (transport, peer):
+            await asyncio.sleep(0.01)
+            # What is written has the loop ask the kernel before it runs more, and this is found.
+            peer.sock.sendall(b"x")
+            transport.write(b"y")
+            loop.call_at(loop.time() - 1, order.append, "timer")
+            loop.call_soon(scheduled)
+            await support.wait_until(lambda: len(order) == 4, "all of them")
+        assert order[:3] == ["timer", "before", "by the bytes"]
+
+    run(main())
+
+
+def test_datagram_that_is_there_comes_before_the_timer_that_is_due(run: Run) -> None:
+    order: list[str] = []
+
+    class Noting(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, addr: Any) -> None:
+            order.append("datagram")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(Noting, local_addr=("127.0.0.1", 0))
+        await asyncio.sleep(0.01)
+        loop.call_later(0.01, order.append, "timer")
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"x", transport.get_extra_info("sockname"))
+        # Both have come when the loop looks.
+        time.sleep(0.02)  # noqa: ASYNC251
+        loop.call_soon(lambda: loop.call_soon(order.append, "scheduled"))
+        await support.wait_until(lambda: len(order) == 3, "all of them")
+        transport.close()
+        assert order == ["datagram", "timer", "scheduled"]
 
     run(main())
 

@@ -1,14 +1,17 @@
-"""A client that closes as soon as it is connected: the server hears of the connection and of the code.
+"""What goes before a close that comes at once.
 
-A close that leaves with the last flight of the handshake does so in a packet of the handshake's,
-in which no program's code may stand (RFC 9000 §10.2.3): the server hears APPLICATION_ERROR, and
-never of a connection that was established.
+A client's close that leaves with the last flight of the handshake does so in a packet of the
+handshake's, in which no program's code may stand (RFC 9000 §10.2.3): the server hears
+APPLICATION_ERROR, and never of a connection that was established. And a close drops what waits to
+be sent: of either end, what was written goes first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from ringloop import quic
 from tests.quic.support import dialled, served
@@ -36,5 +39,109 @@ def test_the_code_of_a_close_at_once_arrives(run: Run, certificates: Certificate
             error = await within(heard)
             assert isinstance(error, quic.ConnectionClosedByPeer)
             assert error.code == 42
+
+    run(main())
+
+
+async def heard(connection: quic.Connection) -> bytes:
+    stream = await connection.accept_stream(unidirectional=True)
+    return await stream.read_to_end()
+
+
+def test_what_a_handler_writes_before_it_returns_arrives(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async def handle(connection: quic.Connection) -> None:
+            stream = await connection.accept_stream()
+            assert await stream.read_to_end() == b"question"
+            stream.write(b"answer" * 1000)
+            stream.finish()
+
+        async with served(certificates, handler=handle) as server:
+            async with dialled(certificates, server.address) as client:
+                stream = await client.open_stream()
+                stream.write(b"question")
+                stream.finish()
+                assert await within(stream.read_to_end()) == b"answer" * 1000
+                await within(client.wait_closed())
+                assert isinstance(client.error, quic.ConnectionClosedByPeer)
+                assert client.error.code == 0
+
+    run(main())
+
+
+def test_what_a_handler_writes_at_once_arrives(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async def handle(connection: quic.Connection) -> None:
+            stream = await connection.open_stream(unidirectional=True)
+            stream.write(b"welcome")
+            stream.finish()
+
+        async with served(certificates, handler=handle) as server:
+            async with dialled(certificates, server.address) as client:
+                assert await within(heard(client)) == b"welcome"
+
+    run(main())
+
+
+def test_what_a_handler_has_begun_to_write_does_not_look_complete(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        reported: list[type[BaseException]] = []
+        asyncio.get_running_loop().set_exception_handler(
+            # The error itself would keep the stream.
+            lambda _loop, context: reported.append(type(context["exception"]))
+        )
+
+        async def handle(connection: quic.Connection) -> None:
+            stream = await connection.accept_stream()
+            stream.write(b"half")
+            raise ZeroDivisionError("asked for")
+
+        async with served(certificates, handler=handle) as server:
+            async with dialled(certificates, server.address) as client:
+                stream = await client.open_stream()
+                stream.write(b"question")
+                assert await within(stream.readexactly(4)) == b"half"
+                with pytest.raises(quic.ConnectionClosedByPeer) as closed:
+                    await within(stream.read())
+                assert closed.value.code == 1
+        assert reported == [ZeroDivisionError]
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["close", "context", "endpoint"])
+@pytest.mark.parametrize("is_server", [False, True])
+def test_what_was_written_goes_before_every_close(
+    run: Run, certificates: Certificates, end: str, is_server: bool
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            client = await quic.open_connection(
+                *server.address[:2],
+                server_name="localhost",
+                ca_file=certificates.authority,
+                alpn=["test"],
+            )
+            async with client:
+                accepted = await within(server.accept())
+                await within(client.ping())
+                closes, hears = (accepted, client) if is_server else (client, accepted)
+                stream = await closes.open_stream(unidirectional=True)
+                # A small one behind another is gathered.
+                stream.write(b"last ")
+                stream.write(b"words")
+                stream.finish()
+                if end == "close":
+                    closes.close(3)
+                elif end == "endpoint":
+                    closes.endpoint.close(3)
+                else:
+                    await closes.__aexit__(None, None, None)
+                assert await within(heard(hears)) == b"last words"
+                await within(hears.wait_closed())
 
     run(main())

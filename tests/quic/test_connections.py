@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +17,6 @@ from tests.support import wait_until, while_scheduled, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.tls import Certificates
 
@@ -103,6 +105,9 @@ def test_early_data_that_the_server_refuses(run: Run, certificates: Certificates
                 with pytest.raises(quic.EarlyDataRejected):
                     stream.write(b"more")
                 again = await second.open_stream()
+                # It has the number of the one that is not there, whose end is not its own.
+                assert again.id == stream.id
+                stream.abort()
                 again.write(b"again")
                 again.finish()
                 assert await within(again.read_to_end()) == b"again"
@@ -133,7 +138,7 @@ def test_client_certificates_are_verified(run: Run, certificates: Certificates) 
 def test_certificate_by_name_and_its_change(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         other = certificates.issue("by-sni", "DNS:other.test")
-        config = server_config(certificates, sni={"other.test": other})
+        config = server_config(certificates, sni=MappingProxyType({"other.test": other}))
         async with served(certificates, configuration=config) as server:
 
             async def shown(name: str) -> bytes:
@@ -187,6 +192,142 @@ def test_secrets_are_logged(run: Run, certificates: Certificates, tmp_path: Path
     run(main())
 
 
+def test_a_key_log_that_raises_keeps_nobody_from_hearing(
+    run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop
+) -> None:
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    def broken(_line: str) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with both(certificates, {"keylog": broken}, keylog=broken) as (client, server):
+            await within(client.ping())
+            await within(server.ping())
+
+    run(main())
+    assert len(reported) >= 4
+    assert {type(context["exception"]) for context in reported} == {ZeroDivisionError}
+
+
+def test_secrets_go_where_the_environment_says(
+    run: Run, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(path))
+
+    async def main() -> None:
+        async with both(certificates, {"keylog": False}) as (client, _):
+            await within(client.ping())
+
+    run(main())
+    labels = {line.split()[0] for line in path.read_text().splitlines()}
+    assert {"CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0"} <= labels
+
+
+def test_authorities_of_a_directory(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            keywords = {"alpn": ["test"], "ca_path": tmp_path}
+            (tmp_path / "authority.pem").write_bytes(Path(certificates.authority).read_bytes())
+            async with dialled(certificates, server.address, **keywords) as client:
+                assert not client.is_handshaking
+
+    run(main())
+
+
+def test_what_was_known_of_a_connection_that_is_forgotten(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(
+            certificates, handler=lambda connection: connection.wait_closed()
+        ) as server:
+            async with dialled(certificates, server.address) as client:
+                await wait_until(lambda: server.connections)
+                (peer,) = server.connections
+                address = peer.remote_address
+            await within(peer.wait_closed(linger=True))
+            assert peer.get_extra_info("peername") == address
+            assert peer.get_extra_info("cipher", "unknown") == "unknown"
+            assert client.get_extra_info("peername") == server.address
+            assert client.get_extra_info("sockname", "closed") == "closed"
+
+    run(main())
+
+
+def test_clients_that_are_gone_before_they_are_accepted_are_not_given(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            for _client in range(3):
+                async with dialled(certificates, server.address) as client:
+                    await within(client.ping())
+            await wait_until(lambda: not server.connections, "the end of them all")
+            assert not server._waiting
+            async with dialled(certificates, server.address) as client:
+                await within(client.ping())
+                connection = await within(server.accept())
+                assert not connection.is_closed
+                assert not server._waiting
+
+    run(main())
+
+
+def test_another_address_is_tried_where_one_cannot_be_begun(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            loop = asyncio.get_running_loop()
+
+            async def found(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+                kind = socket.SOCK_DGRAM
+                return [
+                    (socket.AF_INET6, kind, 17, "", ("::1", server.address[1], 0, 0)),
+                    (socket.AF_INET, kind, 17, "", server.address),
+                ]
+
+            monkeypatch.setattr(loop, "getaddrinfo", found, raising=False)
+            async with dialled(
+                certificates, ("localhost", 0), local_address=("127.0.0.1", 0)
+            ) as client:
+                assert client.remote_address == server.address
+
+    run(main())
+
+
+def test_all_of_many_clients_hear_of_the_end(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        endpoint = quic.Endpoint(_driver.bind("127.0.0.1"))
+        config = client_config(certificates, idle_timeout=600.0)
+        async with endpoint, served(certificates) as server:
+            clients = await within(
+                asyncio.gather(
+                    *[
+                        quic.open_connection(
+                            *server.address[:2],
+                            server_name="localhost",
+                            configuration=config,
+                            endpoint=endpoint,
+                        )
+                        for _ in range(100)
+                    ]
+                )
+            )
+            for client in clients:
+                await within(client.ping())
+            server.close(5)
+            await within(server.wait_closed())
+            for client in clients:
+                await within(client.wait_closed())
+            assert {getattr(client.error, "code", None) for client in clients} == {5}
+
+    run(main())
+
+
 def test_datagrams(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
@@ -221,6 +362,28 @@ def test_datagram_policies(run: Run, certificates: Certificates) -> None:
                 pass
             assert await within(client.send_datagram(waited))
             await within(_until(server, waited))
+
+    run(main())
+
+
+def test_more_datagrams_than_there_is_room_for(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        # Of different lengths, and not all of them bytes.
+        datagrams = [bytes([number]) * (40 * number) for number in range(1, 25)]
+        given: list[bytes | bytearray] = [bytearray(datagrams[0]), *datagrams[1:]]
+        async with both(certificates, datagram_send_buffer=3000) as (client, server):
+            await within(client.ping())
+            count = await client.send_datagrams(given, "drop_new")
+            assert 0 < count < len(datagrams)
+            taken: list[bytes] = []
+            while len(taken) < count:
+                taken += await within(server.receive_datagrams())
+            assert taken == datagrams[:count]
+            assert await within(client.send_datagrams(given)) == len(datagrams)
+            assert await within(client.send_datagrams(given, "drop_oldest")) == len(datagrams)
+            await within(_until(server, datagrams[-1]))
+            with pytest.raises(TypeError):
+                await client.send_datagrams([b"1", "2"])  # type: ignore[list-item]
 
     run(main())
 
@@ -294,6 +457,19 @@ def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
+def test_a_client_does_not_move_to_the_other_family(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            before, seen = client.endpoint.address, server.remote_address
+            with pytest.raises(OSError, match=r"IPv6.*IPv4"):
+                await within(client.rebind("::"))
+            assert client.endpoint.address == before
+            assert await within(client.ping()) >= 0
+            assert server.remote_address == seen
+
+    run(main())
+
+
 def test_close_tells_code_and_reason_to_whoever_waits(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
@@ -306,7 +482,7 @@ def test_close_tells_code_and_reason_to_whoever_waits(run: Run, certificates: Ce
                 stream.stopped(),
             ]
             tasks = [asyncio.ensure_future(wait) for wait in waits]
-            await within(server.accept_stream())
+            _accepted = await within(server.accept_stream())
             server.close(7, "enough")
             for result in await within(asyncio.gather(*tasks, return_exceptions=True)):
                 assert isinstance(result, quic.ConnectionClosedByPeer), result

@@ -37,6 +37,7 @@ def test_version_report(capsys: pytest.CaptureFixture[str]) -> None:
         ("echo", "serve", ["send", "CA", "some words"], "some words"),
         ("requests", "serve", ["ask", "CA"], "fastest"),
         ("transfer", "receive", ["send", "CA", __file__], "stored"),
+        ("game", "serve", ["play", "CA"], "Stats("),
         ("early", "serve", ["ask", "CA"], "asked early"),
         ("workers", "serve", ["ask", "CA"], "4: resumed"),
     ],

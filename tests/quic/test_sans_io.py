@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ringloop._native import quic as native
 from ringloop.quic import errors
-from tests.quic.support import CLIENT, Pair, client_config
+from tests.quic.support import CLIENT, SERVER, Pair, client_config
 
 if TYPE_CHECKING:
     from tests.tls import Certificates
@@ -255,3 +257,43 @@ def test_wrong_configuration_is_refused_with_its_cause(
 ) -> None:
     with pytest.raises(error, match=text):
         native.ClientConfig(**keywords)  # type: ignore[arg-type]
+
+
+def test_a_flush_that_the_loop_refuses_is_asked_for_again(certificates: Certificates) -> None:
+    class Loop:
+        """As much of a loop as an endpoint needs; the first call is refused."""
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def call_soon(self, _callback: object) -> None:
+            self.asked += 1
+            if self.asked == 1:
+                raise RuntimeError("not now")
+
+        call_soon_threadsafe = call_later = call_soon
+
+    loop: Any = Loop()
+    endpoint = native.Endpoint(events=True)
+    endpoint.attach(loop, lambda *_: None, lambda: None)
+    with pytest.raises(RuntimeError, match="not now"):
+        endpoint.connect(client_config(certificates), SERVER, "localhost")
+    endpoint.connect(client_config(certificates), SERVER, "localhost")
+    assert loop.asked == 2
+    endpoint.detach()
+
+
+def test_the_collector_sees_a_key_log_that_holds_its_endpoint() -> None:
+    class Log:
+        endpoint: native.Endpoint
+
+        def line(self, text: str) -> None:
+            raise AssertionError(text)
+
+    log = Log()
+    log.endpoint = native.Endpoint()
+    log.endpoint.connect(native.ClientConfig(keylog=log.line), SERVER, "localhost", 1.0)
+    watched = weakref.ref(log)
+    del log
+    gc.collect()
+    assert watched() is None

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.quic.scenarios import (
-    AIOQUIC,
-    WITH_AIOQUIC,
     Both,
     SansIO,
     Shape,
@@ -36,11 +34,6 @@ if TYPE_CHECKING:
     from tests.tls import Certificates
 
     Run = Callable[[Any], Any]
-
-
-@pytest.fixture(params=["ringloop", AIOQUIC] if WITH_AIOQUIC else ["ringloop"])
-def shape(request: pytest.FixtureRequest) -> Shape:
-    return Shape(request.param)
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -14,13 +14,16 @@ from ringloop.quic import events
 from ringloop.quic.asyncio import QuicConnectionProtocol, connect, serve
 from ringloop.quic.configuration import QuicConfiguration
 from ringloop.quic.connection import QuicConnection
-from ringloop.quic.errors import StreamResetError, StreamStoppedError
+from ringloop.quic.errors import StreamClosedError, StreamResetError, StreamStoppedError
+from ringloop.quic.logger import QuicLogger
 from tests.quic.test_shape_connection import client_side, server_side
+from tests.support import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from ringloop.quic.asyncio.endpoint import AsyncEndpoint
+    from ringloop.quic.logger import QuicLoggerTrace
     from tests.support import LoopLog
     from tests.tls import Certificates
 
@@ -107,9 +110,9 @@ def test_more_streams_than_the_peer_allows_all_come_and_none_is_kept(
                 assert await reader.read() == b"%d" % number
 
             await asyncio.gather(*[one(number) for number in range(60)])
-            assert not protocol._streams
+            assert not protocol._QuicConnectionProtocol__streams
             await protocol.ping()
-            assert not protocols[0]._streams
+            assert not protocols[0]._QuicConnectionProtocol__streams
 
     run(main())
 
@@ -159,6 +162,206 @@ def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
                 total += len(data)
             await filling
             assert total == 8 << 20
+
+    run(main())
+
+
+def test_what_came_before_a_clean_close_reaches_a_slow_reader(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        size = 10 << 20
+        protocols: list[QuicConnectionProtocol] = []
+        totals: list[int] = []
+
+        def made(connection: QuicConnection, **keywords: Any) -> QuicConnectionProtocol:
+            protocols.append(QuicConnectionProtocol(connection, **keywords))
+            return protocols[-1]
+
+        async def slow(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+            totals.append(0)
+            at = len(totals) - 1
+            totals[at] += len(await reader.read(1 << 16))
+            await protocols[0].wait_closed()
+            while data := await reader.read(1 << 16):
+                totals[at] += len(data)
+                await asyncio.sleep(0)
+            ended.set()
+
+        ended = asyncio.Event()
+        async with served(
+            certificates,
+            configuration=server_side(certificates, max_stream_data=2 * size, max_data=2 * size),
+            stream_handler=slow,
+            create_protocol=made,
+        ) as server:
+            async with connect(
+                "127.0.0.1", port_of(server), configuration=client_side(certificates)
+            ) as protocol:
+                _reader, writer = await protocol.create_stream()
+                await write_all(writer, bytes(size))
+                # The peer has all of it once the stream is not there any more.
+                with pytest.raises(StreamClosedError):
+                    while True:
+                        protocol._quic._native.set_stream_priority(0, 0)
+                        await asyncio.sleep(0.001)
+            await within(ended.wait())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert totals == [size]
+
+    run(main())
+
+
+def test_no_stream_is_opened_on_a_connection_that_is_over(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as protocol:
+            await protocol.aclose()
+            with pytest.raises(ConnectionError):
+                await protocol.create_stream()
+
+    run(main())
+
+
+def test_a_cancelled_wait_for_a_writers_end_does_not_lose_the_end(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        async with both(certificates, stream_handler=echo) as protocol:
+            reader, writer = await protocol.create_stream()
+            writer.write(b"all of it")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(writer.wait_closed(), 0.001)
+            assert not writer.is_closing()
+            writer.close()
+            await writer.wait_closed()
+            assert await within(reader.read()) == b"all of it"
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            configuration = client_side(certificates)
+            async with connect(
+                "127.0.0.1", port_of(server), configuration=configuration, wait_connected=False
+            ) as protocol:
+                assert protocol._quic.send_datagram_frame(b"x") == 1
+                protocol.transmit()
+                await within(protocol.wait_connected())
+                await within(protocol.ping())
+        assert any("send_datagram_frame() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_a_log_that_cannot_be_written_does_not_keep_a_connection_from_its_end(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    class Full(QuicLogger):
+        def end_trace(self, trace: QuicLoggerTrace) -> None:
+            raise OSError(28, "No space left on device")
+
+    async def main() -> None:
+        made: list[QuicConnectionProtocol] = []
+
+        def keep(connection: QuicConnection, **keywords: Any) -> QuicConnectionProtocol:
+            made.append(QuicConnectionProtocol(connection, **keywords))
+            return made[-1]
+
+        settings = server_side(certificates)
+        settings.quic_logger = Full()
+        async with both(certificates, configuration=settings, create_protocol=keep) as client:
+            await within(client.ping())
+            client.close()
+            await within(made[0].wait_closed())
+        assert any("end_trace() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_a_log_that_cannot_be_begun_lets_nobody_in(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    class Full(QuicLogger):
+        def start_trace(self, is_client: bool, odcid: bytes) -> QuicLoggerTrace:
+            raise OSError(28, "No space left on device")
+
+    async def main() -> None:
+        settings = server_side(certificates)
+        settings.quic_logger = Full()
+        with pytest.raises(ConnectionError):
+            async with both(certificates, configuration=settings) as client:
+                await within(client.wait_closed())
+                raise ConnectionError("it was let in, and closed")
+        assert any("create_protocol() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
+def test_code_0_of_the_transport_ends_what_is_read_as_that_of_a_program_does(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        async with both(certificates, stream_handler=echo) as client:
+            reader, _writer = await client.create_stream()
+            client._end_streams(
+                events.ConnectionTerminated(error_code=0, frame_type=0, reason_phrase="")
+            )
+            assert await within(reader.read()) == b""
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_a_transmit_that_raises_does_not_keep_others_from_their_events(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    class Broken(QuicConnectionProtocol):
+        def transmit(self) -> None:
+            raise ZeroDivisionError("asked for")
+
+    async def main() -> None:
+        async with (
+            served(certificates, create_protocol=Broken) as server,
+            connect(
+                "127.0.0.1", port_of(server), configuration=client_side(certificates)
+            ) as client,
+        ):
+            await within(client.ping())
+        assert any("transmit() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
+def test_what_is_transmitted_leaves_at_once(certificates: Certificates, run: Run) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            configuration = client_side(certificates)
+            async with connect(
+                "127.0.0.1", port_of(server), configuration=configuration
+            ) as protocol:
+                await within(protocol.ping())
+                before = protocol._quic.stats().stream_frames_sent
+                protocol._quic.send_stream_data(0, b"now")
+                protocol.transmit()
+                # The loop has had no turn meanwhile.
+                assert protocol._quic.stats().stream_frames_sent == before + 1
+                # What is sent in pieces leaves together, and before it is taken back.
+                for stream_id in (0, 4, 8):
+                    protocol._quic.send_stream_data(stream_id, b"more")
+                    protocol.transmit()
+                assert protocol._quic.stats().stream_frames_sent == before + 1
+                protocol._quic.reset_stream(8, 1)
+                assert protocol._quic.stats().stream_frames_sent == before + 4
 
     run(main())
 

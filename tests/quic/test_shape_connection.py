@@ -24,6 +24,7 @@ from tests.quic.support import CLIENT, SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.tls import Certificates
 
@@ -368,8 +369,8 @@ def test_equal_settings_of_threads_that_make_them_at_once_are_one() -> None:
         return object()
 
     with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(configurations._shared, [(make,)] * 2)
-    configurations._SHARED.pop((make,))
+        one, other = threads.map(configurations._shared, [(make, ())] * 2)
+    configurations._SHARED.pop((make, ()))
     assert one is other
 
 
@@ -407,6 +408,38 @@ def test_sessions_are_resumed_and_early_data_arrives_once_either_way(
     assert again.client.get_next_available_stream_id() == 4
 
 
+def test_what_is_written_when_early_data_was_refused_goes_out_once_and_behind_it(
+    certificates: Certificates,
+) -> None:
+    tickets: list[Any] = []
+    client = QuicConnection(
+        configuration=client_side(certificates), session_ticket_handler=tickets.append
+    )
+    keywords = {"session_ticket_handler": lambda ticket: None}
+    ends = Ends(client, server_side(certificates), server_keywords=keywords)
+    client.connect(SERVER, ends.now)
+    ends.exchange()
+    ends.server_keywords = {}
+    again = resume(certificates, ends, tickets, [b""])
+    client = again.client
+    taken = client.next_event
+
+    def writes_at_once() -> events.QuicEvent | None:
+        event = taken()
+        if isinstance(event, events.ProtocolNegotiated):
+            stream_id = client.get_next_available_stream_id()
+            client.send_stream_data(stream_id, b"new", end_stream=True)
+        return event
+
+    client.next_event = writes_at_once  # type: ignore[method-assign]
+    again.run_until(lambda: len(again.all(events.StreamDataReceived, at_server=True)) > 1)
+    again.exchange()
+    got: dict[int, bytes] = {}
+    for event in again.all(events.StreamDataReceived, at_server=True):
+        got[event.stream_id] = got.get(event.stream_id, b"") + event.data
+    assert got == {0: b"early", 4: b"new"}
+
+
 def test_servers_are_verified_unless_that_is_forbidden(certificates: Certificates) -> None:
     for mode, completes in ((None, False), (ssl.CERT_REQUIRED, False), (ssl.CERT_NONE, True)):
         configuration = QuicConfiguration(
@@ -422,6 +455,62 @@ def test_servers_are_verified_unless_that_is_forbidden(certificates: Certificate
             (end,) = ends.all(events.ConnectionTerminated, at_server=False)
             assert 0x100 <= end.error_code < 0x200
             assert end.frame_type is not None
+
+
+def completes(certificates: Certificates, **trust: Any) -> bool:
+    configuration = QuicConfiguration(alpn_protocols=["test"], server_name="localhost", **trust)
+    ends = Ends(QuicConnection(configuration=configuration), server_side(certificates))
+    ends.client.connect(SERVER, ends.now)
+    ends.exchange()
+    return bool(ends.all(events.HandshakeCompleted, at_server=False))
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_authorities_that_change_in_their_file_count_at_once(
+    certificates: Certificates, tmp_path: Path, replaces: bool
+) -> None:
+    other = certificates.issue("another authority's")[0].read_bytes()
+    ours = certificates.authority.read_bytes()
+    path = tmp_path / "authorities.pem"
+    for trusted in (other, ours, other, ours):
+        if replaces:
+            (tmp_path / "new").write_bytes(trusted)
+            (tmp_path / "new").replace(path)
+        else:
+            path.write_bytes(trusted)
+        assert completes(certificates, cafile=str(path)) is (trusted is ours)
+    path.unlink()
+    with pytest.raises(OSError, match="No such file"):
+        completes(certificates, cafile=str(path))
+
+
+def test_authorities_that_change_in_their_directory_count_at_once(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    other = certificates.issue("another authority's")[0].read_bytes()
+    ours = certificates.authority.read_bytes()
+    here = {"capath": str(tmp_path)}
+    (tmp_path / "other.pem").write_bytes(other)
+    assert not completes(certificates, **here)
+    (tmp_path / "ours.pem").write_bytes(ours)
+    assert completes(certificates, **here)
+    # Of what is written to an entry, the directory itself shows nothing.
+    (tmp_path / "ours.pem").write_bytes(other)
+    assert not completes(certificates, **here)
+    (tmp_path / "ours.pem").unlink()
+    (tmp_path / "link.pem").symlink_to(certificates.authority)
+    assert completes(certificates, **here)
+    (tmp_path / "link.pem").unlink()
+    assert not completes(certificates, **here)
+
+
+def test_settings_and_files_that_are_the_same_are_one(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    (tmp_path / "ours.pem").write_bytes(certificates.authority.read_bytes())
+    for trust in ({"cafile": str(certificates.authority)}, {"capath": str(tmp_path)}):
+        first, second = (QuicConfiguration(**trust) for _ in range(2))  # type: ignore[arg-type]
+        assert first.client_config() is second.client_config()
 
 
 def test_secrets_go_to_a_file_object(certificates: Certificates) -> None:
@@ -447,13 +536,23 @@ def test_configurations_that_cannot_do_are_refused(certificates: Certificates) -
             original_destination_connection_id=bytes(8),
             token_handler=lambda token: None,
         )
+    with pytest.raises(ValueError, match="retry_source_connection_id"):
+        QuicConnection(
+            configuration=server,
+            original_destination_connection_id=bytes(8),
+            retry_source_connection_id=bytes(8),
+        )
     with pytest.raises(ValueError, match="certificate"):
         QuicConnection(
             configuration=QuicConfiguration(is_client=False),
             original_destination_connection_id=bytes(8),
         )
     with pytest.raises(ValueError, match="No private key"):
-        server.load_cert_chain(certificates.authority)
+        server.load_cert_chain(certificates.authority, certificates.authority)
+    keyless = QuicConfiguration(is_client=False)
+    keyless.load_cert_chain(certificates.authority)
+    with pytest.raises(ValueError, match="key is missing"):
+        QuicConnection(configuration=keyless, original_destination_connection_id=bytes(8))
     pinned = client_side(certificates, assert_fingerprint="ab:cd")
     with pytest.raises(ValueError, match="assert_fingerprint"):
         QuicConnection(configuration=pinned).connect(SERVER, 1.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sysconfig
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -318,6 +320,148 @@ def test_handler_that_raises_aborts_its_stream_and_is_reported(
 
     run(main())
     assert isinstance(reported[0]["exception"], ZeroDivisionError)
+
+
+def test_errors_of_a_handler_are_reported_but_for_those_of_the_peers_end(
+    run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop
+) -> None:
+    """A connection to somebody else that fails is a ConnectionError too."""
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    errors = [ConnectionRefusedError("elsewhere"), quic.StreamResetError(5)]
+
+    async def broken(stream: quic.Stream) -> None:
+        await stream.read(1)
+        raise errors[stream.id // 4]
+
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=broken) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            for _ in errors:
+                stream = await connection.open_stream()
+                stream.write(b"x")
+                with pytest.raises(quic.StreamResetError):
+                    await within(stream.read(1))
+
+    run(main())
+    assert [context["exception"] for context in reported] == errors[:1]
+
+
+def test_a_cancelled_handler_does_not_end_its_stream_as_if_it_were_complete(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        async def answer(stream: quic.Stream) -> None:
+            tasks.append(asyncio.current_task())
+            stream.write(b"the first half")
+            await stream.drain()
+            await asyncio.Event().wait()
+
+        async with (
+            served(certificates, stream_handler=answer) as server,
+            dialled(certificates, server.address) as connection,
+        ):
+            stream = await connection.open_stream()
+            stream.write(b"x")
+            assert await within(stream.readexactly(14)) == b"the first half"
+            (task,) = tasks
+            assert task is not None
+            task.cancel()
+            with pytest.raises(quic.StreamResetError):
+                await within(stream.read())
+
+    run(main())
+
+
+def test_what_waits_on_a_stream_ends_when_this_end_gives_it_up(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates, {"max_stream_data": 1 << 16}) as (client, _server):
+            stream = await client.open_stream()
+            stream.write(bytes(1 << 24))
+            draining = asyncio.ensure_future(stream.drain())
+            closing = asyncio.ensure_future(stream.wait_closed())
+            reading = asyncio.ensure_future(stream.read(1))
+            await within(client.ping())
+            assert not any(task.done() for task in (draining, closing, reading))
+            stream.reset(7)
+            await within(draining)
+            await within(closing)
+            assert not reading.done()
+            stream.stop(7)
+            with pytest.raises(quic.StreamClosedError):
+                await within(reading)
+
+            stream = await client.open_stream()
+            stream.write(b"x")
+            stream.abort()
+            await within(stream.wait_closed())
+            assert not await within(stream.acked())
+
+    run(main())
+
+
+def test_a_reset_of_what_has_all_arrived_changes_nothing(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            stream = await client.open_stream()
+            stream.write(b"x")
+            stream.finish()
+            assert await within(stream.acked())
+            stream.reset(7)
+            assert await within(stream.acked())
+
+    run(main())
+
+
+def test_a_second_reader_is_told_that_there_is_one(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            stream.write(b"x")
+            first = asyncio.ensure_future(stream.read(1))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="already waiting for incoming data"):
+                await stream.read(1)
+            there = await within(server.accept_stream())
+            there.write(b"y")
+            assert await within(first) == b"y"
+            # One that was cancelled is in nobody's way.
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(stream.read(1), 0.001)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(stream.read(1), 0.001)
+
+    run(main())
+
+
+@pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="this build leaves the drop to the thread that made the stream, once it runs",
+)
+def test_a_stream_that_another_thread_drops_ends_at_once(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            streams = [await client.open_stream()]
+            streams[0].write(b"x")
+            there = await within(server.accept_stream())
+            assert await within(there.read(1)) == b"x"
+            # The loop sleeps by then: nothing but the drop wakes it.
+            dropping = threading.Timer(0.2, streams.clear)
+            dropping.start()
+            assert await within(there.read(1), 15) == b""
+            dropping.join()
+
+    run(main())
 
 
 def test_streams_are_freed_as_they_end(run: Run, certificates: Certificates) -> None:
