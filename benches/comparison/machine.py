@@ -5,6 +5,7 @@ Owns: nothing, it looks. Called by: `compare`. Never: changes a setting of the m
 
 import os
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -43,6 +44,28 @@ def memory() -> str:
     """Size of main memory."""
     pages, page_len = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return f"{pages * page_len / 2**30:.0f} GiB"
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """What the processors did since the machine began, in ticks of the kernel's."""
+
+    stolen: int
+    total: int
+
+    def stolen_since(self, before: "Ticks") -> float:
+        """The share of the time that the host of a virtual machine gave to others."""
+        return (self.stolen - before.stolen) / max(self.total - before.total, 1)
+
+
+def ticks() -> Ticks:
+    """Read the first line of /proc/stat; its eighth figure is stolen, later ones are in the first two.
+
+    proc_stat(5).
+    """
+    words = read("/proc/stat", "cpu").split("\n", 1)[0].split()
+    figures = [int(word) for word in words[1:9]]
+    return Ticks(figures[7] if len(figures) == 8 else 0, sum(figures))
 
 
 def mitigations() -> str:

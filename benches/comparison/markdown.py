@@ -6,6 +6,7 @@ Owns: how figures look. Called by: `compare`. Never: leaves out a row, a loop or
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Literal
 
 from comparison.results import C_FLOOR, Entry, Report, RowResult
 from workloads.support.loops import OURS_PREFIX, is_ours
@@ -81,6 +82,8 @@ def tables(report: Report) -> Iterator[list[str]]:
                 "CPU time of the server, µs an operation",
                 detail_table(rows, report, "server_cpu_us"),
             )
+            if any(entry["cpu_to_best_peer"] for row in rows for entry in row["entries"].values()):
+                yield folded("The same ÷ the best other's, with intervals", cpu_table(rows, report))
             yield folded("99th percentile of latency, µs", detail_table(rows, report, "p99_us"))
 
 
@@ -116,6 +119,26 @@ def detail_table(rows: Sequence[RowResult], report: Report, key: str) -> list[st
         cells = ["" if value is None else f"{value:.1f}" for value in values]
         lines.append(line([row["title"], *cells]))
     return lines
+
+
+def cpu_table(rows: Sequence[RowResult], report: Report) -> list[str]:
+    """Write our CPU time an operation beside that of the peer with the best rate; lower is better."""
+    ours = [name for name in report["loops"] if is_ours(name)]
+    lines = [line(["", "best other", *ours]), line(["---", "---:", *["---:"] * len(ours)])]
+    for row in rows:
+        cells = [between(row["entries"].get(name), "cpu") for name in ours]
+        lines.append(line([row["title"], row["best_peer"] or "none", *cells]))
+    return lines
+
+
+def between(entry: Entry | None, which: Literal["rate", "cpu"]) -> str:
+    """Write a ratio to the best peer with where its median lies."""
+    if entry is None:
+        return ""
+    value, ends = entry["to_best_peer"], entry["to_best_peer_interval"]
+    if which == "cpu":
+        value, ends = entry["cpu_to_best_peer"], entry["cpu_to_best_peer_interval"]
+    return "" if value is None or ends is None else f"{value:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
 
 
 def folded(title: str, lines: Sequence[str]) -> list[str]:
@@ -201,20 +224,20 @@ def listed(heading: str, rows: Sequence[RowResult], name: str) -> Iterator[str]:
 
 def is_lost(entry: Entry) -> bool:
     """Tell whether a loop failed, or is behind the best other loop beyond chance."""
-    between = entry["to_best_peer_interval"]
-    return between is None or between[1] < 1.0
+    ends = entry["to_best_peer_interval"]
+    return ends is None or ends[1] < 1.0
 
 
 def is_open(entry: Entry) -> bool:
     """Tell whether it may be that a loop is behind the best other loop, or ahead of it."""
-    between = entry["to_best_peer_interval"]
-    return between is not None and between[0] <= 1.0 <= between[1]
+    ends = entry["to_best_peer_interval"]
+    return ends is not None and ends[0] <= 1.0 <= ends[1]
 
 
 def behind(row: RowResult, name: str) -> str:
     """Say by how much a row is lost, or why it failed."""
     entry = row["entries"][name]
-    ratio, between = entry["to_best_peer"], entry["to_best_peer_interval"]
-    if ratio is None or between is None:
+    rate, cpu = between(entry, "rate"), between(entry, "cpu")
+    if not rate:
         return f"fails: {entry['failure']}"
-    return f"{ratio:.2f} ({between[0]:.2f} to {between[1]:.2f}) of {row['best_peer']}"
+    return f"{rate} of {row['best_peer']}" + (f"; CPU time {cpu}" if cpu else "")

@@ -4,9 +4,11 @@ Owns: the interleaving, one process a run, time-outs, progress. Called by: `comp
 Never: computes more than a rate.
 
 In each row the contestants take turns, A B C A B C ..., and each round begins with another one: a
-machine that gets slower or faster for a while does so for all of them.
+machine that gets slower or faster for a while does so for all of them. Further rounds, where they are
+asked for, follow at once, for those alone whose rate is still in question.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -78,6 +80,14 @@ class Settings:
 Measured = dict[str, dict[str, Runs]]
 
 
+@dataclass(frozen=True)
+class Further:
+    """Rounds that come after a row's others, for some of its contestants."""
+
+    rounds: int
+    chosen: Callable[[dict[str, Runs]], set[str]]
+
+
 def measure(
     rows: Sequence[Row],
     contestants: Sequence[Contestant],
@@ -98,18 +108,36 @@ def in_turns(
     rounds: int,
     once: Callable[[Row, T, Runs], None],
     say: Callable[[str], None],
+    further: Further | None = None,
+    held: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Measured:
-    """Have `once` run each row's contestants by turns, one that fails in a row not again there."""
-    progress = Progress(rounds * sum(len(entered) for _, entered in fields), say)
+    """Have `once` run each row's contestants by turns, one that fails in a row not again there.
+
+    `held` is entered for the time of a row.
+    """
+    more = further.rounds if further else 0
+    progress = Progress((rounds + more) * sum(len(entered) for _, entered in fields), say)
     measured: Measured = {}
     for row, entered in fields:
         runs = measured[row.name] = {one.name: Runs() for one in entered}
-        for number in range(rounds):
-            shift = number % len(entered)
-            for one in (*entered[shift:], *entered[:shift]):
+
+        def round_of(
+            taking_part: Sequence[T], number: int, row: Row = row, runs: dict[str, Runs] = runs
+        ) -> None:
+            shift = number % len(taking_part)
+            for one in (*taking_part[shift:], *taking_part[:shift]):
                 if runs[one.name].failure is None:
                     once(row, one, runs[one.name])
                 progress.step(row, one.name, number, runs[one.name])
+
+        with held():
+            for number in range(rounds):
+                round_of(entered, number)
+            names = further.chosen(runs) if further else set()
+            left = [one for one in entered if one.name in names]
+            progress.skip(more * (len(entered) - len(left)))
+            for number in range(rounds, rounds + more if left else rounds):
+                round_of(left, number)
     return measured
 
 
@@ -200,6 +228,10 @@ class Progress:
         self.done = 0
         self.say = say
         self.start = time.monotonic()
+
+    def skip(self, count: int) -> None:
+        """Leave runs out that were counted on."""
+        self.total -= count
 
     def step(self, row: Row, contestant: str, number: int, runs: Runs) -> None:
         """Count one run."""

@@ -10,8 +10,9 @@ so that of many alike the lucky one is taken: a ratio to it is somewhat low.
 """
 
 import math
+import operator
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NotRequired, TypedDict
 
 from comparison.measuring import Measured, Runs
@@ -19,6 +20,8 @@ from comparison.rows import Row
 from workloads.support.loops import is_ours
 
 C_FLOOR = "C epoll"
+# A peer above this share of the best one's median rate may turn out to be the best.
+CLOSE = 0.85
 # Above this share of its CPU the load generator may be what limits a row.
 CLIENT_BUSY_MAX = 0.95
 # How sure an interval is: the median lies outside of it, on either side, with half of the rest.
@@ -34,6 +37,8 @@ class Entry(TypedDict):
     to_best_peer: float | None
     to_best_peer_interval: tuple[float, float] | None
     to_floor: float | None
+    cpu_to_best_peer: float | None
+    cpu_to_best_peer_interval: tuple[float, float] | None
     details: list[dict[str, object]]
     client_bound: bool
 
@@ -77,16 +82,13 @@ def row_results(
 def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference: str) -> RowResult:
     """Turn one row's runs into medians and ratios."""
     medians = {name: median(one) for name, one in runs.items()}
-    peers = {
-        name: rate
-        for name, rate in medians.items()
-        if rate is not None and not is_ours(name) and name not in floors
-    }
+    peers = rates_of_peers(runs, floors)
     best_peer = max(peers, key=lambda name: peers[name], default=None)
     entries: dict[str, Entry] = {}
     for name, one in runs.items():
         to_best_peer = ratios(one, runs.get(best_peer or ""))
         to_floor = ratios(one, runs.get(reference))
+        cpu = ratios(one, runs.get(best_peer or ""), cpu_times)
         entries[name] = {
             "rate": medians[name],
             "rates": one.rates,
@@ -94,6 +96,8 @@ def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference
             "to_best_peer": statistics.median(to_best_peer) if to_best_peer else None,
             "to_best_peer_interval": interval(to_best_peer) if to_best_peer else None,
             "to_floor": statistics.median(to_floor) if to_floor else None,
+            "cpu_to_best_peer": statistics.median(cpu) if cpu else None,
+            "cpu_to_best_peer_interval": interval(cpu) if cpu else None,
             "details": one.details,
             "client_bound": is_client_bound(one),
         }
@@ -106,6 +110,33 @@ def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference
     }
 
 
+def rates_of_peers(runs: dict[str, Runs], floors: Sequence[str]) -> dict[str, float]:
+    """The median rates of who is neither ours nor a floor, did not fail and took part to the end.
+
+    Who was left out of further rounds ran at other times: those medians do not compare.
+    """
+    peers = {
+        name: one
+        for name, one in runs.items()
+        if median(one) is not None and not is_ours(name) and name not in floors
+    }
+    longest = max((len(one.rates) for one in peers.values()), default=0)
+    return {
+        name: statistics.median(one.rates)
+        for name, one in peers.items()
+        if len(one.rates) == longest
+    }
+
+
+def in_question(runs: dict[str, Runs], floors: Sequence[str], reference: str) -> set[str]:
+    """Who a row is still about: ours, the peers that come near its best one, and the reference."""
+    peers = rates_of_peers(runs, floors)
+    best = max(peers.values(), default=0.0)
+    near = {name for name, rate in peers.items() if rate >= CLOSE * best}
+    ours = {name for name, one in runs.items() if is_ours(name) and one.failure is None}
+    return (near | ours | {reference} & set(runs)) if near and ours else set()
+
+
 def median(runs: Runs) -> float | None:
     """The median rate; none for who failed in any round."""
     if runs.failure is not None or not runs.rates:
@@ -113,12 +144,23 @@ def median(runs: Runs) -> float | None:
     return statistics.median(runs.rates)
 
 
-def ratios(runs: Runs, reference: Runs | None) -> list[float]:
-    """The ratios of the rates, round by round; none where either failed."""
+def ratios(
+    runs: Runs,
+    reference: Runs | None,
+    figures: Callable[[Runs], list[float]] = operator.attrgetter("rates"),
+) -> list[float]:
+    """The ratios of the rates, round by round as far as both took part; none where either failed."""
     if reference is None or runs.failure is not None or reference.failure is not None:
         return []
-    pairs = zip(runs.rates, reference.rates, strict=True)
+    pairs = zip(figures(runs), figures(reference), strict=False)
     return [own / other for own, other in pairs]
+
+
+def cpu_times(runs: Runs) -> list[float]:
+    """The server's CPU time an operation, round by round; none where it was not counted."""
+    values = [detail.get("server_cpu_us") for detail in runs.details]
+    counted = [value for value in values if isinstance(value, float) and value > 0]
+    return counted if len(counted) == len(values) else []
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

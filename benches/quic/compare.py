@@ -12,6 +12,7 @@ time. Needs a Rust toolchain, a C compiler and CPython 3.12 or later (aiopquic d
 
 import argparse
 import dataclasses
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from running import Settings, make_certificates, measure
 from tables import all_rows
 
 from comparison import machine, paths, program
+from comparison.disturbance import STOLEN_MAX, Patience
 from comparison.environment import Environment, SetupError, commit, environment_for, set_up
 from comparison.rows import Row, selected
 from comparison.telling import say
@@ -63,7 +65,12 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
         certificates = Path(folder)
         make_certificates(environment.python, certificates)
         settings = Settings(
-            environment.python, certificates, options.rounds, options.warmup, options.seconds
+            environment.python,
+            certificates,
+            options.rounds,
+            options.warmup,
+            options.seconds,
+            Patience(options.patience * 60, options.stolen / 100),
         )
         measured = measure(rows, entered, settings, say)
     described = environment.describe()
@@ -75,6 +82,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
         "title": f"QUIC, CPython {described['version']}",
         "versions": {name: str(one) for name, one in environment.versions().items()},
         "settings": {name: getattr(options, name) for name in FULL},
+        "stolen_max": options.stolen / 100,
         "absent": absent,
         "floors": [one.name for one in entered if not one.is_python],
         "loops": [one.name for one in entered if one.is_python],
@@ -133,6 +141,20 @@ def parse_arguments() -> argparse.Namespace:
         help=f"contestants [all: {names}]",
     )
     add("--warmup", type=float, help="time before it, under load")
+    add(
+        "--patience",
+        type=float,
+        default=math.inf,
+        metavar="MINUTES",
+        help="for waits for the machine's host and runs made again, all in all [no bound]",
+    )
+    add(
+        "--stolen",
+        type=float,
+        default=STOLEN_MAX * 100,
+        metavar="PERCENT",
+        help=f"what the host may take of a run's processors [{STOLEN_MAX:.1%}]".replace("%", "%%"),
+    )
     add("--python", default=sys.executable, help="the interpreter [this one]")
     add("--setup", action="store_true", help="make the environment anew")
     add("--as-is", action="store_true", help="use --python with the packages that it has")

@@ -16,6 +16,7 @@ from typing import Any
 from contestants import CEILING, PEER, Contestant
 from tables import FIGURES, Figure
 
+from comparison.disturbance import disturbed
 from comparison.markdown import line
 from comparison.measuring import Measured, Runs
 from comparison.rows import Row
@@ -127,6 +128,8 @@ def circumstances(report: Report) -> Iterator[str]:
     yield "- loops: " + ", ".join(f"{name} on {loop}" for name, loop in loops.items())
     for name, reason in report["absent"].items():
         yield f"- not compared: {name}: {reason}"
+    entries = (entry for row in report["rows"] for entry in row["entries"].values())
+    yield from disturbed(entries, report["stolen_max"])
     yield ""
     yield (
         "Cells are medians of the rounds, counted by the receiver; the best stack of a row is bold. "

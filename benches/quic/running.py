@@ -16,6 +16,7 @@ from pathlib import Path
 from contestants import CEILING, Contestant
 from tables import FIGURES
 
+from comparison.disturbance import Patience, undisturbed
 from comparison.environment import reason_of
 from comparison.measuring import Measured, Runs, end_session, in_turns, run_variables
 from comparison.rows import Row
@@ -34,6 +35,7 @@ class Settings:
     rounds: int
     warmup: float
     seconds: float
+    patience: Patience
 
 
 class RunError(Exception):
@@ -60,7 +62,7 @@ def measure(
 def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:
     """Run both processes and keep what came out, or why it failed."""
     try:
-        counted = timed(row, one, settings)
+        counted = undisturbed(lambda: timed(row, one, settings), settings.patience)
     except RunError as failure:
         runs.failure = str(failure)
         return

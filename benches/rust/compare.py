@@ -25,8 +25,9 @@ from running import REFERENCE, Settings, measure
 from tables import AVERAGED, all_rows
 
 from comparison import machine, markdown, paths, program
+from comparison.disturbance import disturbed
 from comparison.environment import SetupError, build_native, commit
-from comparison.results import Report, row_results
+from comparison.results import CLOSE, Report, row_results
 from comparison.rows import selected
 from comparison.telling import say
 
@@ -63,7 +64,9 @@ def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report
     floors = {} if options.no_floor else build_native(say)
     build(say)
     server_cpu, load_cpu = machine.choose_cpus(None, None)
-    settings = Settings(options.rounds, options.seconds, server_cpu, load_cpu)
+    settings = Settings(
+        options.rounds, options.more, options.seconds, server_cpu, load_cpu, options.lock
+    )
     before = machine.describe()
     measured = measure(rows, options.peers, floors, settings, say)
     return {
@@ -76,6 +79,7 @@ def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report
         "versions": versions(),
         "settings": {
             "rounds": settings.rounds,
+            "more": settings.more,
             "seconds": settings.seconds,
             "server_cpu": server_cpu,
             "load_cpu": load_cpu,
@@ -118,12 +122,19 @@ def circumstances(report: Report) -> Iterator[str]:
     yield f"- command: `{report['command']}`"
     yield "- versions: " + ", ".join(f"{name} {one}" for name, one in report["versions"].items())
     yield "- machine: " + ", ".join(f"{name} {one}" for name, one in report["machine"].items())
+    further = (
+        f"{settings['more']} more for ours, {REFERENCE} and who came within "
+        f"{1 - CLOSE:.0%} of the best of a row; "
+        if settings["more"]
+        else ""
+    )
     yield (
         f"- runs: {settings['rounds']} rounds a contestant and row, one process a run, taking turns; "
-        f"servers {settings['seconds']} s on CPU {settings['server_cpu']}, load generator on "
+        f"{further}servers {settings['seconds']} s on CPU {settings['server_cpu']}, load generator on "
         f"CPU {settings['load_cpu']}; the executor's rows on CPU {settings['server_cpu']}, the "
         "cross-thread wake and the files on both"
     )
+    yield from disturbed(entry for row in report["rows"] for entry in row["entries"].values())
     yield ""
     yield (
         "Cells are operations a second (cat: bytes), median of the rounds; the best of a row is bold. "
@@ -171,6 +182,20 @@ def parse_arguments(suite: Suite) -> argparse.Namespace:
         default=list(CONTESTANTS),
         metavar="A,B",
         help=f"contestants [all: {', '.join(CONTESTANTS)}]",
+    )
+    parser.add_argument(
+        "--more",
+        type=int,
+        default=0,
+        metavar="ROUNDS",
+        help="further rounds of a row for ours and who came near its best; decides rows on a noisy "
+        "machine [0]",
+    )
+    parser.add_argument(
+        "--lock",
+        type=Path,
+        metavar="FILE",
+        help="hold a lock on this file (flock) during each row: other timed work takes turns",
     )
     parser.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
     return program.parse(parser, QUICK, FULL)

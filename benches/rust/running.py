@@ -5,6 +5,7 @@ Never: computes more than a rate.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -18,8 +19,17 @@ from contestants import program, variables
 from tables import CAT_BYTES, REQUESTS_A_MESSAGE, UNPINNED
 
 from comparison import paths
+from comparison.disturbance import Patience, undisturbed
 from comparison.environment import reason_of
-from comparison.measuring import WARMUP_SECONDS, Contestant, Measured, Runs, in_turns
+from comparison.measuring import (
+    WARMUP_SECONDS,
+    Contestant,
+    Further,
+    Measured,
+    Runs,
+    in_turns,
+)
+from comparison.results import in_question
 from comparison.rows import Row
 
 # What our servers are compared with, besides the peers.
@@ -37,9 +47,13 @@ class Settings:
     """How everything is run."""
 
     rounds: int
+    # Rounds after those, for who comes near the best of a row.
+    more: int
     seconds: float
     server_cpu: int
     load_cpu: int | None
+    # Held during a row, by whoever times something on this machine.
+    lock: Path | None
 
 
 class RunError(Exception):
@@ -63,7 +77,26 @@ def measure(
         def once(row: Row, contestant: Contestant, runs: Runs) -> None:
             run_once(row, contestant.name, floors, settings, path, runs)
 
-        return in_turns(fields, settings.rounds, once, say)
+        further = Further(settings.more, lambda runs: in_question(runs, list(floors), REFERENCE))
+        return in_turns(
+            fields,
+            settings.rounds,
+            once,
+            say,
+            further if settings.more else None,
+            lambda: held(settings.lock),
+        )
+
+
+@contextlib.contextmanager
+def held(lock: Path | None) -> Iterator[None]:
+    """Wait for a lock on a file and keep it; flock(2)."""
+    if lock is None:
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def run_once(
@@ -77,11 +110,14 @@ def run_once(
         if name.startswith("engine "):
             environment |= {"RINGLOOP_DRIVER": name.removeprefix("engine ")}
     cpu = None if row.workload in UNPINNED else settings.server_cpu
-    try:
+
+    def once() -> dict:
         if row.workload in SERVED:
-            counted = served(row, command, environment, settings)
-        else:
-            counted = timed(command, environment, cpu)
+            return served(row, command, environment, settings)
+        return timed(command, environment, cpu)
+
+    try:
+        counted = undisturbed(once, Patience())
     except RunError as failure:
         runs.failure = str(failure)
         return
