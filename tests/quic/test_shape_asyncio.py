@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,27 @@ def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
                 total += len(data)
             await filling
             assert total == 8 << 20
+
+    run(main())
+
+
+def test_a_ping_is_answered_whose_answer_is_read_before_the_pass_ends(
+    certificates: Certificates, run: Run
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            async with connect(
+                "127.0.0.1", port_of(server), configuration=client_side(certificates)
+            ) as protocol:
+                for _ in range(3):
+                    ping = asyncio.ensure_future(protocol.ping())
+                    await asyncio.sleep(0)
+                    # Longer than the peer may keep an acknowledgement back.
+                    end = time.monotonic() + 0.1
+                    while time.monotonic() < end:
+                        server._native.turn()
+                    protocol._quic._endpoint.turn()
+                    await within(ping)
 
     run(main())
 

@@ -239,6 +239,7 @@ impl Endpoint {
                 Some(socket) => socket.transmit(now, &mut state.core),
                 None => Progress::Done,
             };
+            state.note_sent_pings(now);
             // Sending is what ends connections: they may be drained now.
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
@@ -277,7 +278,9 @@ impl Endpoint {
                 let mut guard = shared.state_detached();
                 let state = &mut *guard;
                 if let Some(socket) = &mut state.socket {
-                    socket.transmit(Instant::now(), &mut state.core);
+                    let now = Instant::now();
+                    socket.transmit(now, &mut state.core);
+                    state.note_sent_pings(now);
                 }
             });
         }
@@ -330,6 +333,7 @@ impl Endpoint {
                     transmit.destination,
                 ));
             }
+            state.note_sent_pings(now);
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             (made, woken)

@@ -10,7 +10,8 @@ use super::state::{State, Style};
 use super::waiters::{Wait, Wake};
 
 /// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
-/// counts as such when one came that may be its own: at least as late as the shortest round trip is long.
+/// counts as such when an acknowledgement came that may be its own: at least as late as the shortest round trip is
+/// long. After one that came earlier the peer is asked again, so that one will come.
 #[derive(Debug, Default)]
 pub struct Pings {
     pub waiting: Vec<Ping>,
@@ -23,8 +24,14 @@ pub struct Ping {
     pub uid: u64,
     /// PING frames sent when it was asked for.
     pub frames_before: u64,
-    /// When the frame was seen to be sent, and how many acknowledgements had come.
-    pub sent: Option<(Instant, u64)>,
+    pub sent: Option<Sent>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    at: Instant,
+    /// Acknowledgements that had come when it was looked at last.
+    acks_seen: u64,
 }
 
 impl State {
@@ -46,6 +53,25 @@ impl State {
         Ok(number)
     }
 
+    /// Note which have left. To be called with the moment of each transmission, and before anything is received:
+    /// an acknowledgement that is counted already would be missed.
+    pub fn note_sent_pings(&mut self, now: Instant) {
+        for at in 0..self.pinging.len() {
+            let Some((connection, link)) = self.both(self.pinging[at]) else {
+                continue;
+            };
+            let stats = connection.stats();
+            for ping in &mut link.pings.waiting {
+                if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
+                    ping.sent = Some(Sent {
+                        at: now,
+                        acks_seen: stats.acks_received,
+                    });
+                }
+            }
+        }
+    }
+
     /// Note those that are answered by now, and tell.
     pub fn answer_pings(&mut self, now: Instant, woken: &mut Vec<Wake>) {
         let mut pinging = std::mem::take(&mut self.pinging);
@@ -64,23 +90,29 @@ impl State {
     }
 
     fn answered_pings(&mut self, now: Instant, handle: Handle) -> Vec<u64> {
-        let Some((connection, link)) = self.both(handle) else {
+        let Some((mut connection, link)) = self.both(handle) else {
             return Vec::new();
         };
         let stats = connection.stats();
-        let mut answered = Vec::new();
+        let (mut answered, mut is_early) = (Vec::new(), false);
         link.pings.waiting.retain_mut(|ping| {
-            if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
-                ping.sent = Some((now, stats.acks_received));
+            let Some(sent) = &mut ping.sent else {
+                return true;
+            };
+            if stats.acks_received <= sent.acks_seen {
+                return true;
             }
-            let is_answered = ping.sent.is_some_and(|(sent, acks)| {
-                stats.acks_received > acks && now - sent >= stats.rtt_min * 3 / 4
-            });
+            sent.acks_seen = stats.acks_received;
+            let is_answered = now - sent.at >= stats.rtt_min * 3 / 4;
             if is_answered {
                 answered.push(ping.uid);
             }
+            is_early |= !is_answered;
             !is_answered
         });
+        if is_early {
+            connection.ping();
+        }
         link.pings.answered_count += answered.len() as u64;
         answered
     }
