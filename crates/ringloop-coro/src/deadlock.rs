@@ -8,7 +8,9 @@
 //! have been found quiet with nothing done in between, all are called, and each has to be found so once more; a
 //! message that was on its way has arrived by then.
 //!
-//! Threads that are not the runtime's could wake a coroutine too, so with such in the process nothing is said.
+//! Threads that are not the runtime's could wake a coroutine too, so with such in the process nothing is said. One that
+//! has ended by the time they are counted may have done so after a worker had looked: all have to be found quiet a third
+//! time, behind the count.
 
 use crate::join::JoinError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,8 @@ struct State {
     /// Counts the turns in which anything was done.
     deeds: u64,
     workers: Vec<Said>,
+    /// What the count of deeds was when no other thread was left in the process.
+    alone_at: Option<u64>,
     verdict: Option<String>,
     /// Who waits for the verdict.
     waiter: Option<Waker>,
@@ -58,6 +62,7 @@ impl Census {
         Self(Mutex::new(State {
             deeds: 0,
             workers: vec![said; workers],
+            alone_at: None,
             verdict: None,
             waiter: None,
         }))
@@ -84,9 +89,9 @@ impl Census {
         let Some(said) = state.workers.get_mut(number) else {
             return Next::Sleep;
         };
-        // The second time counts once all have been quiet a first time.
+        // The second time counts once all have been quiet a first time, and so on.
         said.times = match said.at {
-            Some(at) if at == deeds => said.times.max(1 + u32::from(least > 0)),
+            Some(at) if at == deeds => said.times.max(1 + least),
             _ => 1,
         };
         said.at = Some(deeds);
@@ -96,7 +101,11 @@ impl Census {
         match (least, state.least_times()) {
             (0, 1) => Next::CallAll,
             (0, 0) if state.workers.iter().any(is_stale) => Next::CallAll,
-            (1, 2) => {
+            (1, 2) if state.is_alone() => {
+                state.alone_at = Some(deeds);
+                Next::CallAll
+            }
+            (2, 3) if state.alone_at == Some(deeds) => {
                 state.judge();
                 Next::Sleep
             }
@@ -128,11 +137,13 @@ impl State {
         self.workers.iter().map(times).min().unwrap_or(0)
     }
 
-    fn judge(&mut self) {
+    /// Whether the process has no threads but the workers' and those of their loops.
+    fn is_alone(&self) -> bool {
         let known = self.workers.iter().map(|said| 1 + said.pool_threads).sum();
-        if threads().is_none_or(|count| count > known) {
-            return;
-        }
+        threads().is_some_and(|count| count <= known)
+    }
+
+    fn judge(&mut self) {
         let parked: Vec<_> = self.workers.iter().flat_map(|said| &said.parked).collect();
         let mut verdict = format!(
             "deadlock: all {} coroutines are parked, and no operation, timer, call or thread is left that could \

@@ -32,8 +32,12 @@ pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 pub const SPARE_BUFFERS_MAX: usize = 256;
 
 /// Calls on sockets and channels that coroutines of a thread may make one after the other without one that waits, before
-/// the others and the driver get their turn.
-pub const CALLS_PER_TURN: u32 = 64;
+/// the others and the driver get their turn. A prime: a program that calls in rounds gives way at another of its calls each
+/// time, and so also between its receive and its send, where who waits for the place or the value can have it.
+pub const CALLS_PER_TURN: u32 = 61;
+
+/// How often the first in the line of a lock is woken in vain before the lock is given to it. In a model of loom's at once.
+pub const LOCK_PASSES_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// How long a worker of a runtime that ends waits for the next of its coroutines to end: for what destructors have begun, for
 /// coroutines of workers that have not ended, those of a scope above all, for the kernel to let go of what was lent to it.

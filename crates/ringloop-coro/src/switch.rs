@@ -49,7 +49,7 @@ pub(crate) enum Suspend {
 pub(crate) struct Frame<'a> {
     yielder: &'a Yielder<(), Suspend>,
     pub waker: Waker,
-    pub task: &'a dyn Run,
+    head: &'a Head,
     /// The loop that was at work when the thread came onto the stack.
     loop_id: Cell<u64>,
     /// The lowest address of the stack, where its guard begins, and its length with the guard.
@@ -58,8 +58,9 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
+    #[inline(always)]
     pub fn head(&self) -> &Head {
-        self.task.head()
+        self.head
     }
 }
 
@@ -120,7 +121,7 @@ impl Fiber {
             let frame = Frame {
                 yielder,
                 waker: Arc::clone(&task).waker(),
-                task: &*task,
+                head: task.head(),
                 loop_id: Cell::new(loop_id()),
                 stack: bounds,
                 values: Values::default(),
@@ -192,7 +193,7 @@ impl Fiber {
 }
 
 /// The coroutine that runs on this thread, if one does.
-#[inline]
+#[inline(always)]
 pub(crate) fn with_current<R>(look: impl FnOnce(Option<&Frame<'_>>) -> R) -> R {
     let frame = CURRENT.get();
     // SAFETY: invariants 1 and 2; the reference does not outlive the call, which is on that stack.
@@ -212,7 +213,7 @@ fn loop_id() -> u64 {
 }
 
 /// Leave the stack of the coroutine that runs; outside of one it does nothing.
-#[inline]
+#[inline(always)]
 pub(crate) fn suspend(why: Suspend) {
     let current = CURRENT.replace(ptr::null());
     // SAFETY: invariants 1 and 2.

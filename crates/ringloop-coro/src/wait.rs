@@ -59,6 +59,7 @@ impl From<WaitError> for io::Error {
 }
 
 /// Whether the calling code runs in a coroutine, and can park: not where a loop of its own runs inside of one.
+#[inline(always)]
 pub fn is_coroutine() -> bool {
     with_parkable(|frame| frame.is_some())
 }
@@ -195,6 +196,7 @@ pub(crate) fn leave_if_cancelled(calm: Calm) {
 }
 
 /// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and perhaps unwinds already.
+#[inline(always)]
 fn unwinds_instead(calm: Calm) -> bool {
     if !with_current(|frame| frame.is_some_and(|frame| frame.head().is_cancelled())) {
         return false;
@@ -219,6 +221,8 @@ fn unwind_if_sure(calm: Calm) {
 ///
 /// Cancellation: a cancelled coroutine unwinds here.
 /// Outside of a coroutine it yields the thread.
+// See `switch` for why it is inlined.
+#[inline(always)]
 pub fn yield_now() {
     if !is_coroutine() {
         return std::thread::yield_now();

@@ -204,6 +204,64 @@ fn mutex_is_held_by_one_also_across_parks_and_workers() {
     });
 }
 
+/// Holds a lock across its waits, and takes it again without one.
+fn hog(mutex: &Arc<Mutex<u64>>) -> JoinHandle<()> {
+    let mutex = Arc::clone(mutex);
+    spawn(move || {
+        loop {
+            let mut guard = mutex.lock();
+            sleep(Duration::from_micros(100));
+            *guard += 1;
+        }
+    })
+}
+
+#[test]
+fn one_that_takes_the_lock_again_at_once_keeps_nobody_waiting_for_ever() {
+    on_both(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let (hogging, condition) = (hog(&mutex), Arc::new(Condvar::new()));
+        yield_now();
+        let theirs = (Arc::clone(&mutex), Arc::clone(&condition));
+        let waiting = spawn(move || drop(theirs.1.wait(theirs.0.lock())));
+        for _ in 0..5 {
+            drop(mutex.lock());
+        }
+        while !waiting.is_finished() {
+            condition.notify_all();
+            sleep(Duration::from_micros(100));
+        }
+        waiting.join().unwrap();
+        // Whether it waits, was woken or was given the lock: the lock goes on.
+        for round in 0..20 {
+            let given_up = hog(&mutex);
+            sleep(Duration::from_micros(90 * round));
+            given_up.cancel();
+            drop(mutex.lock());
+        }
+        hogging.cancel();
+        assert!(*mutex.lock() > 0);
+    });
+}
+
+#[test]
+fn one_that_gives_back_what_it_takes_keeps_no_sender_waiting_for_ever() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(1);
+        sender.send(0).unwrap();
+        let (own, theirs) = (sender.clone(), receiver.clone());
+        let turning = spawn(move || {
+            while let Ok(value) = theirs.recv() {
+                if own.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        sender.send(1).unwrap();
+        turning.cancel();
+    });
+}
+
 #[test]
 fn lock_of_a_coroutine_that_panics_or_is_cancelled_is_free_again() {
     on_both(|| {

@@ -24,6 +24,7 @@ use crate::wait::{self, Calm};
 use crate::{block_on, host, limits, turns};
 use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
+use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
 use ringloop::op::{Poll, Send};
 use ringloop::sys::interest::Interest;
 use ringloop::time;
@@ -34,7 +35,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A socket; a clone is the same one.
 pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<Inner<S>>);
@@ -172,22 +173,56 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
 
     /// Make a call that does not block, and wait where it would.
     #[inline(always)]
-    pub fn when_ready<T>(
+    pub fn when_ready<T>(&self, way: Way, call: impl FnMut(&S) -> io::Result<T>) -> io::Result<T> {
+        turns::take();
+        self.when_ready_by(&mut None, way, call)
+    }
+
+    /// The same, of a call that may have begun to wait before; its time limit is one for all of its waits.
+    #[inline(always)]
+    fn when_ready_by<T>(
         &self,
+        deadline: &mut Option<Instant>,
         way: Way,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        turns::take();
         loop {
             match call(self) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if self.0.limits.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
-                    self.wait(way)?;
+                    self.wait(way, deadline)?;
                 }
                 done => return done,
             }
+        }
+    }
+
+    /// Make a call that sends to whom it names. Where that one's queue is full nobody tells of room: this socket is
+    /// writable all the while, and the call is made again after a pause.
+    pub fn when_peer_has_room<T>(
+        &self,
+        mut call: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        turns::take();
+        let (mut deadline, mut pause) = (None, CONNECT_PAUSE_MIN);
+        loop {
+            match call(self) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.0.limits.nonblocking.load(Relaxed) {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+            self.wait(Way::Out, &mut deadline)?;
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            match left {
+                Some(Duration::ZERO) => return Err(time_is_up()),
+                left => wait::sleep(left.unwrap_or(pause).min(pause)),
+            }
+            pause = (pause * 2).min(CONNECT_PAUSE_MAX);
         }
     }
 
@@ -208,7 +243,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     #[inline(always)]
-    fn wait(&self, way: Way) -> io::Result<()> {
+    fn wait(&self, way: Way, deadline: &mut Option<Instant>) -> io::Result<()> {
         turns::waited();
         let poll = Poll {
             fd: self.on_loop(),
@@ -227,19 +262,27 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
                     }
                 }
             }
-            Some(limit) => wait_within(limit, poll),
+            Some(limit) => wait_until(
+                *deadline.get_or_insert_with(|| Instant::now() + limit),
+                poll,
+            ),
         }
     }
 }
 
 /// Apart, so that what parks without a limit keeps none of this on its stack.
 #[inline(never)]
-fn wait_within(limit: Duration, poll: Op<Poll>) -> io::Result<()> {
-    match block_on(time::timeout(limit, poll)) {
+fn wait_until(deadline: Instant, poll: Op<Poll>) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match block_on(time::timeout(left, poll)) {
         Ok(polled) => polled.map(drop),
-        // As std has it on this system.
-        Err(time::Elapsed) => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        Err(time::Elapsed) => Err(time_is_up()),
     }
+}
+
+/// As std has it on this system.
+fn time_is_up() -> io::Error {
+    io::Error::from_raw_os_error(libc::EAGAIN)
 }
 
 impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S>
@@ -266,11 +309,13 @@ where
     /// Read into the caller's memory, once the socket is ready: what the last read has emptied is not tried before.
     #[inline(always)]
     fn read_ready(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut deadline = None;
         let limits = &self.0.limits;
         if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
-            self.wait(Way::In)?;
+            self.wait(Way::In, &mut deadline)?;
         }
-        self.when_ready(Way::In, |mut socket| socket.read(into))
+        turns::take();
+        self.when_ready_by(&mut deadline, Way::In, |mut socket| socket.read(into))
     }
 
     /// Read by an operation that has the caller's memory for as long as this takes.

@@ -5,8 +5,9 @@
 
 use super::shape;
 use super::socket::{Socket, Way};
-use crate::block_on;
+use crate::{block_on, wait};
 use ringloop::executor::Op;
+use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
 use ringloop::net::{SockAddr, UnixName};
 use ringloop::op::{Accept, Connect};
 use ringloop::sys::interest::Interest;
@@ -110,13 +111,23 @@ impl UnixStream {
 
     /// Connect to the listener at `path`.
     ///
-    /// Errors: `ENOENT`, and those of connect(2); a full backlog waits on the ring, and is `ECONNREFUSED` on epoll,
-    /// which has no event for it.
+    /// While the listener's backlog is full it tries again every few milliseconds; no event tells of room.
+    ///
+    /// Errors: `ENOENT`, and those of connect(2).
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let address = SockAddr::unix(UnixName::Path(path.as_ref()))?;
         let stream = Self::of(socket::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
-        block_on(Op::new(Connect::new(stream.socket.on_loop(), address)))?;
-        Ok(stream)
+        let mut pause = CONNECT_PAUSE_MIN;
+        loop {
+            let connect = Connect::new(stream.socket.on_loop(), address.clone());
+            match block_on(Op::new(connect)) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    wait::sleep(pause);
+                    pause = (pause * 2).min(CONNECT_PAUSE_MAX);
+                }
+                connected => return connected.map(|()| stream),
+            }
+        }
     }
 
     /// Two connected streams.
@@ -166,11 +177,11 @@ impl UnixDatagram {
         (*self.socket).connect(path)
     }
 
-    /// Send one datagram to `path`.
+    /// Send one datagram to `path`; waits while that one's queue is full, with a try every few milliseconds.
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.socket
-            .when_ready(Way::Out, |socket| socket.send_to(bytes, path))
+            .when_peer_has_room(|socket| socket.send_to(bytes, path))
     }
 
     /// Receive one datagram, with where it came from; what is longer than `into` is cut.

@@ -1,21 +1,27 @@
 //! A lock that parks: a word of three states, and a line of those who found it taken.
 //!
-//! Owns: the value. Never does: poison, or hand the lock over: whoever comes first takes it, and the first in the line
-//! is woken to try again, as std does.
+//! Owns: the value. Never does: poison.
 //!
 //! ```text
-//!   FREE ──────── lock ───────▶ HELD ── somebody stands in the line ──▶ AWAITED
-//!    ▲                           │                                          │
-//!    └────────── unlock ─────────┴────────── unlock: wake the first ────────┘
+//!   FREE ──────── lock ───────▶ HELD ── somebody stands in the line ──▶ AWAITED ─┐
+//!    ▲                           │                                       │    ▲  │ unlock: give it to a first
+//!    └────────── unlock ─────────┴───────── unlock: wake the first ──────┘    └──┘ that was passed too often
 //! ```
 //! Who was in the line takes the lock as `AWAITED`, since others may be behind it; at worst one looks at an empty line.
 //!
+//! Whoever comes first takes a free lock, and the first in the line is woken to try again, as std does: a lock that is
+//! handed over at once costs a switch each time. But one that holds it across its waits, and takes it again without one,
+//! would keep it from all others of its thread for ever. So after [`limits::LOCK_PASSES_MAX`] vain tries the first in the
+//! line is given the lock.
+//!
 //! # Invariants
-//! 1. Whoever has changed the word from `FREE` has the value alone until it changes it back; a guard does both.
+//! 1. Whoever has changed the word from `FREE`, or was given the lock by who had, has the value alone until it changes it
+//!    back or gives it away; a guard does both, or [`Locking`] for as long as it has not taken what it was given.
 
 use super::wait;
 use super::waiters::{Ticket, Waiters};
 use crate::atomics::{AtomicU32, Mutex as Line, Ordering};
+use crate::limits;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
@@ -23,7 +29,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::PoisonError;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Tries before the line: a holder on another processor is mostly done by then.
 const SPINS: u32 = 40;
@@ -42,8 +48,36 @@ const SPINS: u32 = 40;
 /// ```
 pub struct Mutex<T: ?Sized> {
     word: AtomicU32,
-    line: Line<Waiters>,
+    line: Line<Queue>,
     value: UnsafeCell<T>,
+}
+
+/// Who waits for the lock.
+struct Queue {
+    waiters: Waiters,
+    /// The first in the line, if it was passed too often.
+    passed: Option<Ticket>,
+    /// Has the lock, and does not know it yet.
+    given: Option<Ticket>,
+}
+
+impl Queue {
+    const fn new() -> Self {
+        Self {
+            waiters: Waiters::new(),
+            passed: None,
+            given: None,
+        }
+    }
+
+    /// Take what one was given.
+    fn accept(&mut self, ticket: Option<Ticket>) -> bool {
+        let is_given = ticket.is_some() && self.given == ticket;
+        if is_given {
+            self.given = None;
+        }
+        is_given
+    }
 }
 
 const FREE: u32 = 0;
@@ -62,7 +96,7 @@ impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(Waiters::new()),
+            line: Line::new(Queue::new()),
             value: UnsafeCell::new(value),
         }
     }
@@ -72,7 +106,7 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(Waiters::new()),
+            line: Line::new(Queue::new()),
             value: UnsafeCell::new(value),
         }
     }
@@ -114,6 +148,7 @@ impl<T: ?Sized> Mutex<T> {
         Locking {
             mutex: self,
             ticket: None,
+            passes: 0,
         }
     }
 
@@ -139,14 +174,32 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Look at the line, or change it.
-    fn in_line<R>(&self, work: impl FnOnce(&mut Waiters) -> R) -> R {
+    fn in_line<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> R {
         // It is whole at any point; a panic elsewhere does not change that.
         work(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[cold]
     fn wake_first(&self) {
-        let first = self.in_line(Waiters::first);
+        let first = self.in_line(|queue| queue.waiters.first());
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
+    /// Unlock what somebody waits for: give it to the first in the line, or free it and let that one try.
+    #[cold]
+    fn pass_on(&self) {
+        let first = self.in_line(|queue| {
+            let front = queue.waiters.front();
+            if front.is_some() && queue.passed == front {
+                queue.given = queue.passed.take();
+            } else {
+                // No plain store: loom takes that for older than a swap which it follows.
+                self.word.swap(FREE, Ordering::Release);
+            }
+            queue.waiters.first()
+        });
         if let Some(waker) = first {
             waker.wake();
         }
@@ -167,31 +220,61 @@ impl<T: Default> Default for Mutex<T> {
 struct Locking<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     ticket: Option<Ticket>,
+    /// Tries for which it was woken, and in vain.
+    passes: u32,
 }
 
 impl<'a, T: ?Sized> Future for Locking<'a, T> {
     type Output = MutexGuard<'a, T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mutex = self.mutex;
+        let this = &mut *self;
+        let mutex = this.mutex;
         // In the line first: whoever unlocks after the word says so finds it there.
-        mutex.in_line(|line| line.stand(&mut self.ticket, cx.waker()));
+        let is_given = mutex.in_line(|queue| {
+            let is_given = queue.accept(this.ticket);
+            if !is_given {
+                this.stand(queue, cx.waker());
+            }
+            is_given
+        });
+        if is_given {
+            self.ticket = None;
+            return Poll::Ready(mutex.guard());
+        }
         let Some(guard) = mutex.try_lock_awaited() else {
             return Poll::Pending;
         };
         if let Some(ticket) = self.ticket.take() {
             // Whether it was woken or not: it has what it waited for, and wakes the next when it is done.
-            mutex.in_line(|line| line.leave(ticket));
+            mutex.in_line(|queue| queue.waiters.leave(ticket));
         }
         Poll::Ready(guard)
+    }
+}
+
+impl<T: ?Sized> Locking<'_, T> {
+    fn stand(&mut self, queue: &mut Queue, waker: &Waker) {
+        let was_woken = self
+            .ticket
+            .is_some_and(|ticket| !queue.waiters.stands(ticket));
+        self.passes += u32::from(was_woken);
+        queue.waiters.stand(&mut self.ticket, waker);
+        if self.passes >= limits::LOCK_PASSES_MAX && queue.waiters.front() == self.ticket {
+            queue.passed = self.ticket;
+        }
     }
 }
 
 impl<T: ?Sized> Drop for Locking<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let stood = self.mutex.in_line(|line| line.leave(ticket));
-            if !stood {
+            let (is_given, stood) = self
+                .mutex
+                .in_line(|queue| (queue.accept(Some(ticket)), queue.waiters.leave(ticket)));
+            if is_given {
+                drop(self.mutex.guard());
+            } else if !stood {
                 // It was woken, and does not come: somebody else may.
                 self.mutex.wake_first();
             }
@@ -237,8 +320,10 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.mutex.word.swap(FREE, Ordering::Release) == AWAITED {
-            self.mutex.wake_first();
+        let (freed, seen) = (Ordering::Release, Ordering::Relaxed);
+        let exchanged = self.mutex.word.compare_exchange(HELD, FREE, freed, seen);
+        if exchanged.is_err() {
+            self.mutex.pass_on();
         }
     }
 }
@@ -267,7 +352,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread::{self, JoinHandle, Thread};
     use std::pin::pin;
-    use std::task::{Wake, Waker};
+    use std::task::Wake;
 
     /// A number of which loom sees who touches it.
     type Counted = Mutex<Watched<u32>>;

@@ -1,7 +1,7 @@
 //! Who waits, in the order of asking.
 //!
 //! Called by: this folder, each under its own lock. Never does: wake; wakers are handed out, to be woken once the lock
-//! is free. Whoever was woken is no longer in the line.
+//! is free. Whoever was woken is no longer in the line; one that comes back empty-handed stands where it stood.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -27,10 +27,13 @@ impl Waiters {
         }
     }
 
-    /// Stand in the line: where `ticket` says, or at its end, with a new ticket.
+    /// Stand in the line: where `ticket` says, before all that have asked later, or at its end, with a new ticket.
     pub fn stand(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
-        if let Some(place) = ticket.and_then(|ticket| self.place(ticket)) {
-            self.line[place].1.clone_from(waker);
+        if let Some(ticket) = *ticket {
+            match self.place(ticket) {
+                Ok(place) => self.line[place].1.clone_from(waker),
+                Err(place) => self.line.insert(place, (ticket, waker.clone())),
+            }
             return;
         }
         let new = Ticket(self.next);
@@ -41,7 +44,7 @@ impl Waiters {
 
     /// Whether it still stands in the line.
     pub fn stands(&self, ticket: Ticket) -> bool {
-        self.place(ticket).is_some()
+        self.place(ticket).is_ok()
     }
 
     /// Leave the line; `false` where it was woken already.
@@ -50,8 +53,13 @@ impl Waiters {
         if self.line.is_empty() {
             return false;
         }
-        let place = self.place(ticket);
+        let place = self.place(ticket).ok();
         place.and_then(|place| self.line.remove(place)).is_some()
+    }
+
+    /// Who is the first.
+    pub fn front(&self) -> Option<Ticket> {
+        self.line.front().map(|(ticket, _)| *ticket)
     }
 
     /// Take the first out of the line, to be woken.
@@ -66,11 +74,10 @@ impl Waiters {
             .map(|(_, waker)| waker)
     }
 
-    fn place(&self, ticket: Ticket) -> Option<usize> {
-        let found = self
-            .line
-            .binary_search_by_key(&ticket, |(ticket, _)| *ticket);
-        found.ok()
+    /// Where it stands, or would.
+    fn place(&self, ticket: Ticket) -> Result<usize, usize> {
+        self.line
+            .binary_search_by_key(&ticket, |(ticket, _)| *ticket)
     }
 }
 
@@ -93,6 +100,10 @@ mod tests {
         let mut again = Some(third);
         waiters.stand(&mut again, Waker::noop());
         assert_eq!((again, waiters.line.len()), (Some(third), 1));
+        let mut back = Some(first);
+        waiters.stand(&mut back, Waker::noop());
+        assert_eq!((back, waiters.front()), (Some(first), Some(first)));
+        assert!(waiters.first().is_some());
         assert_eq!(waiters.all().count(), 1);
         assert!(waiters.line.is_empty());
     }

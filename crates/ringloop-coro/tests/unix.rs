@@ -1,0 +1,129 @@
+//! Unix sockets: waits that no event ends, and time limits; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::sys::socket;
+use ringloop_coro::net::{UnixDatagram, UnixListener, UnixStream};
+use ringloop_coro::{sleep, spawn, spawn_local};
+use std::cell::Cell;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net as std_net;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::on_both;
+
+/// A name of a socket that nobody else has, removed at the end.
+struct Name(PathBuf);
+
+impl Name {
+    fn new() -> Self {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ringloop-coro-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// Send until the receiver's queue is full.
+fn fill(name: &Name) -> usize {
+    let sender = std_net::UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let sent = (0..10_000).take_while(|_| sender.send_to(b"x", &name.0).is_ok());
+    sent.count()
+}
+
+#[test]
+fn datagram_to_a_full_receiver_waits_without_turning_and_ends_at_its_limit() {
+    on_both(|| {
+        let name = Name::new();
+        let receiver = UnixDatagram::bind(&name.0).unwrap();
+        let queued = fill(&name);
+        let sender = UnixDatagram::unbound().unwrap();
+        let limit = Duration::from_millis(50);
+        sender.set_write_timeout(Some(limit)).unwrap();
+        let began = Instant::now();
+        let error = sender.send_to(b"y", &name.0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(began.elapsed() >= limit);
+
+        sender.set_write_timeout(None).unwrap();
+        let path = name.0.clone();
+        let sending = spawn(move || sender.send_to(b"last", &path));
+        sleep(Duration::from_millis(5));
+        let mut buf = [0; 8];
+        for _ in 0..queued {
+            assert_eq!(receiver.recv(&mut buf).unwrap(), 1);
+        }
+        assert_eq!(receiver.recv(&mut buf).unwrap(), 4);
+        assert_eq!(sending.join().unwrap().unwrap(), 4);
+    });
+}
+
+#[test]
+fn connect_to_a_full_backlog_waits_for_room() {
+    on_both(|| {
+        let name = Name::new();
+        let listener = std_net::UnixListener::bind(&name.0).unwrap();
+        socket::listen(listener.as_raw_fd(), 0).unwrap();
+        let listener = UnixListener::try_from(listener).unwrap();
+        let connecting: Vec<_> = (0..4)
+            .map(|_| {
+                let path = name.0.clone();
+                spawn(move || UnixStream::connect(path).and_then(|mut own| own.write_all(b"x")))
+            })
+            .collect();
+        sleep(Duration::from_millis(5));
+        for _ in 0..4 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buf = [0; 2];
+            assert_eq!(stream.read(&mut buf).unwrap(), 1);
+        }
+        for connecting in connecting {
+            connecting.join().unwrap().unwrap();
+        }
+    });
+}
+
+/// What comes wakes all who wait for it, and who finds nothing has waited already: of eight who read, five at most get
+/// what comes in the time of their limit.
+#[test]
+fn time_limit_of_a_read_is_one_however_often_it_is_woken() {
+    on_both(|| {
+        let (one, other) = UnixDatagram::pair().unwrap();
+        one.set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let (one, is_over) = (Rc::new(one), Rc::new(Cell::new(false)));
+        let reading: Vec<_> = (0..8)
+            .map(|_| {
+                let (one, is_over) = (Rc::clone(&one), Rc::clone(&is_over));
+                spawn_local(move || {
+                    let mut ended_early = 0;
+                    loop {
+                        let has_ended = one.recv(&mut [0; 1]).is_err();
+                        if has_ended && is_over.get() {
+                            return ended_early;
+                        }
+                        ended_early += u32::from(has_ended);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..30 {
+            sleep(Duration::from_millis(20));
+            assert_eq!(other.send(b"x").unwrap(), 1);
+        }
+        is_over.set(true);
+        let counts = reading.into_iter().map(|reading| reading.join().unwrap());
+        assert!(counts.sum::<u32>() > 0);
+    });
+}
