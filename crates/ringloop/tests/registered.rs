@@ -130,6 +130,23 @@ fn operation_given_up_keeps_buffer_and_slot_until_it_ends() {
     });
 }
 
+/// `O_DIRECT` takes nothing else.
+#[test]
+fn registered_buffers_begin_with_a_page() {
+    on_both(|_, _| async move {
+        for capacity in [1, 24, 4096, 5000, 1 << 18] {
+            let mut buf = RegisteredBuf::with_capacity(capacity);
+            assert_eq!(
+                (buf.fill(&[7; 1 << 18]), buf.capacity()),
+                (capacity, capacity)
+            );
+            assert!(buf.iter().all(|byte| *byte == 7));
+            assert_eq!(buf.as_ptr().addr() % 4096, 0);
+        }
+        assert_eq!(RegisteredBuf::with_capacity(0).fill(b"x"), 0);
+    });
+}
+
 #[test]
 fn file_registered_with_one_runtime_is_used_by_its_descriptor_on_another() {
     let _alone = alone();

@@ -20,10 +20,11 @@ impl RegisteredBuf {
     /// # Panics
     /// Outside of a runtime.
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut memory = vec![0; capacity].into_boxed_slice();
+        let mut buf = Self::unregistered(capacity);
         let local = Local::current();
-        let slot = local.engine().driver_mut().register_buffer(&mut memory);
-        Self::new(memory, slot)
+        let slot = local.engine().driver_mut().register_buffer(buf.whole());
+        buf.set_slot(slot);
+        buf
     }
 }
 
@@ -129,5 +130,5 @@ impl RegisteredFile {
 
 /// In place of a buffer that went down with its driver.
 fn nothing() -> RegisteredBuf {
-    RegisteredBuf::new(Box::default(), None)
+    RegisteredBuf::unregistered(0)
 }

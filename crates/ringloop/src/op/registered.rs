@@ -10,24 +10,45 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
+/// At least what any disk wants a transfer to be aligned to.
+const PAGE_BYTES: usize = 4096;
+
 /// A buffer of a fixed size that the kernel has at hand: it looks its pages up once, when the buffer is made,
-/// and not at each operation. It reads as the bytes that are in it.
+/// and not at each operation. It reads as the bytes that are in it. It begins with a page, as `O_DIRECT` asks, and as
+/// some processors copy fastest to.
 ///
 /// It belongs to the loop that it was made on. The kernel keeps its pages for itself (`RLIMIT_MEMLOCK`
 /// counts them) until some time after it was dropped.
 pub struct RegisteredBuf {
+    /// Longer than the buffer by a page but one byte: the buffer begins where the first page does.
     memory: Box<[u8]>,
     filled: usize,
     slot: Option<Slot>,
 }
 
 impl RegisteredBuf {
-    pub(crate) fn new(memory: Box<[u8]>, slot: Option<Slot>) -> Self {
+    /// One that is not registered yet.
+    pub(crate) fn unregistered(capacity: usize) -> Self {
+        let memory = match capacity {
+            0 => Box::default(),
+            _ => vec![0; capacity.saturating_add(PAGE_BYTES - 1)].into_boxed_slice(),
+        };
         Self {
             memory,
             filled: 0,
-            slot,
+            slot: None,
         }
+    }
+
+    /// The driver has registered its room.
+    pub(crate) fn set_slot(&mut self, slot: Option<Slot>) {
+        self.slot = slot;
+    }
+
+    /// All of its bytes.
+    pub(crate) fn whole(&mut self) -> &mut [u8] {
+        let (start, capacity) = (self.start(), self.capacity());
+        &mut self.memory[start..start + capacity]
     }
 
     /// Whether the kernel has it at hand; without, everything works the same, a little slower.
@@ -37,28 +58,37 @@ impl RegisteredBuf {
 
     /// How many bytes it can hold.
     pub fn capacity(&self) -> usize {
-        self.memory.len()
+        self.memory.len().saturating_sub(PAGE_BYTES - 1)
+    }
+
+    fn start(&self) -> usize {
+        match self.memory.as_ptr().addr() % PAGE_BYTES {
+            beyond if beyond > 0 && !self.memory.is_empty() => PAGE_BYTES - beyond,
+            _ => 0,
+        }
     }
 
     /// Have it hold a copy of as many of `bytes` as fit; returns how many.
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
-        self.filled = bytes.len().min(self.memory.len());
-        self.memory[..self.filled].copy_from_slice(&bytes[..self.filled]);
-        self.filled
+        let count = bytes.len().min(self.capacity());
+        self.whole()[..count].copy_from_slice(&bytes[..count]);
+        self.filled = count;
+        count
     }
 
     /// Its whole room.
     pub(super) fn room(&mut self) -> (*mut u8, usize) {
-        (self.memory.as_mut_ptr(), self.memory.len())
+        let whole = self.whole();
+        (whole.as_mut_ptr(), whole.len())
     }
 
     pub(super) fn set_filled(&mut self, count: usize) {
-        self.filled = count.min(self.memory.len());
+        self.filled = count.min(self.capacity());
     }
 
     /// Name it in an entry whose opcode is `plain`, or `fixed` where it is registered.
     pub(super) fn name(&mut self, sqe: &mut Sqe, plain: u8, fixed: u8, len: usize) {
-        sqe.addr = self.memory.as_mut_ptr() as u64;
+        sqe.addr = self.whole().as_mut_ptr() as u64;
         sqe.len = len.min(i32::MAX as usize) as u32;
         sqe.opcode = plain;
         if let Some(slot) = &self.slot {
@@ -72,7 +102,7 @@ impl Deref for RegisteredBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.filled]
+        &self.memory[self.start()..][..self.filled]
     }
 }
 
@@ -80,7 +110,7 @@ impl fmt::Debug for RegisteredBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegisteredBuf")
             .field("filled", &self.filled)
-            .field("capacity", &self.memory.len())
+            .field("capacity", &self.capacity())
             .field("is_registered", &self.is_registered())
             .finish_non_exhaustive()
     }
