@@ -1,8 +1,9 @@
 """Run one module of CPython's test suite on the loop under test; the process that `runner` starts.
 
-`python child.py MODULE LOOP REPORT SKIP`: LOOP is "asyncio" or "ringloop"; REPORT is a file that
-gets a line of JSON when a test starts and one when it ends; SKIP is a file of name patterns to
-leave out. Nothing of ours is imported but the loop: the interpreter's own `test` package is what runs.
+`python child.py MODULE LOOP REPORT SKIP SECONDS`: LOOP is "asyncio" or "ringloop"; REPORT is a file
+that gets a line of JSON when a test starts and one when it ends; SKIP is a file of name patterns to
+leave out; a test that takes longer than SECONDS ends the process. Nothing of ours is imported but the
+loop: the interpreter's own `test` package is what runs.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# The first time; `runner` gives more to what is played again.
 HANG_SECONDS = 30
 # The classes that choose a selector themselves; `LoopUnderTest` below takes their place.
 REPLACED = {
@@ -84,10 +86,11 @@ def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 class Report(unittest.TestResult):
     """Write what happens as it happens, so that a crash names the test it came from."""
 
-    def __init__(self, out: TextIO, prefix: str) -> None:
+    def __init__(self, out: TextIO, prefix: str, hang_seconds: int) -> None:
         super().__init__()
         self.out = out
         self.prefix = prefix
+        self.hang_seconds = hang_seconds
         self.outcome = ("passed", "")
 
     def line(self, test: unittest.TestCase, outcome: str, detail: str = "") -> None:
@@ -100,7 +103,7 @@ class Report(unittest.TestResult):
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
         self.outcome = ("passed", "")
-        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+        faulthandler.dump_traceback_later(self.hang_seconds, exit=True)
         self.line(test, "started")
 
     def stopTest(self, test: unittest.TestCase) -> None:
@@ -128,7 +131,7 @@ class Report(unittest.TestResult):
         self.outcome = ("skipped", reason)
 
 
-def main(module_name: str, loop: str, report: str, skip: str) -> None:
+def main(module_name: str, loop: str, report: str, skip: str, hang_seconds: str) -> None:
     """Run the module and write the report."""
     # The runner may have been started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -139,7 +142,7 @@ def main(module_name: str, loop: str, report: str, skip: str) -> None:
     prefix = module_name.removesuffix(module_name.rpartition(".")[2])
     left_out = Path(skip).read_text().splitlines()
     with Path(report).open("a") as out:
-        result = Report(out, prefix)
+        result = Report(out, prefix, int(hang_seconds))
         tests = unittest.TestSuite()
         for test in flatten(load(module_name)):
             name = test.id().removeprefix(prefix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,20 +26,21 @@ def leak_check() -> None:
 @pytest.fixture(scope="session")
 def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], runner.Outcome]]:
     """Wait for the outcome of (module, loop); the first use starts all that are selected."""
-    asked = {
+    # In the order of the tests: none waits for modules whose tests come later.
+    asked: list[Any] = [
         (item.callspec.params["module"], item.callspec.params["loop_name"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and "outcome_of" in item.fixturenames
-    }
+    ]
     with ThreadPoolExecutor(runner.WORKERS) as pool:
-        started: dict[str, dict[str, Future[runner.Outcome]]] = {}
-        for loop in support.LOOPS:
-            if support.refusal(loop) is None:
-                modules = [module for module in runner.MODULES if (module, loop) in asked]
-                started[loop] = runner.start(pool, loop, modules)
+        started: dict[tuple[str, str], Future[runner.Outcome]] = {
+            (module, loop): pool.submit(runner.run_module, module, loop)
+            for module, loop in asked
+            if support.refusal(loop) is None
+        }
 
         def wait(module: str, loop: str) -> runner.Outcome:
-            outcome = started[loop][module].result()
+            outcome = started[module, loop].result()
             _totals.setdefault(loop, Counter()).update(outcome.counts)
             return outcome
 

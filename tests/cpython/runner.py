@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests import support
+from tests.cpython.child import HANG_SECONDS
 from tests.cpython.expected import DIFFERENCES, Difference
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ WORKERS = 4
 RESTARTS_MAX = 30
 # More than these are no matter of time.
 AGAIN_MAX = 3
+AGAIN_TRIES = 3
+# What is played again hangs if it takes longer; `child.HANG_SECONDS` is for the first time.
+AGAIN_HANG_SECONDS = 120
 MODULE_SECONDS = 600
+# For a module and what of it is played again.
+TEST_SECONDS = MODULE_SECONDS + 300
 _CHILD = Path(__file__).with_name("child.py")
 
 
@@ -80,7 +86,7 @@ class Outcome:
 
     module: str
     loop: str
-    # Test name to ("passed" | "passed at the second time" | "failed" | "skipped" | "left out", detail).
+    # Test name to ("passed" | "passed again" | "failed" | "skipped" | "left out", detail).
     tests: dict[str, tuple[str, str]] = field(default_factory=dict)
     # What disagrees with the table, in words.
     wrong: list[str] = field(default_factory=list)
@@ -144,24 +150,34 @@ def available(module: str) -> bool:
 
 
 def run_module(module: str, loop: str) -> Outcome:
-    """Run a module, and what fails unexpectedly once more: CPython's tests have deadlines of their own.
+    """Run a module, and what fails unexpectedly again: CPython's tests have deadlines of their own.
 
     They are fractions of a second at times, which a machine that tests several interpreters misses.
     """
     left_out = [entry.test for entry in differences(module, loop) if entry.hangs]
     outcome = Outcome(module, loop)
-    _play(outcome, left_out)
-    failed = outcome.unexpected()
-    if 0 < len(failed) <= AGAIN_MAX:
-        again = Outcome(module, loop)
-        _play(again, [*left_out, *(name for name in outcome.tests if name not in failed)])
-        for name in failed:
-            if again.tests.get(name, ("missing", ""))[0] == "passed":
-                outcome.tests[name] = ("passed at the second time", "")
+    _play(outcome, left_out, HANG_SECONDS)
+    if 0 < len(outcome.unexpected()) <= AGAIN_MAX:
+        # One at a time, whoever runs these tests: a difference of the loop's shows also then.
+        with support.alone_on_this_machine("cpython-again"):
+            _play_again(outcome, left_out)
     return outcome.judge()
 
 
-def _play(outcome: Outcome, left_out: list[str]) -> None:
+def _play_again(outcome: Outcome, left_out: list[str]) -> None:
+    """Play what failed unexpectedly, several times at most, until it passes."""
+    for _ in range(AGAIN_TRIES):
+        if not (failed := outcome.unexpected()):
+            return
+        again = Outcome(outcome.module, outcome.loop)
+        others = [name for name in outcome.tests if name not in failed]
+        _play(again, [*left_out, *others], AGAIN_HANG_SECONDS)
+        for name in failed:
+            if again.tests.get(name, ("missing", ""))[0] == "passed":
+                outcome.tests[name] = ("passed again", "")
+
+
+def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
     """Run the module to its end, restarting after each test that takes the process down."""
     module, loop = outcome.module, outcome.loop
     kind, _, driver = loop.partition("-")
@@ -171,7 +187,8 @@ def _play(outcome: Outcome, left_out: list[str]) -> None:
         for _ in range(RESTARTS_MAX):
             report.write_text("")
             skip.write_text("\n".join([*left_out, *outcome.tests]))
-            command = [sys.executable, str(_CHILD), module, kind, str(report), str(skip)]
+            arguments = [module, kind, str(report), str(skip), str(hang_seconds)]
+            command = [sys.executable, str(_CHILD), *arguments]
             with Path(folder, "output").open("w+") as output:
                 child = subprocess.run(
                     command,

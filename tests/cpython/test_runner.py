@@ -50,3 +50,23 @@ def test_module_without_tests_is_wrong(
     monkeypatch.setattr(runner, "DIFFERENCES", ())
     judged.tests.clear()
     assert "no test of" in judged.judge().wrong[0]
+
+
+@pytest.mark.parametrize("fails", [3, 100])
+def test_what_fails_is_played_again_and_a_difference_stays_one(
+    fails: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plays = []
+
+    def play(outcome: runner.Outcome, left_out: list[str], hang_seconds: int) -> None:
+        plays.append((left_out, hang_seconds))
+        outcome.tests["late"] = ("failed" if len(plays) <= fails else "passed", "")
+        if not left_out:
+            outcome.tests["fine"] = ("passed", "")
+
+    monkeypatch.setattr(runner, "DIFFERENCES", ())
+    monkeypatch.setattr(runner, "_play", play)
+    outcome = runner.run_module("test.test_asyncio.test_x", "ringloop-uring")
+    assert plays == [([], 30), *[(["fine"], 120)] * 3]
+    assert outcome.tests["late"][0] == ("passed again" if fails == 3 else "failed")
+    assert bool(outcome.wrong) == (fails == 100)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.timeout(runner.MODULE_SECONDS + 30)
+@pytest.mark.timeout(runner.TEST_SECONDS)
 @pytest.mark.parametrize(
     "module",
     [m for m in runner.MODULES if runner.available(m)],
