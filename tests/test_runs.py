@@ -9,7 +9,6 @@ import gc
 import sys
 import threading
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,16 +23,10 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-PAGES_PER_MIB = (1 << 20) // 4096
-
 
 async def echo_once() -> bytes:
     async with serving(Factory()) as (_, address):
         return await ask(address)
-
-
-def resident_pages() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
 def run_once(loop_factory: LoopFactory, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -54,12 +47,11 @@ def test_a_thousand_runs_leave_nothing(loop_factory: LoopFactory) -> None:
 
     round_of_runs(20)
     gc.collect()
-    descriptors, pages = len(support.open_descriptors()), resident_pages()
-    round_of_runs(1000)
-    gc.collect()
-    assert len(support.open_descriptors()) == descriptors
-    grown = (resident_pages() - pages) / PAGES_PER_MIB
-    assert grown < 4, f"{grown:.1f} MiB more after 1,000 runs"
+    descriptors = len(support.open_descriptors())
+    for _ in support.until_memory_stays(4 << 20):
+        round_of_runs(1000)
+        gc.collect()
+        assert len(support.open_descriptors()) == descriptors
 
 
 def test_runs_with_connections_leave_nothing(loop_factory: LoopFactory) -> None:

@@ -6,11 +6,12 @@ mod support;
 use ringloop_quic::Endpoint;
 use support::{any, client_config, on_both, server_config};
 
+/// Memory that this process has for itself: files that it maps come and go with what others do.
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
         .lines()
-        .find(|line| line.starts_with("VmRSS:"))
+        .find(|line| line.starts_with("RssAnon:"))
         .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
@@ -46,11 +47,21 @@ fn a_thousand_connections_leave_nothing_behind() {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         churn(&client, &server, 300).await;
-        let before = resident_kib();
-        churn(&client, &server, 1000).await;
-        let grown = resident_kib().saturating_sub(before);
-        // A connection takes some 30 KiB while it lives: 30 MiB, were they kept.
-        assert!(grown < 8 << 10, "{grown} KiB more after 1000 connections");
+        // The allocator's tables grow once; connections that were kept would be there each time.
+        let mut grown = Vec::new();
+        for _ in 0..3 {
+            let before = resident_kib();
+            churn(&client, &server, 1000).await;
+            grown.push(resident_kib().saturating_sub(before));
+            // A connection takes some 30 KiB while it lives: 30 MiB, were they kept.
+            if grown.last() < Some(&(8 << 10)) {
+                break;
+            }
+        }
+        assert!(
+            grown.last() < Some(&(8 << 10)),
+            "{grown:?} KiB more, each after 1000 connections"
+        );
         assert_eq!(
             (client.connection_count(), server.connection_count()),
             (0, 0)
