@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -39,9 +40,21 @@ def loop_log(request: pytest.FixtureRequest) -> Iterator[support.LoopLog]:
     try:
         yield handler
     finally:
+        _forget_failure()
         logger.removeHandler(handler)
     if handler.records and request.node.get_closest_marker("loop_errors") is None:
         pytest.fail("the loop logged: " + "; ".join(handler.take()))
+
+
+def _forget_failure() -> None:
+    """Collect what a failed test left, so that it is counted to that test and not to a later one.
+
+    Its frames are kept by the exception, which pytest puts where a debugger looks (`sys.last_value`).
+    """
+    if hasattr(sys, "last_value"):
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,29 @@ def test_fixtures_fail_the_test_that(body: str, tmp_path: Path) -> None:
     assert "ERROR" in run.stdout or "FAILED" in run.stdout
 
 
+def test_what_a_failed_test_leaves_is_counted_to_it(tmp_path: Path) -> None:
+    source = """
+        import asyncio
+
+        def test_culprit(run):
+            async def fails():
+                raise ValueError
+
+            async def main():
+                task = asyncio.create_task(fails())
+                await asyncio.sleep(0)
+                return 1 / 0
+
+            run(main())
+
+        def test_innocent():
+            pass
+    """
+    run = pytest_of_its_own(textwrap.dedent(source), tmp_path, RINGLOOP_TEST_LOOPS="asyncio")
+    assert "1 failed, 1 passed, 1 error" in run.stdout, run.stdout + run.stderr
+    assert "test_innocent" not in run.stdout
+
+
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
     skipped = "import pytest\ndef test_skipped(loop):\n    pytest.skip('no reason')\n"
