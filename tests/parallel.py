@@ -53,6 +53,8 @@ _CALLS = {
     "add_signal_handler": "signals arrive in the main thread",
     "warns": "catches the process's warnings",
 }
+# Fixtures that stand around all threads.
+_AROUND = {"alone_with_children", "leak_check", "loop_log"}
 # Modules, and why their tests run once.
 _OF_ONE_THREAD = {
     "test_matrix": "many rows look at the process, and each has its tests elsewhere",
@@ -190,7 +192,7 @@ def _is_ours(definition: Any) -> bool:
     """Say whether a fixture is made for each thread."""
     function, scope = definition.func, definition.scope
     ours: bool = function.__module__.startswith("tests.")
-    return ours and scope == "function" and function.__name__ not in {"loop_log", "leak_check"}
+    return ours and scope == "function" and function.__name__ not in _AROUND
 
 
 @contextlib.contextmanager

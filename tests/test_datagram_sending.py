@@ -72,20 +72,18 @@ def test_bad_limits_are_refused(run: Run) -> None:
 
 def test_errors_of_the_network_reach_error_received_and_end_nothing(run: Run) -> None:
     async def main() -> None:
-        closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        closed.bind(("127.0.0.1", 0))
-        nobody = closed.getsockname()
-        async with endpoint(remote_addr=nobody) as protocol:
-            # Only now: the endpoint could have been given the free port.
-            closed.close()
-            protocol.transport.sendto(b"refused")
-            await wait_until(lambda: protocol.errors)
-            assert type(protocol.errors[0]) is ConnectionRefusedError
-            assert protocol.errors[0].errno == 111
-            assert not protocol.transport.is_closing()
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-                peer.bind(nobody)
-                peer.sendto(b"still there", name_of(protocol))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+            # Keeps the port, and takes from nobody but the one that it is connected to.
+            deaf.bind(("127.0.0.1", 0))
+            deaf.connect(("127.0.0.1", 9))
+            async with endpoint(remote_addr=deaf.getsockname()) as protocol:
+                protocol.transport.sendto(b"refused")
+                await wait_until(lambda: protocol.errors)
+                assert type(protocol.errors[0]) is ConnectionRefusedError
+                assert protocol.errors[0].errno == 111
+                assert not protocol.transport.is_closing()
+                deaf.connect(name_of(protocol))
+                deaf.send(b"still there")
                 await wait_until(lambda: protocol.received)
                 assert protocol.data == [b"still there"]
 

@@ -57,8 +57,12 @@ class Play(differential.Play):
         self.waiting: list[asyncio.Task[Any]] = []
         self.server: Any = None
         self.address: Any = None
+        # An address of its own: whoever else asks for a port on this machine gets it on another one,
+        # also when nobody serves here any more.
+        self.host = ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))
+        # Bound and not listening: connections to it are refused, and nobody else gets its port.
         self.nobody = socket.socket()
-        self.nobody.bind(("127.0.0.1", 0))
+        self.nobody.bind((self.host, 0))
 
     def named(self, kind: type[Recorder], name: str) -> Recorder:
         """Make a protocol whose callbacks are noted here."""
@@ -74,7 +78,7 @@ class Play(differential.Play):
         return self.served[-1]
 
     async def play(self, steps: list[Step]) -> list[Any]:
-        self.server = await self.loop.create_server(self.accept, "127.0.0.1", 0)
+        self.server = await self.loop.create_server(self.accept, self.host, 0)
         self.address = self.server.sockets[0].getsockname()
         trace = []
         for step in steps:

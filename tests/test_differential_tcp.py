@@ -145,6 +145,7 @@ def play(factory: LoopFactory, seed: int) -> list[Any]:
     return differential.run(factory, main)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("driver", support.DRIVERS)
 def test_callbacks_are_those_of_asyncio(driver: str, leak_check: None) -> None:
     differential.compare(driver, play, sequence)

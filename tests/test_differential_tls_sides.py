@@ -255,6 +255,7 @@ def oracle(seed: int, certificates: Certificates) -> list[Any]:
     return play(support.loop_factory(support.ORACLE), seed, certificates)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("driver", support.DRIVERS)
 def test_callbacks_are_those_of_asyncio(
     driver: str, certificates: Certificates, leak_check: None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BELONGS_TO_PARENT = (
     "this loop was made before a fork and belongs to the parent process; make a new one"
 )
-GRACE_SECONDS = 30
+GRACE_SECONDS = int(2 * support.PATIENCE_SECONDS)
 
 
 @pytest.fixture(autouse=True)

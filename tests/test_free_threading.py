@@ -133,11 +133,12 @@ def test_echo_in_every_loop(loop_factory: LoopFactory) -> None:
         return total
 
     async def main() -> int:
+        before = asyncio.all_tasks()
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
             totals = await asyncio.gather(*(client(port, n) for n in range(connections)))
-        await asyncio.sleep(0.01)
+        await support.wait_until(lambda: asyncio.all_tasks() <= before, "the handlers' end")
         return sum(totals)
 
     totals = in_loops(loop_factory, [main] * THREADS)

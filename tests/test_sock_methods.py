@@ -352,12 +352,11 @@ def test_a_reset_reaches_who_waits(loop: Loop, run: Any, listener: socket.socket
 
 
 def test_a_refused_connection_names_the_address(loop: Loop, run: Any) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = unused.getsockname()
-
     async def main() -> None:
-        with socket.socket() as client:
+        # Bound, so that nobody else is given the port, and not listening.
+        with socket.socket() as nobody, socket.socket() as client:
+            nobody.bind(("127.0.0.1", 0))
+            address = nobody.getsockname()
             client.setblocking(False)
             with pytest.raises(ConnectionRefusedError, match="Connect call failed") as caught:
                 await support.within(loop.sock_connect(client, address))

@@ -18,6 +18,7 @@ from tests import parallel
 from tests.support import (
     ORACLE,
     PATIENCE_SECONDS,
+    alone_on_this_machine,
     children,
     open_descriptors,
     wait_until,
@@ -164,7 +165,15 @@ def test_groups_are_killed_together(run: Run) -> None:
     run(main())
 
 
-def test_thousand_children_at_once(run: Run) -> None:
+@pytest.fixture
+def alone_with_children() -> Iterator[None]:
+    """Around all threads that play the test: it is meant to have so many children at once."""
+    with alone_on_this_machine("thousand-children"):
+        yield
+
+
+@pytest.mark.timeout(600)
+def test_thousand_children_at_once(run: Run, alone_with_children: None) -> None:
     async def main() -> None:
         gate, opener = os.pipe()
         try:
@@ -181,7 +190,7 @@ def test_thousand_children_at_once(run: Run) -> None:
         finally:
             os.close(opener)
             os.close(gate)
-        codes = await within(asyncio.gather(*(process.wait() for process in processes)), 60)
+        codes = await within(asyncio.gather(*(process.wait() for process in processes)), 300)
         assert codes == [n % 200 for n in range(count)]
 
     # Shared with the other threads that play this test.

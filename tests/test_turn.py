@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests import support
-from tests.tcp import Recorder, connected
+from tests.datagrams import unix_pair
+from tests.tcp import Recorder, closed, connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -64,14 +65,18 @@ def test_callbacks_run_in_the_order_in_which_they_were_scheduled_also_across_a_w
     async def main() -> None:
         loop = asyncio.get_running_loop()
         protocol = Scheduling()
-        async with connected(protocol) as (transport, peer):
-            await asyncio.sleep(0.01)
-            # What is written has the loop ask the kernel before it runs more, and this is found.
-            peer.sock.sendall(b"x")
-            transport.write(b"y")
-            loop.call_at(loop.time() - 1, order.append, "timer")
-            loop.call_soon(scheduled)
-            await support.wait_until(lambda: len(order) == 4, "all of them")
+        # What is sent on a Unix socket is there when the send returns; TCP may deliver a little later.
+        ours, peer = socket.socketpair()
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        await asyncio.sleep(0.01)
+        # What is written has the loop ask the kernel before it runs more, and this is found.
+        peer.sendall(b"x")
+        transport.write(b"y")
+        loop.call_at(loop.time() - 1, order.append, "timer")
+        loop.call_soon(scheduled)
+        await support.wait_until(lambda: len(order) == 4, "all of them")
+        peer.close()
+        await closed(transport)
         assert order[:3] == ["timer", "before", "by the bytes"]
 
     run(main())
@@ -86,12 +91,13 @@ def test_datagram_that_is_there_comes_before_the_timer_that_is_due(run: Run) -> 
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(Noting, local_addr=("127.0.0.1", 0))
+        ours, sender = unix_pair()
+        transport, _ = await loop.create_datagram_endpoint(Noting, sock=ours)
         await asyncio.sleep(0.01)
         loop.call_later(0.01, order.append, "timer")
-        with socket.socket(type=socket.SOCK_DGRAM) as sender:
-            sender.sendto(b"x", transport.get_extra_info("sockname"))
-        # Both have come when the loop looks.
+        # A Unix socket delivers inside of the send: both have come when the loop looks.
+        sender.send(b"x")
+        sender.close()
         time.sleep(0.02)  # noqa: ASYNC251
         loop.call_soon(lambda: loop.call_soon(order.append, "scheduled"))
         await support.wait_until(lambda: len(order) == 3, "all of them")

@@ -18,7 +18,7 @@ from ringloop.quic.connection import QuicConnection
 from ringloop.quic.errors import StreamClosedError, StreamResetError, StreamStoppedError
 from ringloop.quic.logger import QuicLogger
 from tests.quic.test_shape_connection import client_side, server_side
-from tests.support import within
+from tests.support import wait_until, within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -148,6 +148,9 @@ def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
                 writer.write_eof()
 
             filling = asyncio.ensure_future(fill())
+            # Its reader has had enough; what the stream's credit lets through still comes.
+            kept: list[Any] = server_readers
+            await wait_until(lambda: kept and kept[0]._paused, "a full reader")
             # Until two round trips bring no more.
             before = -1
             while before != written:

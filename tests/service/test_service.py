@@ -214,7 +214,7 @@ def test_interrupt_closes_websockets(service: Service) -> None:
     address = service.url.replace("http:", "ws:") + "/echo"
 
     async def main() -> int | None:
-        async with connect(address) as peer:
+        async with connect(address, open_timeout=support.PATIENCE_SECONDS) as peer:
             await peer.send("here")
             assert await support.within(peer.recv()) == "here"
             await asyncio.to_thread(service.interrupt, check_service.GRACE_S + MARGIN_S)

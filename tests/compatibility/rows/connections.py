@@ -37,11 +37,14 @@ async def ask(host: Any, port: Any, **arguments: Any) -> asyncio.StreamWriter:
 @contextlib.asynccontextmanager
 async def open_server(server: Any) -> AsyncIterator[Any]:
     """Close a server at the end; `async with server` is a row of its own."""
+    before = asyncio.all_tasks()
     try:
         yield server
     finally:
         server.close()
-        await asyncio.sleep(0.01)
+    # Its handlers have heard of the end.
+    await until(lambda: asyncio.all_tasks() <= before)
+    await asyncio.sleep(0.01)
 
 
 def open_pipe() -> tuple[Any, Any]:
@@ -251,14 +254,16 @@ def unix_datagrams(probe: Probe) -> None:
 def refusal_reaches_error_received(probe: Probe) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        with socket.socket(type=socket.SOCK_DGRAM) as gone:
-            gone.bind(("127.0.0.1", 0))
-            address = gone.getsockname()
-        client, collected = await loop.create_datagram_endpoint(Collect, remote_addr=address)
-        client.sendto(b"anybody?")
-        assert isinstance(await collected.errors.get(), ConnectionRefusedError)
-        client.close()
-        await asyncio.sleep(0.01)
+        with socket.socket(type=socket.SOCK_DGRAM) as deaf:
+            # Keeps the port, and takes from nobody but the one that it is connected to.
+            deaf.bind(("127.0.0.1", 0))
+            deaf.connect(("127.0.0.1", 9))
+            address = deaf.getsockname()
+            client, collected = await loop.create_datagram_endpoint(Collect, remote_addr=address)
+            client.sendto(b"anybody?")
+            assert isinstance(await collected.errors.get(), ConnectionRefusedError)
+            client.close()
+            await asyncio.sleep(0.01)
 
     probe.run(main)
 

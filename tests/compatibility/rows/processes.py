@@ -147,26 +147,29 @@ def signal_is_the_users(probe: Probe) -> None:
     probe.run(main)
 
 
-@reaping
-def idle_loop_does_not_wake(probe: Probe) -> None:
-    said = probe.script(
-        """
-import resource
+IDLE = """
+import contextlib, glob
+def wake_ups():
+    total = 0
+    for path in glob.glob("/proc/self/task/*/status"):
+        with contextlib.suppress(OSError), open(path) as status:  # a thread may end meanwhile
+            total += sum(int(line.split()[1]) for line in status if line.startswith("voluntary"))
+    return total
 async def main():
     child = await asyncio.create_subprocess_exec("sleep", "1")
-    before = [sum(map(int, line.split()[1:2])) for line in open("/proc/self/status")
-              if line.startswith("voluntary")]
+    before = wake_ups()
     await child.wait()
-    total = 0
-    import glob
-    for path in glob.glob("/proc/self/task/*/status"):
-        total += sum(int(line.split()[1]) for line in open(path) if line.startswith("voluntary"))
-    print(total - before[0])
+    print(wake_ups() - before)
 loop = new_loop()
 loop.run_until_complete(main())
 """
-    )
-    assert int(said) < 30, f"{said} wake-ups in one second"
+
+
+@reaping
+def idle_loop_does_not_wake(probe: Probe) -> None:
+    # Pages that have to be fetched are waited for, too; who polls does so each time.
+    least = min(int(probe.script(IDLE)) for _ in range(3))
+    assert least < 30, f"{least} wake-ups in one second"
 
 
 signals = group.row("add_signal_handler, remove_signal_handler")

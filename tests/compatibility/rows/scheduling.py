@@ -80,7 +80,7 @@ def takes_a_timeout(probe: Probe) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         await loop.run_in_executor(None, int)
-        await loop.shutdown_default_executor(timeout=3)
+        await loop.shutdown_default_executor(timeout=60)
 
     probe.run(main)
 
