@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{drivers, on_both};
+use support::{PATIENCE, drivers, on_both};
 
 #[test]
 fn start_returns_what_its_closure_returns() {
@@ -197,9 +197,8 @@ fn runtimes_of_one_thread_are_used_by_turns() {
         assert_eq!(begun.get(), 2);
         for (number, (runtime, (told, handle))) in (0..).zip(runtimes.iter().zip(parked)) {
             told.send(number).unwrap();
-            let limit = Duration::from_secs(5);
             let joined = runtime
-                .block_on(async { ringloop::time::timeout(limit, handle.into_future()).await });
+                .block_on(async { ringloop::time::timeout(PATIENCE, handle.into_future()).await });
             let joined = joined.unwrap();
             assert_eq!(joined.unwrap().unwrap(), number);
         }

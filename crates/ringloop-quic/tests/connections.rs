@@ -181,11 +181,9 @@ fn clients_are_refused_ignored_and_told_to_prove_their_address() {
         let accepting = incoming.accept().unwrap();
         let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
         // The token of that connection proves it in the next one.
-        while ours.stats().udp_received < 5 {
+        while ours.stats().frames_received.new_token == 0 {
             sleep(Duration::from_millis(1)).await;
         }
-        ours.ping();
-        sleep(Duration::from_millis(20)).await;
         let connecting = client.connect(address, "localhost").unwrap();
         let incoming = server.accept().await.unwrap();
         assert!(incoming.is_validated() && incoming.may_retry());
@@ -553,11 +551,11 @@ fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
             ..transport.clone()
         })
         .await;
-        let silent = pair_as(&transport).await;
         let began = Instant::now();
+        let silent = pair_as(&transport).await;
         assert_eq!(silent.ours.closed().await, ConnectionError::TimedOut);
         assert_eq!(silent.theirs.closed().await, ConnectionError::TimedOut);
-        assert!(began.elapsed() > IDLE * 2 / 3, "{:?}", began.elapsed());
+        assert!(began.elapsed() >= IDLE, "{:?}", began.elapsed());
         // It has been silent for as long by now.
         sleep(IDLE / 4).await;
         assert_eq!(kept.ours.close_reason(), None);

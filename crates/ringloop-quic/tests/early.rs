@@ -8,9 +8,8 @@ use ringloop_quic::config::ServerConfig;
 use ringloop_quic::error::StreamError;
 use ringloop_quic::{Connection, Endpoint, ZeroRtt};
 use std::time::Duration;
-use support::{any, client_config, on_both, server_config, server_tls};
+use support::{PATIENCE, any, client_config, on_both, server_config, server_tls};
 
-const LONG: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(20);
 
 struct Refused {
@@ -77,9 +76,13 @@ fn a_stale_early_stream_takes_nobody_elses_turn() {
         asked.stop(9).unwrap();
         answer.write_all(b"answer").await.unwrap();
         drop(answer);
-        let read = timeout(LONG, reader).await.expect("the reader is woken");
+        let read = timeout(PATIENCE, reader)
+            .await
+            .expect("the reader is woken");
         assert_eq!(read.unwrap().unwrap(), b"answer");
-        let stopped = timeout(LONG, watcher).await.expect("the writer is woken");
+        let stopped = timeout(PATIENCE, watcher)
+            .await
+            .expect("the writer is woken");
         assert_eq!(stopped.unwrap(), Ok(Some(9)));
     });
 }
@@ -98,7 +101,7 @@ fn who_waits_to_open_a_stream_goes_on_after_the_refusal() {
         let accepting = refused.server.accept().await.unwrap().accept().unwrap();
         assert!(!refused.answer.await);
         let _theirs = accepting.await.unwrap();
-        let opened_again = timeout(LONG, waiter).await.expect("it is woken");
+        let opened_again = timeout(PATIENCE, waiter).await.expect("it is woken");
         assert_eq!(opened_again.unwrap(), Ok(()));
     });
 }

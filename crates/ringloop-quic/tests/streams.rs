@@ -401,7 +401,7 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         for number in 0..200u64 {
             let is_staged = number % 2 == 0;
-            let opened = timeout(support::PATIENCE / 12, ours.open_bi()).await;
+            let opened = timeout(support::PATIENCE, ours.open_bi()).await;
             let (mut send, recv) = opened.expect("there is room").unwrap();
             assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
             if is_staged {

@@ -580,25 +580,40 @@ fn send_of_a_dropped_link_goes_to_no_other_socket_of_its_number() {
 #[test]
 fn release_of_a_descriptor_does_not_wait_for_a_link_that_goes_on() {
     on_both(|| async {
-        let (reader, writer) = file::pipe().unwrap();
-        let fd = writer.as_raw_fd();
-        let late = Write {
-            fd,
-            buf: SendBuf::from(b"late".to_vec()),
-            offset: None,
-        };
-        let (waits, wakes) = file::pipe().unwrap();
-        let link = Link::new(read(waits.as_raw_fd(), 1, None)).then(late);
-        let mut link = link.into_future();
-        once(&mut link).await;
-        hand_over();
-        let begun = Instant::now();
-        Local::current().release(fd);
-        assert!(begun.elapsed() < Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2);
-        file::write(wakes.as_raw_fd(), b"1", None).unwrap();
-        let ((first, _), (second, _)) = link.await;
-        assert_eq!((first.unwrap(), second.unwrap()), (1, 4));
-        let (count, _) = Op::new(read(reader.as_raw_fd(), 16, None)).await;
-        assert_eq!(count.unwrap(), 4);
+        // The machine may keep the test waiting; a release that waits for the link does so each time.
+        let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2;
+        let mut is_prompt = false;
+        for _ in 0..10 {
+            is_prompt = release_beside_a_link().await < limit;
+            if is_prompt {
+                break;
+            }
+        }
+        assert!(is_prompt, "it waited");
     });
+}
+
+/// How long it takes to release a descriptor that a link, which waits for something else, is going to use.
+async fn release_beside_a_link() -> Duration {
+    let (reader, writer) = file::pipe().unwrap();
+    let fd = writer.as_raw_fd();
+    let late = Write {
+        fd,
+        buf: SendBuf::from(b"late".to_vec()),
+        offset: None,
+    };
+    let (waits, wakes) = file::pipe().unwrap();
+    let link = Link::new(read(waits.as_raw_fd(), 1, None)).then(late);
+    let mut link = link.into_future();
+    once(&mut link).await;
+    hand_over();
+    let begun = Instant::now();
+    Local::current().release(fd);
+    let took = begun.elapsed();
+    file::write(wakes.as_raw_fd(), b"1", None).unwrap();
+    let ((first, _), (second, _)) = link.await;
+    assert_eq!((first.unwrap(), second.unwrap()), (1, 4));
+    let (count, _) = Op::new(read(reader.as_raw_fd(), 16, None)).await;
+    assert_eq!(count.unwrap(), 4);
+    took
 }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// No test takes longer than this on a driver, also under a sanitizer.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// How long a single thing may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses
 /// a kernel without a ring.
 pub fn drivers() -> Vec<Choice> {

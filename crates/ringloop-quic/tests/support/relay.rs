@@ -2,6 +2,7 @@
 
 use std::collections::BinaryHeap;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -62,7 +63,7 @@ impl Ord for Waiting {
 impl Relay {
     /// Stand between one client and `server`.
     pub fn start(server: SocketAddr, faults: Faults, seed: u64) -> Self {
-        let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let front = socket();
         let address = front.local_addr().unwrap();
         let control = Arc::new(Control::default());
         let thread = std::thread::spawn({
@@ -100,15 +101,17 @@ impl Drop for Relay {
     }
 }
 
-fn back_socket() -> UdpSocket {
-    let back = UdpSocket::bind("127.0.0.1:0").unwrap();
-    back.set_nonblocking(true).unwrap();
-    back
+fn socket() -> UdpSocket {
+    let socket = ringloop::net::UdpSocket::bind(super::any()).unwrap();
+    // As much as the kernel gives: the thread may have to wait for its turn.
+    socket.set_receive_buffer(4 << 20).unwrap();
+    let socket = UdpSocket::from(OwnedFd::from(socket));
+    socket.set_nonblocking(true).unwrap();
+    socket
 }
 
 fn run(front: &UdpSocket, server: SocketAddr, faults: Faults, seed: u64, control: &Control) {
-    front.set_nonblocking(true).unwrap();
-    let mut back = back_socket();
+    let mut back = socket();
     let mut client = None;
     let mut waiting: BinaryHeap<Waiting> = BinaryHeap::new();
     let mut dice = seed | 1;
@@ -117,7 +120,7 @@ fn run(front: &UdpSocket, server: SocketAddr, faults: Faults, seed: u64, control
     while !control.stops.load(Ordering::SeqCst) {
         let mut is_idle = true;
         if control.rebinds.swap(false, Ordering::SeqCst) {
-            back = back_socket();
+            back = socket();
         }
         for _ in 0..64 {
             let (len, to_server) = match front.recv_from(&mut buf) {
