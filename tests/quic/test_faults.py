@@ -67,6 +67,25 @@ def test_silent_stranger_is_sent_three_times_what_it_sent_at_most(
     run(while_scheduled(main, 0.2))
 
 
+def test_lingering_ends_though_a_client_was_gone_before_its_handshake_was_complete(
+    run: Run, certificates: Certificates, stranger: socket.socket
+) -> None:
+    async def main() -> None:
+        async def handle(connection: quic.Connection) -> None:
+            await connection.wait_closed()
+
+        async with served(certificates, handler=handle, initial_rtt=0.02) as server:
+            for datagram in first_flight(certificates):
+                stranger.sendto(datagram, server.address)
+            await wait_until(lambda: server._native.connection_count)
+            assert not server.connections
+            server.close()
+            await within(server.wait_closed(linger=True))
+            assert server._native.connection_count == 0
+
+    run(main())
+
+
 def test_clients_are_served_while_strangers_flood(
     run: Run, certificates: Certificates, stranger: socket.socket
 ) -> None:

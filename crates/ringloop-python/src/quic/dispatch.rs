@@ -84,11 +84,10 @@ impl State {
                 link.notes.take(&mut connection, usize::MAX, &mut left);
             }
             drop(link.record.left.set(Mutex::new(left.into())));
-            let (is_told, was_complete) = (link.is_told, link.phase == Phase::Complete);
+            let was_complete = link.phase == Phase::Complete;
             self.handshake_count -= usize::from(!was_complete);
-            if is_told {
-                self.news.gone.push(handle.to_bits());
-            }
+            // Also one that the program never heard of: who waits for the last one's end waits for it, too.
+            self.news.gone.push(handle.to_bits());
             self.links[handle.index()] = None;
             self.memories.retain(|(of, _)| *of != handle);
         }
