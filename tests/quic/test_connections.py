@@ -582,6 +582,29 @@ def test_several_connections_on_one_socket(run: Run, certificates: Certificates)
     run(main())
 
 
+def test_streams_that_were_asked_for_before_the_handshake_was_complete_are_opened(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            async with quic.Endpoint(_driver.bind("127.0.0.1")) as endpoint:
+                connection = endpoint.begin(
+                    client_config(certificates), server.address, "localhost"
+                )
+                assert connection.is_handshaking
+                streams = await within(
+                    asyncio.gather(
+                        connection.open_stream(),
+                        connection.open_stream(),
+                        connection.open_stream(unidirectional=True),
+                    )
+                )
+                assert not connection.is_handshaking
+                assert [stream.id for stream in streams] == [0, 4, 2]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "settings", [{"gso": False, "gro": False, "ecn": False}, {"segments_max": 2}]
 )

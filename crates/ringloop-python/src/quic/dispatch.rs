@@ -145,7 +145,13 @@ impl State {
                     woken.push(Wake::All(handle.to_bits()));
                     return;
                 }
-                woken.push(Wake::For(handle.to_bits(), Wait::DatagramOut));
+                // The peer's word on streams and datagrams is in; how many streams it allows is told by no other event.
+                let told = [
+                    Wait::DatagramOut,
+                    Wait::Open(Direction::Bi),
+                    Wait::Open(Direction::Uni),
+                ];
+                woken.extend(told.map(|wait| Wake::For(handle.to_bits(), wait)));
                 Wait::Progress
             }
             Event::Lost(..) => {
