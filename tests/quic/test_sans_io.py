@@ -149,6 +149,22 @@ def test_events_that_are_not_taken_give_the_peer_no_credit(certificates: Certifi
     pair.run_until(done)
 
 
+def test_there_are_news_again_where_the_events_of_the_last_were_not_taken(
+    certificates: Certificates,
+) -> None:
+    """Whoever took the news may have failed before it took the events."""
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    for _ in range(3):
+        client.send_stream_data(0, b"x")
+        for datagram, _address in pair.client.datagrams_to_send(pair.now):
+            pair.server.receive_datagram(datagram, CLIENT, pair.now)
+        assert pair.server.take() == ([], [server.key], [])
+        assert pair.server.take() is None
+    told = server.take_events()
+    assert [event.data for event in told] == [b"xxx"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("code", [0, 5, 2**62 - 1])
 def test_close_tells_both_ends_its_code_and_reason(certificates: Certificates, code: int) -> None:
     pair = Pair.make(certificates)

@@ -510,6 +510,41 @@ def test_a_protocol_that_raises_ends_neither_connection_nor_server(
     run(main())
 
 
+@pytest.mark.loop_errors
+def test_a_cancelled_error_of_a_protocol_does_not_keep_others_from_their_events(
+    certificates: Certificates, run: Run, loop_log: LoopLog
+) -> None:
+    class Cancelled(QuicConnectionProtocol):
+        def quic_event_received(self, event: events.QuicEvent) -> None:
+            if isinstance(event, events.StreamDataReceived):
+                heard.append(event.data)
+                if event.data == b"cancel":
+                    raise asyncio.CancelledError
+
+    heard: list[bytes] = []
+
+    async def main() -> None:
+        async with served(certificates, create_protocol=Cancelled) as server:
+            where = "127.0.0.1", port_of(server)
+            configuration = client_side(certificates)
+            async with (
+                connect(*where, configuration=configuration) as first,
+                connect(*where, configuration=configuration) as second,
+            ):
+                # Both come in one turn of the server's.
+                for client, data in ((first, b"cancel"), (second, b"other")):
+                    client._quic.send_stream_data(0, data)
+                    client._quic.flush()
+                await wait_until(lambda: {b"cancel", b"other"} <= set(heard))
+                for client, data in ((first, b"more"), (second, b"of both")):
+                    client._quic.send_stream_data(0, data)
+                    client.transmit()
+                    await wait_until(lambda data=data: data in heard)  # type: ignore[misc]
+        assert any("quic_event_received() failed" in record for record in loop_log.take())
+
+    run(main())
+
+
 def test_what_waits_ends_with_the_connection(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with both(certificates) as protocol:

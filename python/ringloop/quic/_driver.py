@@ -48,8 +48,8 @@ class Driver:
     `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
     loop: new ones (of an endpoint without events: once there is something to do for them),
     those with events, those that are forgotten, of which it may never have heard; `forgotten()` is
-    to be called for the last. It returns True where it has left something to the loop's queue that may write. Errors that it
-    raises are the loop's to report.
+    to be called for the last. It returns True where it has left something to the loop's queue that
+    may write. Errors that it raises are the loop's to report.
     """
 
     def __init__(

@@ -109,10 +109,15 @@ class Endpoint:
         return self._has_queued
 
     def _guarded(self, tell: Callable[[int], None], key: int) -> None:
-        """Tell of one connection; an error in it does not keep the others from their news."""
+        """Tell of one connection; an error in it does not keep the others from their news.
+
+        Nor does a CancelledError that a program let out, as with the loop's own callbacks.
+        """
         try:
             tell(key)
-        except Exception as error:  # noqa: BLE001  # it is reported
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  # it is reported
             self._report(error, self._connections.get(key))
 
     def _let_in(self, key: int) -> None:
@@ -197,7 +202,7 @@ class Endpoint:
         else:
             stream.close()
 
-    def _report(self, error: Exception, connection: Connection | None) -> None:
+    def _report(self, error: BaseException, connection: Connection | None) -> None:
         self._loop.call_exception_handler(
             {
                 "message": "a handler of a QUIC connection raised",

@@ -291,7 +291,7 @@ class QuicConnection:
             except Exception as error:  # noqa: BLE001 (it is reported)
                 self._report(f"{name}() failed, which had to wait for the handshake", error)
 
-    def _report(self, message: str, error: Exception) -> None:
+    def _report(self, message: str, error: BaseException) -> None:
         """Report what nobody is there to take: to the loop that drives the connection, or to the log."""
         if self._driver is None:
             _log.error(message, exc_info=error)
@@ -400,7 +400,9 @@ class QuicConnection:
             return
         try:
             logger.end_trace(trace)
-        except Exception as error:  # noqa: BLE001 (it is reported, and the connection's end is told)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (it is reported, and the connection's end is told)
             self._report("QuicLogger.end_trace() failed", error)
 
     def _complete(self) -> None:
@@ -439,7 +441,9 @@ class QuicConnection:
         """Call a program's function; its error loses no event."""
         try:
             handler(what)
-        except Exception as error:  # noqa: BLE001 (it is reported)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (it is reported)
             self._report("a handler of tickets or tokens failed", error)
 
     # --- streams ---

@@ -69,10 +69,10 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Put a note behind the others; tells whether it is one more.
-    pub fn push(&mut self, note: Note) -> bool {
+    /// Put a note behind the others, unless one of them says the same.
+    pub fn push(&mut self, note: Note) {
         if self.is_ended {
-            return false;
+            return;
         }
         self.is_ended = note == Note::Terminated;
         let is_new = match note {
@@ -84,7 +84,6 @@ impl Notes {
         if is_new {
             self.queue.push_back(note);
         }
-        is_new
     }
 
     /// A stream that is paused keeps what it has to tell.

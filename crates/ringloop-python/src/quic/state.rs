@@ -83,8 +83,6 @@ pub struct Link {
     pub accepted: [u64; 2],
     pub notes: Notes,
     pub peer_streams: PeerStreams,
-    /// Its notes were told of, and not all of them taken since.
-    pub is_listed: bool,
     /// The round of news in which its key stands.
     news_round: u64,
     pub pings: Pings,
@@ -199,7 +197,6 @@ impl State {
             accepted: [0; 2],
             notes: Notes::default(),
             peer_streams: PeerStreams::Accepted,
-            is_listed: false,
             news_round: 0,
             pings: Pings::default(),
             queued_max: None,
@@ -540,7 +537,9 @@ impl State {
         let Some(link) = self.link(handle) else {
             return;
         };
-        if link.notes.push(note) && !std::mem::replace(&mut link.is_listed, true) {
+        link.notes.push(note);
+        // Also where what it adds to was told of before: whoever was told may have failed before it took it.
+        if !link.notes.is_empty() {
             self.tell_eventful(handle);
         }
     }

@@ -19,7 +19,6 @@ impl Connection {
             let mut state = self.route.shared.state(py);
             if let Some((mut connection, link)) = state.both(self.route.handle) {
                 link.notes.take(&mut connection, count_max, &mut told);
-                link.is_listed = !link.notes.is_empty();
             }
         }
         if told.is_empty()

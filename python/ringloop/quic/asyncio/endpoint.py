@@ -88,7 +88,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 continue
             try:
                 protocol._events_came()
-            except Exception as error:  # noqa: BLE001 (a program's error does not end the other connections)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 (it does not end other connections)
                 self._report("transmit() failed", error)
         for key in gone:
             self._protocols.pop(key, None)
@@ -104,14 +106,16 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             )
             protocol = self.make_protocol(connection)
             protocol.connection_made(self)
-        except Exception as error:  # noqa: BLE001 (a program's error does not end the other connections)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (it does not end other connections)
             with contextlib.suppress(ConnectionClosed):
                 _quic.Connection(self._native, key).close(1, "internal error")
             self._report("create_protocol() failed", error)
             return
         self._protocols[key] = protocol
 
-    def _report(self, message: str, error: Exception) -> None:
+    def _report(self, message: str, error: BaseException) -> None:
         self._driver.loop.call_exception_handler({"message": message, "exception": error})
 
     # --- its end ---
@@ -127,7 +131,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             for protocol in list(self._protocols.values()):
                 try:
                     protocol.close()
-                except Exception as error:  # noqa: BLE001 (a program's error does not keep the others open)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001 (it does not keep others open)
                     self._report("close() failed", error)
         self._native.close()
         if self._native.connection_count == 0:

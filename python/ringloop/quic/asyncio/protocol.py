@@ -245,10 +245,15 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     def _guarded(
         self, name: str, function: Callable[[events.QuicEvent], None], event: events.QuicEvent
     ) -> None:
-        """Call a program's function; its error stops neither the rest nor the endpoint."""
+        """Call a program's function; its error stops neither the rest nor the endpoint.
+
+        Nor does a CancelledError that it let out, as with the loop's own callbacks.
+        """
         try:
             function(event)
-        except Exception as error:  # noqa: BLE001 (it is reported)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (it is reported)
             context = {"message": f"{name} failed", "exception": error, "protocol": self}
             self._loop.call_exception_handler(context)
 
