@@ -624,6 +624,21 @@ def test_network_that_takes_no_trains(
     run(main())
 
 
+def test_lingering_ends_with_the_connections_own_socket(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            async with dialled(certificates, server.address) as connection:
+                lingering = asyncio.ensure_future(connection.wait_closed(linger=True))
+                connection.close()
+                # It waits for the peer to forget the connection by then.
+                await wait_until(lambda: connection.endpoint._changed)
+            await within(lingering)
+
+    run(main())
+
+
 def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certificates) -> None:
     async def attempt() -> None:
         async with served(certificates) as server, relayed(server.address) as relay:

@@ -259,6 +259,8 @@ class Endpoint:
             if self._is_private:
                 self._connections.pop(connection.key, None)
                 self._driver.close()
+                # Who waits until nothing of it may come any more has nothing else to hear.
+                self._wake_changed()
 
     async def __aenter__(self) -> Self:
         return self
