@@ -299,6 +299,56 @@ def test_a_flush_that_the_loop_refuses_is_asked_for_again(certificates: Certific
     endpoint.detach()
 
 
+class Asked:
+    """As much of a loop as an endpoint needs, which counts what it was asked for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @classmethod
+    def by(cls, endpoint: native.Endpoint) -> Asked:
+        loop: Any = cls()
+        endpoint.attach(loop, lambda *_: None, lambda: None)
+        return loop  # type: ignore[no-any-return]
+
+    def call_soon(self, _callback: object) -> None:
+        self.count += 1
+
+    call_soon_threadsafe = call_later = call_soon
+
+
+def test_datagrams_before_one_that_is_too_long_are_sent(certificates: Certificates) -> None:
+    pair = Pair.make(certificates)
+    client, server = connected(certificates, pair)
+    pair.exchange()
+    loop = Asked.by(pair.client)
+    with pytest.raises(errors.DatagramError):
+        client.send_datagrams([b"1", b"2", bytes(1 << 16), b"3"])
+    assert loop.count == 1
+    pair.exchange()
+    assert server.receive_datagrams() == [b"1", b"2"]
+    pair.client.detach()
+
+
+def test_the_credit_for_a_reset_that_is_read_late_is_sent(certificates: Certificates) -> None:
+    pair = Pair.make(certificates, {"max_streams_uni": 1})
+    client, server = connected(certificates, pair)
+    client.send_stream_data(2, b"x")
+    pair.exchange()
+    stream = native.Stream(server, 2)
+    client.reset_stream(2, 7)
+    client.send_stream_data(6, b"waits for credit")
+    pair.exchange()
+    assert client.waits_for_credit(unidirectional=True)
+    loop = Asked.by(pair.server)
+    with pytest.raises(errors.StreamResetError):
+        stream.take(10)
+    assert loop.count == 1
+    pair.exchange()
+    assert not client.waits_for_credit(unidirectional=True)
+    pair.server.detach()
+
+
 def test_the_collector_sees_a_key_log_that_holds_its_endpoint() -> None:
     class Log:
         endpoint: native.Endpoint

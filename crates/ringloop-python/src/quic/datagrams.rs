@@ -84,11 +84,16 @@ impl Connection {
                 Err(_) => Some(DatagramRefusal::Error(ConnectionError::Closed.into())),
             }
         };
-        if let Some(DatagramRefusal::Error(error)) = refusal {
-            return Err(errors::datagram(py, &self.route.record, &error));
+        // Those before one that is refused were taken.
+        if count > 0 {
+            self.route.shared.arm_flush(py)?;
         }
-        self.route.shared.arm_flush(py)?;
-        Ok(count)
+        match refusal {
+            Some(DatagramRefusal::Error(error)) => {
+                Err(errors::datagram(py, &self.route.record, &error))
+            }
+            _ => Ok(count),
+        }
     }
 }
 

@@ -271,6 +271,8 @@ impl Stream {
             Err(error) => {
                 if let StreamError::Reset(code) = error {
                     self.ends().receiving = End::Reset(code);
+                    // The stream is over, which lets the peer open another one.
+                    self.route().shared.arm_flush(py)?;
                 }
                 return Err(self.refused(py, &error));
             }
