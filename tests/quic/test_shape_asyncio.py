@@ -563,6 +563,38 @@ def test_what_waits_ends_with_the_connection(certificates: Certificates, run: Ru
     run(main())
 
 
+def test_drain_ends_with_the_connection_whoever_takes_the_events(
+    certificates: Certificates, run: Run
+) -> None:
+    class Deaf(QuicConnectionProtocol):
+        def quic_event_received(self, event: events.QuicEvent) -> None:
+            pass
+
+    async def main() -> None:
+        async with (
+            served(certificates, create_protocol=Deaf) as server,
+            connect(
+                "127.0.0.1",
+                port_of(server),
+                configuration=client_side(certificates),
+                create_protocol=Deaf,
+            ) as client,
+        ):
+            _reader, writer = await client.create_stream()
+            # More than the windows let through.
+            writer.write(bytes(64 << 20))
+            draining = asyncio.ensure_future(writer.drain())
+            await within(client.ping())
+            assert not draining.done()
+            client.close(error_code=9)
+            with pytest.raises(ConnectionError, match="0x9"):
+                await within(draining)
+            with pytest.raises(ConnectionError, match="0x9"):
+                await writer.drain()
+
+    run(main())
+
+
 def test_a_server_that_is_not_trusted_is_a_connection_error(
     certificates: Certificates, run: Run
 ) -> None:

@@ -281,6 +281,9 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
+        # Who drains would wait for ever; aioquic's writers never wait. Readers are the event's.
+        for stream in self.__streams.values():
+            stream.writing_failed(error)
         self._closed.set()
         if self._connection_terminated_handler is not None:
             self._connection_terminated_handler()
