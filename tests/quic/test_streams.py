@@ -239,6 +239,31 @@ def test_closing_what_the_peer_does_not_want_raises_nothing(
     run(main())
 
 
+@pytest.mark.parametrize("ending", ["close", "finish"])
+def test_what_the_peer_has_stopped_does_not_count_as_acknowledged(
+    run: Run, certificates: Certificates, ending: str
+) -> None:
+    async def main() -> None:
+        async with both(certificates, {"max_streams_uni": 1}) as (client, server):
+            stream = await client.open_stream(unidirectional=True)
+            stream.write(b"x")
+            theirs = await within(server.accept_stream(unidirectional=True))
+            theirs.stop(7)
+            await within(server.ping())
+            if ending == "close":
+                stream.close()
+            else:
+                with pytest.raises(quic.StreamStoppedError):
+                    stream.finish()
+            # The answer goes out by itself; once it is acknowledged the protocol forgets the stream.
+            await within(client.open_stream(unidirectional=True))
+            await within(client.ping())
+            assert not await within(stream.acked())
+            assert await within(stream.stopped()) == 7
+
+    run(main())
+
+
 def test_streams_in_cycles_are_collected(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, _):

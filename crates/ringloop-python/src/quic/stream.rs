@@ -39,6 +39,9 @@ enum End {
 struct Ends {
     receiving: End,
     sending: End,
+    /// The code with which the peer has stopped what is sent, once this end has seen it: the protocol forgets it
+    /// with the stream.
+    stopped: Option<u64>,
 }
 
 /// A stream of a connection, by its number. There is one object of a stream.
@@ -71,6 +74,7 @@ impl Stream {
         let ends = Ends {
             receiving: goes(!is_uni || !is_ours),
             sending: goes(!is_uni || is_ours),
+            stopped: None,
         };
         Self {
             connection: connection.clone().unbind(),
@@ -164,8 +168,10 @@ impl Stream {
             }
         }
         let (handle, id) = (self.route().handle, self.id);
-        self.with(py, |state| state.finish(handle, id))?;
-        self.route().shared.arm_flush(py)
+        let finished = self.with(py, |state| state.finish(handle, id));
+        // Where the peer has stopped it there is a reset to be sent.
+        let armed = self.route().shared.arm_flush(py);
+        finished.and(armed)
     }
 
     /// Finish, unless sending or the connection is over; where the peer does not want the stream, give up sending with its
@@ -183,8 +189,9 @@ impl Stream {
         if self.check_early(&mut state).is_err() {
             return Ok(());
         }
-        end_sending(&mut state, handle, id);
+        let stopped = end_sending(&mut state, handle, id);
         drop(state);
+        self.note_stopped(stopped);
         self.route().shared.arm_flush(py)
     }
 
@@ -291,18 +298,26 @@ impl Stream {
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
     /// does not want it, or sending was given up here; `(False, None)`: not yet.
     fn sent(&self, py: Python<'_>) -> PyResult<(bool, Option<u64>)> {
-        if let End::Reset(code) = self.ends().sending {
-            return Ok((true, Some(code)));
+        let known = {
+            let ends = self.ends();
+            match ends.sending {
+                End::Reset(code) => Some(code),
+                _ => ends.stopped,
+            }
+        };
+        if known.is_some() {
+            return Ok((true, known));
         }
         let (handle, id) = (self.route().handle, self.id);
-        let stopped = self.with(py, |state| {
+        let sent = self.with(py, |state| {
             let (mut connection, _) = state.open_both(handle)?;
             match connection.stopped(id) {
                 Err(StreamError::Closed) => Ok((true, None)),
                 stopped => stopped.map(|code| (code.is_some(), code)),
             }
         })?;
-        Ok(stopped)
+        self.note_stopped(sent.1);
+        Ok(sent)
     }
 
     /// What to await for the moment when `sent` tells more.
@@ -340,6 +355,12 @@ impl Stream {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn note_stopped(&self, code: Option<u64>) {
+        if code.is_some() {
+            self.ends().stopped = code;
+        }
+    }
+
     fn check_sending(&self, py: Python<'_>) -> PyResult<()> {
         if self.ends().sending == End::NotYet {
             return Ok(());
@@ -367,6 +388,9 @@ impl Stream {
             let mut state = self.route().shared.state(py);
             self.check_early(&mut state).and_then(|()| act(&mut state))
         };
+        if let Err(StreamError::Stopped(code)) = done {
+            self.note_stopped(Some(code));
+        }
         done.map_err(|error| self.refused(py, &error))
     }
 
@@ -375,11 +399,13 @@ impl Stream {
     }
 }
 
-/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5).
-fn end_sending(state: &mut State, handle: Handle, id: StreamId) {
-    if let Err(StreamError::Stopped(code)) = state.finish(handle, id) {
-        drop(state.reset(handle, id, code));
-    }
+/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5). Tells the peer's code then.
+fn end_sending(state: &mut State, handle: Handle, id: StreamId) -> Option<u64> {
+    let Err(StreamError::Stopped(code)) = state.finish(handle, id) else {
+        return None;
+    };
+    drop(state.reset(handle, id, code));
+    Some(code)
 }
 
 impl Drop for Stream {
