@@ -18,6 +18,7 @@ from tests.support import wait_until, while_scheduled, within
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support import LoopLog
     from tests.tls import Certificates
 
     Run = Callable[[Any], Any]
@@ -453,6 +454,66 @@ def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
             assert stats.packets_sent > 0
             assert 0 < stats.rtt_min <= stats.rtt < 10
             assert "rtt=" in repr(stats)
+
+    run(main())
+
+
+class _Full:
+    """In place of an endpoint: its socket takes nothing until it is another one."""
+
+    connection_count = 0
+    is_full = True
+    error: Exception | None = None
+
+    def attach(self, _loop: object, _on_news: object, on_full: Callable[[], None]) -> None:
+        self._on_full = on_full
+
+    def flush(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        if self.is_full:
+            self._on_full()
+        return not self.is_full
+
+    def turn(self) -> None:
+        pass
+
+    def rebind(self, _fd: int) -> None:
+        self.is_full = False
+
+    def detach(self) -> None:
+        pass
+
+
+async def _waiting(full: Any) -> tuple[_driver.Driver, asyncio.Future[None]]:
+    loop = asyncio.get_running_loop()
+    driver = _driver.Driver(loop, _driver.bind("127.0.0.1"), full, lambda *_: None)
+    sending = asyncio.ensure_future(driver.send_all())
+    await asyncio.sleep(0)
+    assert driver._full_waiters
+    return driver, sending
+
+
+def test_who_waits_for_a_full_socket_goes_on_with_the_next_one(run: Run) -> None:
+    async def main() -> None:
+        driver, sending = await _waiting(_Full())
+        driver.rebind(_driver.bind("127.0.0.1"))
+        await within(sending)
+        driver.close()
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_who_waits_for_a_full_socket_hears_of_an_error(run: Run, loop_log: LoopLog) -> None:
+    async def main() -> None:
+        full = _Full()
+        driver, sending = await _waiting(full)
+        full.error = ZeroDivisionError("asked for")
+        with pytest.raises(ZeroDivisionError):
+            await within(sending)
+        driver.close()
+        assert loop_log.take()
 
     run(main())
 

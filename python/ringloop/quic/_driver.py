@@ -99,7 +99,12 @@ class Driver:
 
     def _writable(self) -> None:
         self._stop_writing()
-        self.endpoint.flush()
+        try:
+            self.endpoint.flush()
+        finally:
+            self._wake_full()
+
+    def _wake_full(self) -> None:
         waiters, self._full_waiters = self._full_waiters, []
         _wake(waiters)
 
@@ -121,6 +126,8 @@ class Driver:
         self._sock = sock
         self.loop.add_reader(sock.fileno(), self.endpoint.turn)
         old.close()
+        # They waited for room in the old one.
+        self._wake_full()
 
     async def wait_idle(self) -> None:
         """Wait until there is no connection: the last words of those that were closed are said."""
@@ -149,8 +156,7 @@ class Driver:
         self._sock.close()
         self._sock = None
         self._wake_idle()
-        waiters, self._full_waiters = self._full_waiters, []
-        _wake(waiters)
+        self._wake_full()
 
     def __repr__(self) -> str:
         where: Any = "closed" if self._sock is None else self.address
