@@ -700,6 +700,61 @@ def test_lingering_ends_with_the_connections_own_socket(
     run(main())
 
 
+def test_what_waits_ends_with_the_socket(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            endpoint = quic.Endpoint(_driver.bind("127.0.0.1"))
+            connections = [
+                await quic.open_connection(
+                    *server.address[:2],
+                    server_name="localhost",
+                    endpoint=endpoint,
+                    configuration=client_config(certificates),
+                )
+                for _ in range(2)
+            ]
+            peers = [await within(server.accept()) for _ in connections]
+            waiting = [asyncio.ensure_future(connections[0].wait_closed())]
+            stream = await connections[1].open_stream()
+            reading = asyncio.ensure_future(stream.read(1))
+            await asyncio.sleep(0)
+            # Without a close before.
+            await within(endpoint.wait_closed())
+            await within(waiting[0])
+            with pytest.raises(quic.ConnectionClosed):
+                await within(reading)
+            assert all(connection.is_closed for connection in connections)
+            # The peers are told.
+            for peer in peers:
+                await within(peer.wait_closed())
+                assert isinstance(peer.error, quic.ConnectionClosedByPeer)
+
+    run(main())
+
+
+def test_what_waits_ends_with_a_socket_that_is_closed_without_a_word(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            stream = await client.open_stream()
+            stream.write(bytes(64 << 20))
+            waiting = [
+                asyncio.ensure_future(wait)
+                for wait in (stream.read(1), stream.drain(), client.receive_datagram())
+            ]
+            ending = asyncio.ensure_future(client.wait_closed())
+            await within(client.ping())
+            assert not any(task.done() for task in (*waiting, ending))
+            client.endpoint._driver.close()
+            for task in waiting:
+                with pytest.raises(quic.ConnectionClosed):
+                    await within(task)
+            await within(ending)
+
+    run(main())
+
+
 def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certificates) -> None:
     async def attempt() -> None:
         async with served(certificates) as server, relayed(server.address) as relay:

@@ -595,6 +595,34 @@ def test_drain_ends_with_the_connection_whoever_takes_the_events(
     run(main())
 
 
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_an_abort_of_the_socket_ends_what_waits(
+    certificates: Certificates, run: Run, side: str
+) -> None:
+    async def main() -> None:
+        protocols: list[QuicConnectionProtocol] = []
+
+        def make(*arguments: Any, **keywords: Any) -> QuicConnectionProtocol:
+            protocols.append(QuicConnectionProtocol(*arguments, **keywords))
+            return protocols[-1]
+
+        async with both(certificates, create_protocol=make) as client:
+            await within(client.ping())
+            protocol: Any = client if side == "client" else protocols[0]
+            reader, _writer = await protocol.create_stream()
+            waiting = [
+                asyncio.ensure_future(wait) for wait in (reader.read(), protocol.wait_closed())
+            ]
+            await asyncio.sleep(0)
+            protocol._transport.abort()
+            for task in waiting:
+                await within(task)
+            with pytest.raises(ConnectionError):
+                await protocol.create_stream()
+
+    run(main())
+
+
 def test_a_server_that_is_not_trusted_is_a_connection_error(
     certificates: Certificates, run: Run
 ) -> None:

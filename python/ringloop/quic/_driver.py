@@ -147,7 +147,7 @@ class Driver:
                 await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Close the socket. What was written and not sent is lost; connections are forgotten."""
+        """Close the socket. What was written and not sent is lost; connections are over."""
         if self._sock is None:
             return
         self._stop_writing()

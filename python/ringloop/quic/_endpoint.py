@@ -231,13 +231,16 @@ class Endpoint:
     async def wait_closed(self, *, linger: bool = False) -> None:
         """Wait for handlers to end, say the last words, close the socket.
 
-        `linger`: stay until no peer may speak any more (three times the probe time-out), so
-        that a close that is lost on the way is said again.
+        Connections that are open then are closed, as by `close()`.
+
+        `linger`: stay until no peer may speak any more (three times the probe time-out), so that a
+        close that is lost on the way is said again.
         """
         while self._tasks:
             await asyncio.wait(self._tasks)
         if linger:
             await self._driver.wait_idle()
+        self.close()
         try:
             await self._driver.send_all()
         finally:

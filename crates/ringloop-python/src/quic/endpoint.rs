@@ -183,10 +183,18 @@ impl Endpoint {
     }
 
     /// Forget the loop and the socket, and cancel what stands in the loop. What is written afterwards is not sent: by
-    /// then the descriptor's number may be another file's.
+    /// then the descriptor's number may be another file's. Connections that are not over are now, without a word to
+    /// the peers; those who wait for anything of them are woken.
     fn detach(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.state(py).socket = None;
-        LoopSide::detach(&self.shared.loop_, py)
+        let mut woken = Vec::new();
+        {
+            let mut state = self.shared.state(py);
+            state.socket = None;
+            state.close_all(Instant::now(), 0, &[], &mut woken);
+        }
+        let roused = Waiters::wake(&self.shared.waiters, py, &woken, Way::Queue);
+        LoopSide::detach(&self.shared.loop_, py)?;
+        roused.map(drop)
     }
 
     /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile.

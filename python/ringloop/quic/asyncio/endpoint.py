@@ -192,11 +192,15 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         return self._driver.is_closed
 
     def abort(self) -> None:
-        """Close the socket at once; peers hear nothing."""
+        """Close the socket at once; peers hear nothing, protocols that their connections are over."""
         if self._driver.is_closed:
             return
         self._driver.close()
+        # Its connections are over by that, of which nobody else tells them any more.
+        for protocol in self._protocols.values():
+            protocol._process_soon()
         if self._client is not None:
+            self._client._process_soon()
             self._driver.loop.call_soon(self._client.connection_lost, None)
 
 
