@@ -168,7 +168,8 @@ impl Connecting {
         let inner = &self.connection.inner;
         let mut seat = Seat::new(|key| inner.with(|_, link| link.watching.remove(key)));
         poll_fn(|cx| {
-            self.connection.inner.with(|connection, link| {
+            let mut old = None;
+            let polled = self.connection.inner.with(|connection, link| {
                 if link.phase != Phase::Complete
                     && let Some(error) = &link.lost
                 {
@@ -177,9 +178,11 @@ impl Connecting {
                 if link.phase >= Phase::Agreed {
                     return Poll::Ready(Ok(connection.handshake().unwrap_or_default()));
                 }
-                seat.take(&mut link.watching, cx.waker());
+                old = seat.take(&mut link.watching, cx.waker());
                 Poll::Pending
-            })
+            });
+            drop(old);
+            polled
         })
         .await
     }

@@ -141,8 +141,10 @@ impl Connection {
         poll_fn(|cx| match self.try_open(direction) {
             Ok(Some(opened)) => Poll::Ready(Ok(opened)),
             Ok(None) => {
-                self.inner
+                let old = self
+                    .inner
                     .with(|_, link| seat.take(&mut link.opening[at(direction)], cx.waker()));
+                drop(old);
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Err(error)),
@@ -180,16 +182,19 @@ impl Connection {
         };
         let mut seat = Seat::new(leave);
         poll_fn(|cx| {
-            self.inner.with(|connection, link| {
+            let mut old = None;
+            let polled = self.inner.with(|connection, link| {
                 if let Some(id) = connection.accept(direction) {
                     return Poll::Ready(Ok(id));
                 }
                 if let Some(error) = &link.lost {
                     return Poll::Ready(Err(error.clone()));
                 }
-                seat.take(&mut link.accepting[at(direction)], cx.waker());
+                old = seat.take(&mut link.accepting[at(direction)], cx.waker());
                 Poll::Pending
-            })
+            });
+            drop(old);
+            polled
         })
         .await
     }
@@ -213,13 +218,16 @@ impl Connection {
     pub async fn closed(&self) -> ConnectionError {
         let mut seat = Seat::new(|key| self.inner.with(|_, link| link.watching.remove(key)));
         poll_fn(|cx| {
-            self.inner.with(|_, link| {
+            let mut old = None;
+            let polled = self.inner.with(|_, link| {
                 if let Some(error) = &link.lost {
                     return Poll::Ready(error.clone());
                 }
-                seat.take(&mut link.watching, cx.waker());
+                old = seat.take(&mut link.watching, cx.waker());
                 Poll::Pending
-            })
+            });
+            drop(old);
+            polled
         })
         .await
     }

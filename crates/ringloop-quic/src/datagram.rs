@@ -88,8 +88,10 @@ impl Connection {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);
-                    self.inner
+                    let old = self
+                        .inner
                         .with(|_, link| seat.take(&mut link.datagrams_out, cx.waker()));
+                    drop(old);
                     Poll::Pending
                 }
                 Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
@@ -129,7 +131,8 @@ impl Connection {
         let leave = |key| self.inner.with(|_, link| link.datagrams_in.remove(key));
         let mut seat = Seat::new(leave);
         let receive = |cx: &mut Context<'_>| {
-            self.inner.with(|connection, link| {
+            let mut old = None;
+            let polled = self.inner.with(|connection, link| {
                 let mut count = 0;
                 while count < count_max
                     && let Some(datagram) = connection.receive_datagram()
@@ -143,9 +146,11 @@ impl Connection {
                 if let Some(error) = &link.lost {
                     return Poll::Ready(Err(error.clone().into()));
                 }
-                seat.take(&mut link.datagrams_in, cx.waker());
+                old = seat.take(&mut link.datagrams_in, cx.waker());
                 Poll::Pending
-            })
+            });
+            drop(old);
+            polled
         };
         poll_fn(receive).await
     }

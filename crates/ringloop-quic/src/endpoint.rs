@@ -337,7 +337,9 @@ impl Endpoint {
             if state.is_closed {
                 return Poll::Ready(None);
             }
-            seat.take(&mut state.accepting, cx.waker());
+            let old = seat.take(&mut state.accepting, cx.waker());
+            drop(state);
+            drop(old);
             Poll::Pending
         })
         .await
@@ -427,7 +429,9 @@ impl Endpoint {
             if state.is_idle() {
                 return Poll::Ready(());
             }
-            seat.take(&mut state.idling, cx.waker());
+            let old = seat.take(&mut state.idling, cx.waker());
+            drop(state);
+            drop(old);
             Poll::Pending
         })
         .await;
@@ -520,7 +524,9 @@ impl Driver<'_> {
     fn register(&self, cx: &Context<'_>) {
         let mut task = self.shared.task.borrow_mut();
         if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            *task = Some(cx.waker().clone());
+            let old = task.replace(cx.waker().clone());
+            drop(task);
+            drop(old);
         }
     }
 

@@ -116,19 +116,23 @@ impl SendStream {
         write: impl FnOnce(&mut Connection<'_>) -> Result<Written, StreamError>,
     ) -> Poll<Result<usize, StreamError>> {
         let (id, is_early) = (self.id, self.is_early);
-        self.inner.act(|connection, link| {
+        // Dropped once nothing is borrowed: its end may run a program's code, which may come back here.
+        let mut old = None;
+        let polled = self.inner.act(|connection, link| {
             if let Err(error) = barrier(link, is_early) {
                 return Poll::Ready(Err(error));
             }
             match write(connection) {
                 Ok(Written::Some(count)) => Poll::Ready(Ok(count)),
                 Ok(Written::Blocked) => {
-                    link.writing.insert(id, cx.waker().clone());
+                    old = link.writing.insert(id, cx.waker().clone());
                     Poll::Pending
                 }
                 Err(error) => Poll::Ready(Err(error)),
             }
-        })
+        });
+        drop(old);
+        polled
     }
 
     /// Say that nothing more will come. The peer reads all that was written, then the end.
@@ -161,7 +165,8 @@ impl SendStream {
     pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         poll_fn(|cx| {
-            self.inner.with(|connection, link| {
+            let mut old = None;
+            let polled = self.inner.with(|connection, link| {
                 present(link, is_early)?;
                 match connection.stopped(id) {
                     Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
@@ -171,9 +176,11 @@ impl SendStream {
                 if let Err(error) = barrier(link, is_early) {
                     return Poll::Ready(Err(error));
                 }
-                link.stopping.insert(id, cx.waker().clone());
+                old = link.stopping.insert(id, cx.waker().clone());
                 Poll::Pending
-            })
+            });
+            drop(old);
+            polled
         })
         .await
     }
@@ -376,7 +383,7 @@ impl RecvStream {
             End::Stopped => return Poll::Ready(Err(StreamError::Closed)),
         }
         let (id, is_early, end) = (self.id, self.is_early, &mut self.end);
-        let mut has_credit = false;
+        let (mut has_credit, mut old) = (false, None);
         let result = self.inner.with(|connection, link| {
             present(link, is_early)?;
             match connection.read(id, bytes_max, &mut take) {
@@ -394,7 +401,7 @@ impl RecvStream {
                     if let Err(error) = barrier(link, is_early) {
                         return Poll::Ready(Err(error));
                     }
-                    link.reading.insert(id, cx.waker().clone());
+                    old = link.reading.insert(id, cx.waker().clone());
                     Poll::Pending
                 }
                 Err(StreamError::Reset(code)) => {
@@ -405,6 +412,7 @@ impl RecvStream {
                 Err(error) => Poll::Ready(Err(error)),
             }
         });
+        drop(old);
         if has_credit {
             self.inner.shared.wake();
         }

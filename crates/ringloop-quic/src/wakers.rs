@@ -51,17 +51,19 @@ impl<F: Fn(u64) -> Option<Waker>> Seat<F> {
         }
     }
 
-    /// Wait among them; a future once, by the waker of its last poll.
-    pub(crate) fn take(&mut self, wakers: &mut Wakers, waker: &Waker) {
+    /// Wait among them; a future once, by the waker of its last poll. The one of an earlier poll is handed out to be
+    /// dropped once nothing is borrowed: its end may run a program's code, which may come back here.
+    #[must_use = "it is to be dropped once nothing is borrowed"]
+    pub(crate) fn take(&mut self, wakers: &mut Wakers, waker: &Waker) -> Option<Waker> {
         let mut waiting = wakers.waiting.iter_mut();
         let known = waiting.find(|(key, _)| self.key != NO_SEAT && *key == self.key);
         if let Some((_, known)) = known {
-            known.clone_from(waker);
-            return;
+            return (!known.will_wake(waker)).then(|| std::mem::replace(known, waker.clone()));
         }
         wakers.last_key += 1;
         self.key = wakers.last_key;
         wakers.waiting.push((self.key, waker.clone()));
+        None
     }
 }
 

@@ -1,10 +1,12 @@
-//! A wait that is given up leaves nothing behind, on both drivers.
+//! A wait that is given up leaves nothing behind, and one that goes over to another task nothing borrowed, on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use ringloop_quic::config::Transport;
-use ringloop_quic::{Policy, SendStream};
+use ringloop_quic::{Connection, Endpoint, Policy, SendStream};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -60,5 +62,73 @@ fn waits_that_are_given_up_are_forgotten() {
         let mut send: SendStream = pair.theirs.open_uni().await.unwrap();
         send.write_all(b"x").await.unwrap();
         waiting.await.unwrap().unwrap();
+    });
+}
+
+thread_local! {
+    /// What the wakers' ends look at.
+    static SEEN: RefCell<Option<(Connection, Endpoint)>> = const { RefCell::new(None) };
+}
+
+/// A waker of a program whose end comes back to the connection, as that of a task may which has another handle of it.
+struct Returning;
+
+impl Wake for Returning {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        SEEN.with_borrow(|seen| {
+            if let Some((connection, endpoint)) = seen {
+                assert!(connection.close_reason().is_none());
+                assert!(endpoint.connection_count() > 0);
+            }
+        });
+    }
+}
+
+/// Poll it for one task after the other.
+fn go_over<T>(future: impl Future<Output = T>) {
+    let mut future = pin!(future);
+    for _ in 0..3 {
+        let waker = Waker::from(Arc::new(Returning));
+        let mut cx = Context::from_waker(&waker);
+        assert!(matches!(future.as_mut().poll(&mut cx), Poll::Pending));
+    }
+}
+
+#[test]
+fn a_waker_that_is_replaced_ends_while_nothing_is_borrowed() {
+    on_both(|| async {
+        let transport = Transport {
+            bi_streams_max: 0,
+            datagram_send_buffer: 2000,
+            ..Transport::default()
+        };
+        let pair = pair_as(&transport).await;
+        let ours = &pair.ours;
+        let mut sent = ours.open_uni().await.unwrap();
+        sent.write_all(b"x").await.unwrap();
+        let mut received = pair.theirs.accept_uni().await.unwrap();
+        assert_eq!(received.read(&mut [0; 2]).await.unwrap(), Some(1));
+        while ours.try_send_datagram(vec![1; 500].into()).unwrap() {}
+        for (connection, endpoint) in [(ours, &pair.client), (&pair.theirs, &pair.server)] {
+            SEEN.set(Some((connection.clone(), endpoint.clone())));
+            go_over(connection.closed());
+            go_over(connection.recv_datagram());
+            go_over(connection.accept_bi());
+            go_over(endpoint.wait_idle());
+            go_over(endpoint.accept());
+            SEEN.set(None);
+        }
+        SEEN.set(Some((ours.clone(), pair.client.clone())));
+        go_over(ours.open_bi());
+        go_over(ours.send_datagram(vec![1; 500].into(), Policy::Wait));
+        go_over(sent.stopped());
+        go_over(sent.write_chunk(vec![1; 1 << 26].into()));
+        SEEN.set(Some((pair.theirs.clone(), pair.server.clone())));
+        go_over(received.read(&mut [0; 2]));
+        SEEN.set(None);
     });
 }
