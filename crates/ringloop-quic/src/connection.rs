@@ -123,7 +123,8 @@ impl Connection {
     }
 
     fn try_open(&self, direction: Direction) -> Result<Option<(StreamId, bool)>, ConnectionError> {
-        self.inner.act(|connection, link| {
+        // The peer hears of a stream by its first bytes, and nothing of a wait for one.
+        self.inner.with(|connection, link| {
             if let Some(error) = &link.lost {
                 return Err(error.clone());
             }

@@ -390,10 +390,6 @@ impl Connection {
             .state(py)
             .open(self.route.handle, direction);
         let opened = opened.map_err(|error| self.refused(py, &error))?;
-        if opened.is_none() {
-            // The peer is told that this end waits.
-            self.route.shared.arm_flush(py)?;
-        }
         Ok(opened.map(|stream| stream.0))
     }
 

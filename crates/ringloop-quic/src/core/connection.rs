@@ -91,10 +91,8 @@ impl<'a> Connection<'a> {
 
     /// Open a stream; `None` while the peer allows no more.
     pub fn open(&mut self, direction: Direction) -> Option<StreamId> {
-        let id = self.live.proto.streams().open(direction.into());
-        // Waiting for one is told to the peer, too.
-        self.mark();
-        id.map(|id| StreamId(id.into()))
+        let id = self.live.proto.streams().open(direction.into())?;
+        Some(StreamId(id.into()))
     }
 
     /// Take a stream that the peer has opened.
