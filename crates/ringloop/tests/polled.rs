@@ -286,6 +286,96 @@ fn writer_hears_of_room_that_a_reader_in_another_task_made() {
     });
 }
 
+/// Everything that is to come, from a peer that nobody polls for any more.
+async fn arrives(peer: &UnixStream, len: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < len {
+        let read = timeout(PATIENCE, peer.read(Vec::with_capacity(9000)));
+        let (count, bytes) = read.await.expect("the rest is not sent");
+        assert!(count.unwrap() > 0);
+        all.extend_from_slice(&bytes);
+    }
+    all
+}
+
+#[test]
+fn two_writes_without_a_flush_arrive_while_their_writer_waits_for_something_else() {
+    on_both(|| async {
+        let busy = spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        let (mut stream, peer) = pair();
+        let writer = spawn(async move {
+            for part in [b"one", b"two", b"six"] {
+                write_all(&mut stream, part).await;
+            }
+            std::future::pending::<()>().await;
+            drop(stream);
+        });
+        assert_eq!(arrives(&peer, 9).await, b"onetwosix");
+        writer.abort();
+        busy.abort();
+    });
+}
+
+#[test]
+fn more_than_the_socket_takes_arrives_without_a_flush() {
+    on_both(|| async {
+        for is_flushed in [false, true] {
+            let (stream, peer) = pair();
+            let stream = RefCell::new(stream);
+            for _ in 0..2 {
+                let bytes = write_until_given_up(&stream, is_flushed).await;
+                assert!(arrives(&peer, bytes.len()).await == bytes);
+            }
+            // The last word is the shutdown's, behind all of it.
+            let bytes = write_until_given_up(&stream, is_flushed).await;
+            drop(stream);
+            assert!(timeout(PATIENCE, read_to_end(&peer)).await.unwrap() == bytes);
+        }
+    });
+}
+
+#[test]
+fn error_of_a_write_that_nobody_waited_for_is_told_to_the_next() {
+    on_both(|| async {
+        let (stream, peer) = pair();
+        let stream = RefCell::new(stream);
+        drop(write_until_given_up(&stream, false).await);
+        drop(peer);
+        // What was kept fails beside this task.
+        sleep(SOON).await;
+        let flush = poll_fn(|cx| stream.borrow_mut().poll_flush(cx));
+        let error = timeout(PATIENCE, flush).await.unwrap().unwrap_err();
+        assert!(
+            [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()),
+            "{error:?}"
+        );
+    });
+}
+
+#[test]
+fn stream_whose_rest_was_lost_with_its_runtime_goes_with_it() {
+    let _alone = support::alone();
+    for driver in support::drivers() {
+        let before = support::open_descriptors();
+        let runtime = Runtime::builder().driver(driver).build().unwrap();
+        let (stream, peer) = runtime
+            .block_on(async {
+                let (stream, peer) = pair();
+                let stream = RefCell::new(stream);
+                drop(write_until_given_up(&stream, false).await);
+                (stream, peer)
+            })
+            .unwrap();
+        drop(runtime);
+        drop((stream, peer));
+        support::expect_descriptors(before);
+    }
+}
+
 #[test]
 fn error_of_an_earlier_write_is_told() {
     on_both(|| async {

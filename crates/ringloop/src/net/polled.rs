@@ -1,7 +1,8 @@
 //! A stream that is polled, for code which brings its own buffers: the traits of futures-io, tokio and
 //! hyper are thin over this (`compat`).
 //!
-//! Owns: the stream, one receive and one send in flight, and the bytes between them and the caller.
+//! Owns: the stream, one receive and one send in flight, the bytes between them and the caller, and the task that sends what
+//! the caller waits for no more.
 //! Called by: `compat`, or by hand. Never does: lend the caller's memory to the kernel, which may use it
 //! after a future is gone; bytes are copied once, and nothing is lost where the caller stops waiting.
 //!
@@ -11,20 +12,21 @@
 use super::socket::Socket;
 use super::{TcpStream, UnixStream};
 use crate::buf::{RecvBuf, SendBuf};
+use crate::driver::Kind;
 use crate::executor::{Local, Op};
 use crate::limits;
 use crate::op::{Recv, Send};
 use crate::sys::socket;
-use crate::time;
+use crate::time::{self, Sleep};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// A stream that can be polled: [`TcpStream`] or [`UnixStream`].
@@ -58,18 +60,21 @@ impl Stream for UnixStream {}
 /// With the features `futures-io`, `tokio` and `hyper` it has the `AsyncRead` and `AsyncWrite` of the first
 /// two, and hyper's `Read` and `Write`.
 ///
-/// A write is over when its bytes are kept, as a buffered writer's is: the first of them are on their way, and those
-/// behind them go on whenever the stream is polled to read, to write or to flush. So flush after the last write, and
-/// before `block_on` ends: what is still kept then is lost with the loop.
+/// A write is over when its bytes are kept, as a buffered writer's is: they are on their way, or a task of the stream's
+/// sees them out while the loop runs. So flush before `block_on` ends: what is still kept then is lost with the loop.
 ///
-/// Cancel safety: every poll may be the last one; what was received waits for the next reader, and what
-/// was written for the next poll. Dropping it sends that first, and closes the stream once that has happened, or after
+/// Cancel safety: every poll may be the last one; what was received waits for the next reader, and what was written is
+/// sent all the same. Dropping it sends that first, and closes the stream once that has happened, or after
 /// [`limits::POLLED_LINGER_MS`].
 pub struct Polled<S: Stream> {
-    /// Shared with the task that sends the rest once this is dropped.
-    stream: Rc<S>,
+    shared: Rc<Shared<S>>,
     reading: Reading,
-    writing: Writing,
+}
+
+/// What the task that sees the bytes out has in common with the stream.
+struct Shared<S> {
+    stream: S,
+    writing: RefCell<Writing>,
 }
 
 enum Reading {
@@ -84,75 +89,54 @@ enum Reading {
 #[derive(Default)]
 struct Writing {
     in_flight: Option<Op<Send>>,
+    /// The one in flight may be over before all of its bytes are sent: the kernel finishes none by itself.
+    is_in_parts: bool,
     /// Goes out next, in one piece.
     queued: Vec<u8>,
     /// Of a send that nobody has heard of yet.
     failed: Option<io::Error>,
-    hearers: Hearers,
-}
-
-/// Who hears that a send has ended. Nobody knows whether one who waited still does: a future that is dropped tells
-/// nothing. So the reader hears of it beside the writer, and moves on what the writer has given up.
-#[derive(Default)]
-struct Hearers {
-    /// Waits for bytes.
-    reader: Option<Waker>,
     /// Waits for room, or for everything to be sent, or has given that up.
     writer: Option<Waker>,
+    mover: Option<Mover>,
+    mover_count: u64,
 }
 
-/// Wakes two tasks.
-struct Both(Waker, Waker);
-
-impl Wake for Both {
-    fn wake(self: Arc<Self>) {
-        self.0.wake_by_ref();
-        self.1.wake_by_ref();
-    }
-}
-
-impl Hearers {
-    /// One for `waker`, which asks now and is none of these, and for who waits beside it.
-    fn waker(&self, waker: &Waker) -> Waker {
-        match self.reader.as_ref().or(self.writer.as_ref()) {
-            Some(other) if !other.will_wake(waker) => {
-                Waker::from(Arc::new(Both(waker.clone(), other.clone())))
-            }
-            _ => waker.clone(),
-        }
-    }
+/// The task that goes on sending for writers who wait no more: there while the kernel alone would not send everything.
+/// It hears of the sends in a writer's place, and tells who waits: nobody knows whether one who waited still does, since
+/// a future that is dropped tells nothing.
+struct Mover {
+    number: u64,
+    /// The loop it runs on.
+    loop_id: Option<u64>,
+    /// None before its first poll, which looks at everything.
+    waker: Option<Waker>,
 }
 
 impl<S: Stream> Polled<S> {
     /// Take the stream over.
     pub fn new(stream: S) -> Self {
+        let shared = Shared {
+            stream,
+            writing: RefCell::default(),
+        };
         Self {
-            stream: Rc::new(stream),
+            shared: Rc::new(shared),
             reading: Reading::Filled {
                 buf: Vec::new(),
                 taken: 0,
             },
-            writing: Writing::default(),
         }
     }
 
     /// The stream, for its addresses and options.
     pub fn stream(&self) -> &S {
-        &self.stream
+        &self.shared.stream
     }
 
     /// The bytes that were received and not taken yet; waits for some where there are none. Empty at the end
     /// of the stream.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        self.writing.hearers.reader = None;
-        if self.writing.in_flight.is_some() {
-            // What a writer left behind goes on while its task reads; its error is for the next write.
-            let sent = self.writing.poll_sent(self.stream.socket(), cx, 0);
-            self.writing.keep_error(sent);
-        }
-        let filled = self.poll_filled(cx);
-        self.writing.hearers.reader = filled.is_pending().then(|| cx.waker().clone());
-        ready!(filled)?;
+        ready!(self.poll_filled(cx))?;
         Poll::Ready(Ok(match &self.reading {
             Reading::Filled { buf, taken } => &buf[*taken..],
             Reading::InFlight(_) => &[],
@@ -213,8 +197,8 @@ impl<S: Stream> Polled<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Take some of `bytes` to be sent; returns how many. An error may be an earlier write's. They may wait behind an
-    /// earlier write's until the next poll: [`Polled::poll_flush`] sees all of them out.
+    /// Take some of `bytes` to be sent; returns how many. An error may be an earlier write's. That they are sent needs no
+    /// other poll; [`Polled::poll_flush`] tells when they are.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
@@ -226,7 +210,7 @@ impl<S: Stream> Polled<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_sent(cx, limits::POLLED_WRITE_BYTES - 1))?;
-        let (writing, socket) = (&mut self.writing, self.stream.socket());
+        let writing = &mut *self.shared.writing.borrow_mut();
         let mut count = 0;
         for buf in bufs {
             let room = limits::POLLED_WRITE_BYTES - writing.queued.len();
@@ -235,10 +219,13 @@ impl<S: Stream> Polled<S> {
             count += part.len();
         }
         if writing.in_flight.is_none() {
+            let socket = self.shared.stream.socket();
             writing.send_queued(socket);
-            // Submitted by its first poll; should it end at once, the next call finds that out.
-            let sent = writing.poll_sent(socket, cx, limits::POLLED_WRITE_BYTES);
-            writing.keep_error(sent);
+            // Submitted by its first poll; should it fail at once, the next call finds that out.
+            writing.advance(socket, cx.waker());
+        }
+        if writing.needs_mover() {
+            self.start_mover(writing);
         }
         Poll::Ready(Ok(count))
     }
@@ -260,11 +247,35 @@ impl<S: Stream> Polled<S> {
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>, left_max: usize) -> Poll<io::Result<()>> {
-        let socket = self.stream.socket();
-        self.writing.hearers.writer = None;
-        let sent = self.writing.poll_sent(socket, cx, left_max);
-        self.writing.hearers.writer = sent.is_pending().then(|| cx.waker().clone());
+        let writing = &mut *self.shared.writing.borrow_mut();
+        writing.writer = None;
+        let sent = writing.poll_sent(self.shared.stream.socket(), cx.waker(), left_max);
+        if sent.is_pending() {
+            writing.writer = Some(cx.waker().clone());
+            if writing.needs_mover() {
+                self.start_mover(writing);
+            }
+        }
         sent
+    }
+
+    /// Have a task of this loop see out what is kept. Outside of a loop there is nobody to run one.
+    #[cold]
+    fn start_mover(&self, writing: &mut Writing) {
+        let Some(local) = Local::try_current() else {
+            return;
+        };
+        writing.mover_count += 1;
+        writing.mover = Some(Mover {
+            number: writing.mover_count,
+            loop_id: Local::current_id(),
+            waker: None,
+        });
+        drop(local.spawn(Moving {
+            shared: Rc::clone(&self.shared),
+            number: writing.mover_count,
+            linger: None,
+        }));
     }
 }
 
@@ -273,32 +284,44 @@ impl Writing {
     fn poll_sent(
         &mut self,
         socket: &Socket,
-        cx: &mut Context<'_>,
+        waker: &Waker,
         left_max: usize,
     ) -> Poll<io::Result<()>> {
+        if self.in_flight.is_some() {
+            let mover = self.mover.as_ref().filter(|mover| mover.is_here());
+            let hearer = mover.map(|mover| mover.waker.clone());
+            match hearer {
+                Some(waker) => self.advance(socket, waker.as_ref().unwrap_or(Waker::noop())),
+                None => self.advance(socket, waker),
+            };
+        }
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
-        if self.in_flight.is_none() {
-            return Poll::Ready(Ok(()));
+        let has_room = left_max > 0 && self.queued.len() <= left_max;
+        if has_room || self.in_flight.is_none() {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
         }
-        let waker = self.hearers.waker(cx.waker());
-        let cx = &mut Context::from_waker(&waker);
+    }
+
+    /// Go on sending as far as that goes without waiting; returns whether a send has ended.
+    fn advance(&mut self, socket: &Socket, waker: &Waker) -> bool {
+        let cx = &mut Context::from_waker(waker);
+        let mut has_ended = false;
         while let Some(op) = &mut self.in_flight {
             let Poll::Ready((result, mut buf)) = pin!(op).poll(cx) else {
-                let has_room = left_max > 0 && self.queued.len() <= left_max;
-                return if has_room {
-                    Poll::Ready(Ok(()))
-                } else {
-                    Poll::Pending
-                };
+                break;
             };
+            has_ended = true;
             self.in_flight = None;
             match result {
                 Ok(count) => buf.advance(count),
                 Err(error) => {
                     self.queued.clear();
-                    return Poll::Ready(Err(error));
+                    self.failed = Some(error);
+                    break;
                 }
             }
             if buf.is_empty() {
@@ -307,7 +330,18 @@ impl Writing {
                 self.send(socket, buf);
             }
         }
-        Poll::Ready(Ok(()))
+        has_ended
+    }
+
+    /// Whether something is kept that nobody sends once the writer stops polling, and no task of this loop sees to it.
+    fn needs_mover(&self) -> bool {
+        self.in_flight.is_some()
+            && (self.is_in_parts || !self.queued.is_empty())
+            && !self.has_mover()
+    }
+
+    fn has_mover(&self) -> bool {
+        self.mover.as_ref().is_some_and(Mover::is_here)
     }
 
     fn send_queued(&mut self, socket: &Socket) {
@@ -320,36 +354,116 @@ impl Writing {
     fn send(&mut self, socket: &Socket, buf: SendBuf) {
         let fd = socket.on_loop();
         let send = Send { fd, buf };
+        let (is_alone, kind) =
+            Local::with_current(|local| (local.is_alone(), local.engine().kind()));
+        // Of a ring's send the kernel sends the rest as well (`op::Send`).
+        self.is_in_parts = kind == Kind::Epoll;
         // As `write_all` does: alone there is no batch for it to go with, and the next write need not wait behind it.
-        let op = if Local::with_current(Local::is_alone) {
+        let op = if is_alone {
             Op::eager(send)
         } else {
             Op::new(send)
         };
         self.in_flight = Some(op);
     }
+}
 
-    fn keep_error(&mut self, sent: Poll<io::Result<()>>) {
-        if let Poll::Ready(Err(error)) = sent {
-            self.failed = Some(error);
+impl Mover {
+    /// Whether the loop it runs on is the one that runs: another one may stand still.
+    fn is_here(&self) -> bool {
+        self.loop_id == Local::current_id()
+    }
+}
+
+/// What a [`Mover`] does.
+struct Moving<S: Stream> {
+    shared: Rc<Shared<S>>,
+    number: u64,
+    /// Once the stream is dropped: how long it goes on.
+    linger: Option<Sleep>,
+}
+
+impl<S: Stream> Moving<S> {
+    /// Go on; returns whether this was the end.
+    fn move_on(&self, waker: &Waker) -> bool {
+        let mut borrowed = self.shared.writing.borrow_mut();
+        let writing = &mut *borrowed;
+        let Some(mover) = writing
+            .mover
+            .as_mut()
+            .filter(|mover| mover.number == self.number)
+        else {
+            // The stream went to another loop.
+            return true;
+        };
+        let known = mover.waker.as_ref();
+        if !known.is_some_and(|known| known.will_wake(waker)) {
+            mover.waker = Some(waker.clone());
+        }
+        let has_ended = writing.advance(self.shared.stream.socket(), waker);
+        let is_over = writing.in_flight.is_none();
+        if is_over {
+            writing.mover = None;
+        }
+        let writer = if has_ended || is_over {
+            writing.writer.take()
+        } else {
+            None
+        };
+        // Who is woken may come back.
+        drop(borrowed);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        is_over
+    }
+}
+
+impl<S: Stream> Future for Moving<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.move_on(cx.waker()) {
+            return Poll::Ready(());
+        }
+        if Rc::strong_count(&self.shared) > 1 {
+            return Poll::Pending;
+        }
+        // Nobody is left to hear of an error, or of a peer that does not read.
+        let limit = Duration::from_millis(limits::POLLED_LINGER_MS);
+        let linger = self.linger.get_or_insert_with(|| time::sleep(limit));
+        Pin::new(linger).poll(cx)
+    }
+}
+
+impl<S: Stream> Drop for Moving<S> {
+    fn drop(&mut self) {
+        // Its loop may end before it does, and another one go on.
+        if let Ok(mut writing) = self.shared.writing.try_borrow_mut()
+            && let Some(mover) = &writing.mover
+            && mover.number == self.number
+        {
+            writing.mover = None;
         }
     }
 }
 
 impl<S: Stream> Drop for Polled<S> {
     fn drop(&mut self) {
-        let mut writing = std::mem::take(&mut self.writing);
-        let (true, Some(local)) = (writing.in_flight.is_some(), Local::try_current()) else {
+        // A waker that was dropped may have had the stream; who sends then finds out that it is alone.
+        let Ok(mut writing) = self.shared.writing.try_borrow_mut() else {
             return;
         };
-        writing.hearers = Hearers::default();
-        let stream = Rc::clone(&self.stream);
-        drop(local.spawn(async move {
-            let limit = Duration::from_millis(limits::POLLED_LINGER_MS);
-            let sent = std::future::poll_fn(|cx| writing.poll_sent(stream.socket(), cx, 0));
-            // Nobody is left to hear of an error, or of a peer that does not read.
-            let _ = time::timeout(limit, sent).await;
-        }));
+        let writer = writing.writer.take();
+        let mover = writing.mover.as_ref().and_then(|mover| mover.waker.clone());
+        if writing.in_flight.is_some() && !writing.has_mover() {
+            self.start_mover(&mut writing);
+        }
+        drop(writing);
+        drop(writer);
+        if let Some(mover) = mover {
+            mover.wake();
+        }
     }
 }
 
@@ -362,9 +476,57 @@ impl<S: Stream> From<S> for Polled<S> {
 impl<S: Stream + fmt::Debug> fmt::Debug for Polled<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Polled")
-            .field("stream", &self.stream)
+            .field("stream", &self.shared.stream)
             .finish_non_exhaustive()
     }
 }
 
 impl<S: Stream> Unpin for Polled<S> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+    use crate::driver::Choice;
+    use std::future::poll_fn;
+
+    #[test]
+    fn send_that_the_kernel_finishes_by_itself_starts_no_task() {
+        for driver in [Choice::Uring, Choice::Epoll] {
+            let Ok(runtime) = Runtime::builder().driver(driver).build() else {
+                continue;
+            };
+            let work = async {
+                let (ours, peer) = UnixStream::pair().unwrap();
+                let mut stream = Polled::new(ours);
+                for _ in 0..10 {
+                    // Beside it, so that it is not tried at once on the ring.
+                    let beside = crate::spawn(time::yield_now());
+                    let write = poll_fn(|cx| stream.poll_write(cx, b"some bytes"));
+                    assert_eq!(write.await.unwrap(), 10);
+                    poll_fn(|cx| stream.poll_flush(cx)).await.unwrap();
+                    let (count, _) = peer.read(Vec::with_capacity(10)).await;
+                    assert_eq!(count.unwrap(), 10);
+                    beside.await.unwrap();
+                }
+                assert_eq!(stream.shared.writing.borrow().mover_count, 0);
+                // What it would not finish starts one, which ends with it.
+                let more = vec![0; limits::POLLED_WRITE_BYTES];
+                let mut kept = 0;
+                while stream.shared.writing.borrow().queued.is_empty() {
+                    let _beside = crate::spawn(time::yield_now());
+                    kept += poll_fn(|cx| stream.poll_write(cx, &more)).await.unwrap();
+                }
+                assert_eq!(stream.shared.writing.borrow().mover_count, 1);
+                while kept > 0 {
+                    kept -= peer.read(Vec::with_capacity(kept)).await.0.unwrap();
+                }
+                while stream.shared.writing.borrow().mover.is_some() {
+                    time::yield_now().await;
+                }
+                assert!(stream.shared.writing.borrow().in_flight.is_none());
+            };
+            runtime.block_on(work).unwrap();
+        }
+    }
+}
