@@ -8,7 +8,7 @@ use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::Choice;
 use ringloop::executor::{Link, Op};
 use ringloop::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
-use ringloop::net::{TcpListener, UnixListener};
+use ringloop::net::{TcpListener, UdpSocket, UnixListener};
 use ringloop::op::{Accept, Fsync, Nop, Read, Write};
 use ringloop::sys::file;
 use ringloop::sys::storage::CURRENT_POSITION;
@@ -260,6 +260,58 @@ fn full_pool_with_a_file_operation_at_work_leaves_the_loop_free() {
             assert_eq!(stuck.await.unwrap(), 1);
         };
         runtime(Choice::Epoll).block_on(work).unwrap();
+    });
+}
+
+/// A connection that has to be accepted, and answers, beside what calls the loop again and again.
+async fn answers_a_client() {
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let client = spawn_blocking(move || {
+        let mut client = std::net::TcpStream::connect(addr).unwrap();
+        std::io::Write::write_all(&mut client, b"hello").unwrap();
+        let mut bytes = [0; 5];
+        client.read_exact(&mut bytes).unwrap();
+        bytes
+    });
+    let stream = listener.accept().await.unwrap();
+    let (count, bytes) = stream.read(Vec::with_capacity(5)).await;
+    assert_eq!(count.unwrap(), 5);
+    stream.write_all(bytes).await.0.unwrap();
+    assert_eq!(&client.await.unwrap(), b"hello");
+}
+
+#[test]
+fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
+    let name = "datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting";
+    in_time(name, "", || {
+        for driver in drivers() {
+            let work = async {
+                let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                let addr = gone.local_addr().unwrap();
+                drop(gone);
+                let refused = spawn(async move {
+                    let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                    socket.connect(addr).await.unwrap();
+                    let mut datagrams = socket.datagrams();
+                    loop {
+                        socket.send(vec![1]).await.0.unwrap();
+                        datagrams.next().await.unwrap_err();
+                    }
+                });
+                answers_a_client().await;
+                // A file's operation comes back from a pool thread.
+                let file = tempfile();
+                let fsync = Fsync {
+                    fd: file.as_raw_fd(),
+                    data_only: true,
+                };
+                Op::new(fsync).await.unwrap();
+                assert!(!refused.is_finished());
+                refused.abort();
+            };
+            runtime(driver).block_on(work).unwrap();
+        }
     });
 }
 

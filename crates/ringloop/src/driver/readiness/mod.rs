@@ -59,6 +59,8 @@ pub struct ReadinessDriver {
     working: Working,
     /// Results that multishot operations may still have before the next wait.
     burst_left: u32,
+    /// The last wait did not ask the kernel, as there was something to try.
+    has_skipped: bool,
 }
 
 impl ReadinessDriver {
@@ -74,6 +76,7 @@ impl ReadinessDriver {
             deadlines: Deadlines::default(),
             working: Working::new(pool),
             burst_left: 0,
+            has_skipped: false,
         })
     }
 
@@ -315,12 +318,15 @@ impl ReadinessDriver {
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        if !self.runnable.is_empty() {
-            // Asked again, the kernel would report the same descriptors again.
+        let has_none = self.runnable.is_empty();
+        // There is something to try without asking the kernel. But not twice in a row: what fails at once and is submitted
+        // again each turn would keep all others waiting.
+        self.has_skipped = !has_none && !self.has_skipped;
+        if self.has_skipped {
             self.expire();
             return Ok(());
         }
-        let timeout = if self.finished.is_empty() && self.arrived.is_empty() {
+        let timeout = if has_none && self.finished.is_empty() && self.arrived.is_empty() {
             self.deadlines.bound(timeout)
         } else {
             Some(Duration::ZERO)
