@@ -74,6 +74,8 @@ pub struct UringDriver {
     resting: Vec<Key>,
     /// Operations of links that were cancelled, perhaps before they had begun.
     late_cancels: Vec<Key>,
+    /// One of them may have begun since their cancels were sent.
+    may_have_begun: bool,
     /// What names descriptors that the kernel has not looked up (invariant 3).
     late: Late,
     /// Files and buffers that the kernel has at hand; none where nobody asked for it.
@@ -120,6 +122,7 @@ impl UringDriver {
             unsubmitted: Vec::new(),
             resting: Vec::new(),
             late_cancels: Vec::new(),
+            may_have_begun: false,
             late: Late::default(),
             registered: Registered::default(),
             synthetic: VecDeque::new(),
@@ -318,6 +321,8 @@ impl UringDriver {
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
         let shape = slot.shape();
+        // The next of its link begins.
+        self.may_have_begun |= slot.is(flag::LINKED);
         let more = cqe.flags & abi::CQE_F_MORE != 0;
         // What nearly every completion is.
         let mut buffer = match shape {
@@ -424,7 +429,7 @@ impl UringDriver {
         if !self.wake_armed {
             self.arm_wake();
         }
-        if !self.late_cancels.is_empty() {
+        if self.may_have_begun {
             self.cancel_late();
         }
         self.registered.empty_returned(&self.ring);

@@ -24,6 +24,8 @@ impl UringDriver {
         slot.set(flag::CANCELLED);
         if slot.is(flag::LINKED) {
             self.late_cancels.push(key);
+            // It may be about to begin.
+            self.may_have_begun |= self.ring.needs_enter();
         }
         if !self.backlog.is_empty() || !self.push_cancel(key) {
             self.backlog.push_back(Entry::Cancel(key));

@@ -10,7 +10,7 @@
 //!
 //! A cancel may find them too late, or not at all (`uring::link`). So their numbers stay taken until they are over.
 
-use super::{DESCRIPTORS_MAX, DRAIN_STEP, UringDriver};
+use super::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_OP, UringDriver};
 use crate::driver::Key;
 use crate::driver::table::{Phase, Table, flag};
 use crate::limits;
@@ -87,7 +87,10 @@ impl UringDriver {
     pub(in crate::driver) fn release(&mut self, fd: RawFd) {
         self.hand_over_named(fd);
         let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
+        let mut ended_count = 0;
         while self.is_named_late(fd) && clock::monotonic_ns() < deadline_ns {
+            let ended_before = std::mem::replace(&mut ended_count, self.linked_ended());
+            self.may_have_begun |= ended_count > ended_before;
             self.prepare_to_wait();
             let (waiting_count, (_, room)) = (self.ring.ready(), self.ring.capacity());
             // What fails here fails again, and is reported, at the next wait. A full queue shows no others.
@@ -95,6 +98,18 @@ impl UringDriver {
                 return;
             }
         }
+    }
+
+    /// How many operations of links have ended whose completions wait to be taken: those behind them have begun.
+    fn linked_ended(&mut self) -> usize {
+        let (ring, table) = (&self.ring, &mut self.table);
+        let ended = ring.waiting().filter(|cqe| {
+            cqe.user_data >> 56 == KIND_OP
+                && table
+                    .slot(Key::from_user_data(cqe.user_data))
+                    .is_some_and(|slot| slot.is(flag::LINKED))
+        });
+        ended.count()
     }
 
     /// Whether the kernel may look the number up yet, for what was cancelled: nothing else is to end.

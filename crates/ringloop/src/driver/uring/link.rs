@@ -117,8 +117,12 @@ impl UringDriver {
         }
     }
 
-    /// Send the cancels again that may have come before their operation began.
+    /// Send the cancels again that may have come before their operation began. Each that finds nothing has a completion,
+    /// which ends a wait: so not before something has ended that one of them may have stood behind.
+    #[cold]
     pub(super) fn cancel_late(&mut self) {
+        // What stands behind an operation that has ended is begun by task work: it is not found before that has run.
+        self.may_have_begun = self.ring.needs_enter();
         for key in std::mem::take(&mut self.late_cancels) {
             if self
                 .table
@@ -126,9 +130,10 @@ impl UringDriver {
                 .is_some_and(|slot| slot.phase == Phase::Armed)
             {
                 // A full queue is no harm: it is sent again as long as the operation is there.
-                self.push_cancel(key);
+                self.may_have_begun |= !self.push_cancel(key);
                 self.late_cancels.push(key);
             }
         }
+        self.may_have_begun &= !self.late_cancels.is_empty();
     }
 }

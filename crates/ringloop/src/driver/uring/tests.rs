@@ -4,6 +4,7 @@
 use super::UringDriver;
 use crate::buf::{RecvBuf, SendBuf};
 use crate::driver::{Driver, Key, Setup, Sink};
+use crate::limits;
 use crate::op::Request;
 use crate::op::{Nop, Open, Recv, Splice, Tee, Timeout, Truncate, Write};
 use crate::sys::event::EventFd;
@@ -342,6 +343,59 @@ fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_nu
         assert_eq!(next.metadata().unwrap().len(), 4, "released: {released}");
     }
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+fn recv(socket: &UnixStream) -> Request {
+    Request::Recv(Recv {
+        fd: socket.as_raw_fd(),
+        buf: RecvBuf::with_capacity(8),
+    })
+}
+
+#[test]
+fn cancel_of_what_stands_behind_another_in_a_link_does_not_keep_the_loop_awake() {
+    let ((near, mut far), (idle, _other)) =
+        (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let mut driver = driver();
+    let keys = driver.submit_linked(vec![recv(&near), recv(&idle)], Waker::noop());
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    driver.cancel(keys[1]);
+    let (begun, mut turns) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_millis(200) {
+        driver.wait(Some(Duration::from_millis(100))).unwrap();
+        assert!(driver.next_event().is_none());
+        turns += 1;
+    }
+    assert!(turns < 20, "{turns} turns for nothing");
+    // It begins now, and its cancel is sent again.
+    std::io::Write::write_all(&mut far, b"go on").unwrap();
+    assert_eq!(result(&mut driver, keys[0]).0, 5);
+    assert_eq!(result(&mut driver, keys[1]).0, -libc::ECANCELED);
+}
+
+#[test]
+fn release_waits_for_what_stands_behind_another_in_a_link() {
+    let ((near, mut far), (idle, _other)) =
+        (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let mut driver = driver();
+    let keys = driver.submit_linked(vec![recv(&near), recv(&idle)], Waker::noop());
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    driver.cancel(keys[1]);
+    let begun = Instant::now();
+    let peer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        std::io::Write::write_all(&mut far, b"go on").unwrap();
+        far
+    });
+    driver.release(idle.as_raw_fd());
+    let waited = begun.elapsed();
+    assert!(
+        driver.has_ended(keys[1]) || waited.as_millis() >= u128::from(limits::DRAIN_TIMEOUT_MS),
+        "given up after {waited:?}"
+    );
+    drop(peer.join().unwrap());
+    assert_eq!(result(&mut driver, keys[0]).0, 5);
+    assert_eq!(result(&mut driver, keys[1]).0, -libc::ECANCELED);
 }
 
 #[test]

@@ -406,14 +406,18 @@ impl Ring {
     ///
     /// Cost: about 1 ns for each that waits; no system call.
     pub fn peek(&self, user_data: u64) -> Option<Cqe> {
-        (0..self.ready()).find_map(|ahead| {
+        self.waiting()
+            .find(|cqe| cqe.user_data == user_data && cqe.flags & abi::CQE_F_MORE == 0)
+    }
+
+    /// Look at the completions that wait to be taken, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = Cqe> {
+        (0..self.ready()).map(|ahead| {
             let slot = (self.cq.next.wrapping_add(ahead) & self.cq.mask) as usize;
             // SAFETY: R1: the masked index is below the number of entries.
             let entry = unsafe { self.cq.entries.add(slot) };
             // SAFETY: R1, R3: it is one of those that are ready.
-            let cqe = unsafe { entry.read() };
-            let is_last = cqe.flags & abi::CQE_F_MORE == 0;
-            (cqe.user_data == user_data && is_last).then_some(cqe)
+            unsafe { entry.read() }
         })
     }
 
