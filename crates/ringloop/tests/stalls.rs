@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use support::{PATIENCE, drivers};
 
@@ -309,6 +310,36 @@ fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
                 Op::new(fsync).await.unwrap();
                 assert!(!refused.is_finished());
                 refused.abort();
+            };
+            runtime(driver).block_on(work).unwrap();
+        }
+    });
+}
+
+/// An executor inside of a task, which polls until its future is ready.
+fn run_inside<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(value) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            return value;
+        }
+    }
+}
+
+#[test]
+fn executor_inside_of_a_task_comes_to_the_end_of_what_is_over_at_once() {
+    let name = "executor_inside_of_a_task_comes_to_the_end_of_what_is_over_at_once";
+    in_time(name, "", || {
+        for driver in drivers() {
+            let work = async {
+                run_inside(async {
+                    for _ in 0..100 {
+                        time::sleep(Duration::ZERO).await;
+                    }
+                });
             };
             runtime(driver).block_on(work).unwrap();
         }

@@ -176,7 +176,12 @@ impl Host {
     #[cold]
     fn run_ready(&self) {
         let count = self.inner.borrow().ready.len();
+        let local = Local::try_current();
         for _ in 0..count {
+            // Each has its own allowance, as in a turn of the executor: what is over at once is refused without.
+            if let Some(local) = &local {
+                local.begin_poll();
+            }
             self.run_one(false);
         }
     }

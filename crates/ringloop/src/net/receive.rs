@@ -199,11 +199,11 @@ impl<'a> Receive<'a> {
                     return self.end(Some(error));
                 }
             }
-            let local = Local::current();
-            if !local.spend_attempt() {
+            if !Local::spend_share() {
                 cx.waker().wake_by_ref();
                 return Pending;
             }
+            let local = Local::current();
             let Some(buffer) = local.large_buffer() else {
                 self.leave_large();
                 return self.poll_pool(cx);

@@ -1,0 +1,48 @@
+//! Sleeps in destructors that are over when they begin: at the end of a runtime they end as anywhere; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::{Builder, sleep, spawn_local, yield_now};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use support::drivers;
+
+const COROUTINES: u32 = 200;
+
+/// Sleeps for no time when it is dropped, and counts.
+struct Naps(Rc<Cell<u32>>);
+
+impl Drop for Naps {
+    fn drop(&mut self) {
+        sleep(Duration::ZERO);
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn sleeps_for_no_time_in_the_destructors_of_many_come_to_an_end() {
+    for driver in drivers() {
+        let main = || {
+            let ended = Rc::new(Cell::new(0));
+            for _ in 0..COROUTINES {
+                let naps = Naps(Rc::clone(&ended));
+                drop(spawn_local(move || {
+                    let _naps = naps;
+                    sleep(Duration::from_secs(3600));
+                }));
+            }
+            yield_now();
+            ENDED.set(Some(ended));
+        };
+        Builder::new().driver(driver).start(main).unwrap();
+        assert_eq!(ENDED.take().unwrap().get(), COROUTINES);
+        // None was left in the midst of unwinding, which would forbid it.
+        Builder::new().driver(driver).start(|| ()).unwrap();
+    }
+}
+
+thread_local! {
+    static ENDED: Cell<Option<Rc<Cell<u32>>>> = const { Cell::new(None) };
+}
