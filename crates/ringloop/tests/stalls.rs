@@ -7,6 +7,7 @@ mod support;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::Choice;
 use ringloop::executor::{Link, Op};
+use ringloop::fs::File;
 use ringloop::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
 use ringloop::net::{TcpListener, UdpSocket, UnixListener};
 use ringloop::op::{Accept, Fsync, Nop, Read, Write};
@@ -14,9 +15,10 @@ use ringloop::sys::file;
 use ringloop::sys::storage::CURRENT_POSITION;
 use ringloop::{Runtime, spawn, spawn_blocking, time};
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::Read as _;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex};
@@ -262,6 +264,35 @@ fn full_pool_with_a_file_operation_at_work_leaves_the_loop_free() {
         };
         runtime(Choice::Epoll).block_on(work).unwrap();
     });
+}
+
+#[test]
+fn file_that_is_dropped_before_an_operation_no_thread_has_begun_is_closed_with_it() {
+    let name = "file_that_is_dropped_before_an_operation_no_thread_has_begun_is_closed_with_it";
+    in_time(name, "", || {
+        let work = async {
+            let gate = Gate::default();
+            gate.occupy(BLOCKING_THREADS);
+            let file = File::from(tempfile());
+            let fd = file.as_raw_fd();
+            let mut fsync = Op::new(Fsync {
+                fd,
+                data_only: true,
+            });
+            let begun = poll_fn(|cx| Poll::Ready(Pin::new(&mut fsync).poll(cx))).await;
+            assert!(begun.is_pending());
+            drop(file);
+            assert!(is_open(fd), "a thread may name it");
+            drop(fsync);
+            assert!(!is_open(fd), "nobody names it any more");
+            gate.open();
+        };
+        runtime(Choice::Epoll).block_on(work).unwrap();
+    });
+}
+
+fn is_open(fd: RawFd) -> bool {
+    std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok()
 }
 
 /// A connection that has to be accepted, and answers, beside what calls the loop again and again.

@@ -77,6 +77,7 @@ impl Working {
         if let Some(slot) = table.slot(key) {
             slot.restore_request(request);
         }
+        self.close_unnamed();
         true
     }
 
@@ -116,12 +117,15 @@ impl Working {
             }
             results.push((key, result));
         }
-        if !self.closing.is_empty() {
-            for fd in std::mem::take(&mut self.closing) {
-                self.close(fd);
-            }
-        }
+        self.close_unnamed();
         results
+    }
+
+    /// Operations are back: close what they were the last to name.
+    fn close_unnamed(&mut self) {
+        for fd in std::mem::take(&mut self.closing) {
+            self.close(fd);
+        }
     }
 
     /// An operation that waited for room, where there is some now.
