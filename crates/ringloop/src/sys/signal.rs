@@ -117,7 +117,9 @@ impl Listener {
             event.drain();
         }
         // After the counter: a signal in between makes it readable again.
-        signals_of(SLOTS[self.slot].pending.swap(0, Ordering::AcqRel))
+        let pending = SLOTS[self.slot].pending.swap(0, Ordering::AcqRel);
+        // A handler that was held up after its look at the mask tells the slot's next owner what was for the last one.
+        signals_of(pending & self.mask)
     }
 }
 
@@ -321,6 +323,17 @@ mod tests {
         assert_eq!(wait_for(&both), [two]);
         assert_eq!(wait_for(&only), [two]);
         wait_until_quiet(&both);
+    }
+
+    #[test]
+    fn signal_that_was_for_the_last_owner_of_a_slot_is_not_told_to_the_next() {
+        let (mine, late) = (libc::SIGRTMIN() + 5, libc::SIGRTMIN() + 6);
+        let listener = Listener::new(&[mine]).unwrap();
+        // As a handler does that had looked at the mask before the slot changed hands.
+        let pending = &SLOTS[listener.slot].pending;
+        pending.fetch_or(bit(late) | bit(mine), Ordering::AcqRel);
+        assert_eq!(listener.take().collect::<Vec<_>>(), [mine]);
+        assert_eq!(listener.take().count(), 0);
     }
 
     #[test]
