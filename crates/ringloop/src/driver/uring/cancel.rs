@@ -95,7 +95,7 @@ impl UringDriver {
     }
 
     /// End what its owner has neither awaited nor dropped, and what would be armed later by a number that the next file
-    /// may have got.
+    /// may have got. A cancel that waits for room goes by the operations that it is for, not by that number.
     pub(super) fn drop_named(&mut self, fd: RawFd) {
         let queued = self.backlog.iter().flat_map(|entry| match entry {
             Entry::Operation(key) => std::slice::from_ref(key),
@@ -106,6 +106,27 @@ impl UringDriver {
         for key in keys {
             if self.table.slot(key).is_some_and(|slot| slot.names(fd)) {
                 self.cancel_unarmed(key);
+            }
+        }
+        let backlog_len = self.backlog.len();
+        self.backlog
+            .retain(|entry| !matches!(entry, Entry::CancelDescriptor(named) if *named == fd));
+        if self.backlog.len() < backlog_len {
+            self.cancel_one_by_one(fd);
+        }
+    }
+
+    /// Of what was to be cancelled by its descriptor, have each operation cancelled by its key.
+    #[cold]
+    fn cancel_one_by_one(&mut self, fd: RawFd) {
+        for key in self.table.keys() {
+            if self.table.slot(key).is_some_and(|slot| {
+                slot.phase == Phase::Armed
+                    && slot.is(flag::CANCELLED)
+                    && slot.names(fd)
+                    && is_found_by_file(slot)
+            }) {
+                self.backlog.push_back(Entry::Cancel(key));
             }
         }
     }

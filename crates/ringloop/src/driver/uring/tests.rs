@@ -1,7 +1,7 @@
 //! The ring driver where the kernel has no memory for all that it is asked for. The seam is `Ring::takes_at_most`:
 //! the kernel is told of fewer entries than there are, and does with them what it does where it stops by itself.
 
-use super::UringDriver;
+use super::{Entry, UringDriver};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::driver::{Driver, Key, Setup, Sink};
 use crate::limits;
@@ -396,6 +396,27 @@ fn release_waits_for_what_stands_behind_another_in_a_link() {
     drop(peer.join().unwrap());
     assert_eq!(result(&mut driver, keys[0]).0, 5);
     assert_eq!(result(&mut driver, keys[1]).0, -libc::ECANCELED);
+}
+
+#[test]
+fn cancel_by_descriptor_that_waits_for_room_is_not_for_the_next_file_of_its_number() {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let fd = near.as_raw_fd();
+    let mut driver = driver();
+    let sink = || Sink::Waker(Waker::noop().clone());
+    let given_up = submit(&mut driver, recv(&near), sink());
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    driver.ring.takes_at_most = 0;
+    for _ in 0..16 {
+        submit(&mut driver, Request::Nop(Nop), sink());
+    }
+    assert_eq!(driver.cancel_descriptor(fd), 1);
+    driver.close(near.into());
+    let entries = driver.backlog.iter();
+    let mut named = entries.filter(|entry| matches!(entry, Entry::CancelDescriptor(_)));
+    assert!(named.next().is_none(), "{:?}", driver.backlog);
+    driver.ring.takes_at_most = u32::MAX;
+    assert_eq!(result(&mut driver, given_up).0, -libc::ECANCELED);
 }
 
 #[test]
