@@ -37,7 +37,7 @@ pub const SPARE_BUFFERS_MAX: usize = 256;
 pub const CALLS_PER_TURN: u32 = 61;
 
 /// How often the first in the line of a lock is woken in vain before the lock is given to it. In a model of loom's at once.
-pub const LOCK_PASSES_MAX: u32 = if cfg!(loom) { 1 } else { 8 };
+pub const LOCK_PASSES_MAX: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// How long a worker of a runtime that ends waits for the next of its coroutines to end: for what destructors have begun, for
 /// coroutines of workers that have not ended, those of a scope above all, for the kernel to let go of what was lent to it.

@@ -247,20 +247,29 @@ fn give_up(bed: &mut Bed, end: u32, state: u32, request: fn(i32, &Foreign) -> Re
         // The peer has not read a byte: only loopback's copy lets go this early.
         assert_eq!(foreign.releases(), 0);
     }
-    match end {
-        0 => bed.cancel(key),
-        1 => bed.forget(key),
-        _ => {
-            bed.engine = Bed::new(Choice::Epoll).engine;
-        }
-    }
-    let reading = std::thread::spawn(move || {
+    let reading = move || {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = peer.read(&mut bytes) {
             let fine = bytes[..count].iter().all(|byte| b"f.".contains(byte));
             assert!(fine, "released memory was sent");
         }
-    });
+    };
+    let reading = match end {
+        0 => {
+            bed.cancel(key);
+            std::thread::spawn(reading)
+        }
+        1 => {
+            bed.forget(key);
+            std::thread::spawn(reading)
+        }
+        _ => {
+            // What the socket has taken by now is let go once the peer has it, for which a driver waits only so long.
+            let reading = std::thread::spawn(reading);
+            bed.engine = Bed::new(Choice::Epoll).engine;
+            reading
+        }
+    };
     if end < 2 {
         bed.drain();
     }
