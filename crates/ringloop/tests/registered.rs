@@ -137,7 +137,7 @@ fn registered_buffers_begin_with_a_page() {
         for capacity in [1, 24, 4096, 5000, 1 << 18] {
             let mut buf = RegisteredBuf::with_capacity(capacity);
             assert_eq!(
-                (buf.fill(&[7; 1 << 18]), buf.capacity()),
+                (buf.fill(&vec![7; 1 << 18]), buf.capacity()),
                 (capacity, capacity)
             );
             assert!(buf.iter().all(|byte| *byte == 7));
