@@ -239,6 +239,59 @@ def test_closing_what_the_peer_does_not_want_raises_nothing(
     run(main())
 
 
+@pytest.mark.parametrize("ending", ["finish", "reset"])
+def test_a_stream_that_came_whole_and_nobody_reads_is_room_for_another(
+    run: Run, certificates: Certificates, ending: str
+) -> None:
+    async def main() -> None:
+        async with both(certificates, {"max_streams_uni": 1}) as (client, server):
+            for _ in range(5):
+                stream = await within(client.open_stream(unidirectional=True))
+                stream.write(b"x" * 10)
+                theirs = await within(server.accept_stream(unidirectional=True))
+                if ending == "finish":
+                    stream.finish()
+                    assert await within(stream.acked())
+                else:
+                    stream.reset(1)
+                    await within(client.ping())
+                # Nothing is on its way any more that the server's answer could go with.
+                await asyncio.sleep(0.05)
+                del theirs
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_what_is_queued_behind_a_close_ends_where_the_peer_stops_it(
+    run: Run, certificates: Certificates, is_asked: bool
+) -> None:
+    async def main() -> None:
+        limits = {"max_streams_uni": 1, "max_stream_data": 10_000, "send_window": 20_000}
+        async with both(certificates, limits, send_window=20_000) as (client, server):
+            for _ in range(3):
+                stream = await within(client.open_stream(unidirectional=True))
+                stream.write(b"x" * 1_000_000)
+                stream.close()
+                assert stream.is_closing()
+                asked = asyncio.ensure_future(stream.acked()) if is_asked else None
+                theirs = await within(server.accept_stream(unidirectional=True))
+                await within(theirs.read(1))
+                theirs.stop(7)
+                if asked is not None:
+                    assert not await within(asked)
+                    # The peer lets this end open another one once it has the answer.
+                    other = await within(client.open_stream(unidirectional=True))
+                    await within(client.ping())
+                    assert not await within(stream.acked())
+                    assert await within(stream.stopped()) == 7
+                    other.reset(1)
+                    await within(server.accept_stream(unidirectional=True))
+                del stream, asked
+
+    run(main())
+
+
 @pytest.mark.parametrize("ending", ["close", "finish"])
 def test_what_the_peer_has_stopped_does_not_count_as_acknowledged(
     run: Run, certificates: Certificates, ending: str

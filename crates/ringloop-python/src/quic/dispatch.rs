@@ -174,8 +174,8 @@ impl State {
                 None => return,
             },
             Event::Finished(_, stream) => Wait::Ended(stream),
-            Event::Stopped(_, stream, _) => {
-                self.unqueue(handle, stream);
+            Event::Stopped(_, stream, code) => {
+                self.unqueue(handle, stream, code);
                 woken.push(Wake::For(handle.to_bits(), Wait::Write(stream)));
                 Wait::Ended(stream)
             }
@@ -190,9 +190,19 @@ impl State {
         }
     }
 
-    fn unqueue(&mut self, handle: Handle, stream: StreamId) {
-        if let Some(link) = self.link(handle) {
-            link.queued.remove(&stream);
+    /// The peer wants nothing of what is queued. Where the program has said its last word the answer is a reset
+    /// (RFC 9000 §3.5); else that is left to it.
+    fn unqueue(&mut self, handle: Handle, stream: StreamId, code: u64) {
+        let Some((mut connection, link)) = self.both(handle) else {
+            return;
+        };
+        if let Some(queued) = link.queued.remove(&stream)
+            && queued.is_finishing()
+        {
+            drop(connection.reset(stream, code));
+            if !queued.is_orphan() {
+                link.stopped.insert(stream, code);
+            }
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Queued {
     len: usize,
     /// The stream is to be finished behind them.
     finishes: bool,
+    /// The program has let go of the stream: nobody will ask how it ended.
+    is_orphan: bool,
     /// It is to be reset instead, once it is there.
     gives_up: Option<u64>,
 }
@@ -23,7 +25,7 @@ pub struct Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poured {
     All,
-    /// The window is full again.
+    /// The window is full again; or the peer has stopped what was to be finished, of which an event tells.
     Some,
     /// The stream takes nothing any more.
     Never,
@@ -36,6 +38,14 @@ impl Queued {
 
     pub fn is_finishing(&self) -> bool {
         self.finishes
+    }
+
+    pub fn is_orphan(&self) -> bool {
+        self.is_orphan
+    }
+
+    pub fn orphan(&mut self) {
+        self.is_orphan = true;
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -72,12 +82,14 @@ impl Queued {
                     }
                 }
                 Ok(Written::Blocked) => return Poured::Some,
+                Err(StreamError::Stopped(_)) if self.finishes => return Poured::Some,
                 Err(_) => return Poured::Never,
             }
         }
         if self.finishes {
             return match connection.finish(stream) {
-                Err(StreamError::Stopped(_)) | Ok(()) => Poured::All,
+                Ok(()) => Poured::All,
+                Err(StreamError::Stopped(_)) => Poured::Some,
                 Err(_) => Poured::Never,
             };
         }

@@ -76,6 +76,9 @@ pub struct Link {
     /// The server refused early data: the streams that were opened for it are not there.
     pub early_rejected: bool,
     pub queued: HashMap<StreamId, Queued>,
+    /// Those that the peer has stopped, with its code, while they were to be finished behind what was queued: the protocol
+    /// forgets it before the program asks. They stay for as long as the program has the stream.
+    pub stopped: HashMap<StreamId, u64>,
     /// Streams opened here, by direction: the numbers that are taken.
     pub opened: [u64; 2],
     /// The peer's streams that were accepted, by direction. The protocol has records of more, which must not be
@@ -193,6 +196,7 @@ impl State {
             is_told,
             early_rejected: false,
             queued: HashMap::new(),
+            stopped: HashMap::new(),
             opened: [0; 2],
             accepted: [0; 2],
             notes: Notes::default(),
@@ -306,15 +310,25 @@ impl State {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Finish a stream behind what was written.
-    pub fn finish(&mut self, handle: Handle, stream: StreamId) -> Result<(), StreamError> {
+    /// Finish a stream behind what was written; tells whether something of that is queued.
+    pub fn finish(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
         match link.queued.get_mut(&stream) {
             Some(queued) => {
                 queued.finish();
-                Ok(())
+                Ok(true)
             }
-            None => connection.finish(stream),
+            None => connection.finish(stream).map(|()| false),
+        }
+    }
+
+    /// The program has let go of a stream that it had finished behind what was queued.
+    pub fn forget_end(&mut self, handle: Handle, stream: StreamId) {
+        if let Some(link) = self.link(handle) {
+            link.stopped.remove(&stream);
+            if let Some(queued) = link.queued.get_mut(&stream) {
+                queued.orphan();
+            }
         }
     }
 

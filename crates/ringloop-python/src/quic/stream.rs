@@ -42,6 +42,8 @@ struct Ends {
     /// The code with which the peer has stopped what is sent, once this end has seen it: the protocol forgets it
     /// with the stream.
     stopped: Option<u64>,
+    /// It was finished behind what was queued.
+    is_queued: bool,
 }
 
 /// A stream of a connection, by its number. There is one object of a stream.
@@ -75,6 +77,7 @@ impl Stream {
             receiving: goes(!is_uni || !is_ours),
             sending: goes(!is_uni || is_ours),
             stopped: None,
+            is_queued: false,
         };
         Self {
             connection: connection.clone().unbind(),
@@ -169,6 +172,7 @@ impl Stream {
         }
         let (handle, id) = (self.route().handle, self.id);
         let finished = self.with(py, |state| state.finish(handle, id));
+        let finished = finished.map(|is_queued| self.ends().is_queued = is_queued);
         // Where the peer has stopped it there is a reset to be sent.
         let armed = self.route().shared.arm_flush(py);
         finished.and(armed)
@@ -189,8 +193,9 @@ impl Stream {
         if self.check_early(&mut state).is_err() {
             return Ok(());
         }
-        let stopped = end_sending(&mut state, handle, id);
+        let (is_queued, stopped) = end_sending(&mut state, handle, id);
         drop(state);
+        self.ends().is_queued = is_queued;
         self.note_stopped(stopped);
         self.route().shared.arm_flush(py)
     }
@@ -310,7 +315,10 @@ impl Stream {
         }
         let (handle, id) = (self.route().handle, self.id);
         let sent = self.with(py, |state| {
-            let (mut connection, _) = state.open_both(handle)?;
+            let (mut connection, link) = state.open_both(handle)?;
+            if let Some(code) = link.stopped.get(&id) {
+                return Ok((true, Some(*code)));
+            }
             match connection.stopped(id) {
                 Err(StreamError::Closed) => Ok((true, None)),
                 stopped => stopped.map(|code| (code.is_some(), code)),
@@ -399,13 +407,17 @@ impl Stream {
     }
 }
 
-/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5). Tells the peer's code then.
-fn end_sending(state: &mut State, handle: Handle, id: StreamId) -> Option<u64> {
-    let Err(StreamError::Stopped(code)) = state.finish(handle, id) else {
-        return None;
-    };
-    drop(state.reset(handle, id, code));
-    Some(code)
+/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5). Tells whether something is queued
+/// before the end, and the peer's code.
+fn end_sending(state: &mut State, handle: Handle, id: StreamId) -> (bool, Option<u64>) {
+    match state.finish(handle, id) {
+        Ok(is_queued) => (is_queued, None),
+        Err(StreamError::Stopped(code)) => {
+            drop(state.reset(handle, id, code));
+            (false, Some(code))
+        }
+        Err(_) => (false, None),
+    }
 }
 
 impl Drop for Stream {
@@ -413,7 +425,7 @@ impl Drop for Stream {
         let ends = self.ends.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (reads, writes) = (ends.receiving == End::NotYet, ends.sending == End::NotYet);
         let route = &self.connection.get().route;
-        if !(reads || writes) || route.lost().is_some() {
+        if !(reads || writes || ends.is_queued) || route.lost().is_some() {
             return;
         }
         let (handle, id) = (route.handle, self.id);
@@ -429,6 +441,7 @@ impl Drop for Stream {
             if writes {
                 end_sending(&mut state, handle, id);
             }
+            state.forget_end(handle, id);
         }
         // A loop that is closed sends nothing more.
         Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));

@@ -281,6 +281,7 @@ impl<'a> Connection<'a> {
             .proto
             .recv_stream(id_of(stream))
             .stop(varint(code));
+        self.live.queue_stream_credit(stream.direction());
         self.mark();
         result.map_err(|_| StreamError::Closed)
     }

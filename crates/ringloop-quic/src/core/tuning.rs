@@ -14,6 +14,7 @@
 //! half of those; then several times as many, within the round trip in which it opens the other half.
 
 use super::live::Live;
+use crate::Direction;
 use crate::config::Kept;
 use crate::limits::{SEND_WINDOW_PATHS, STREAMS_AT_FIRST, STREAMS_GROWTH};
 use crate::proto::{self, varint};
@@ -108,6 +109,15 @@ impl Live {
             }
         }
         has_more
+    }
+
+    /// Tell the peer, where it matters, how many streams it may open by now. A stop forgets a stream that has come whole
+    /// without that, and the protocol would make up for it with the next packet that comes: from a peer that waits for
+    /// room and has nothing else to say, none does.
+    pub(super) fn queue_stream_credit(&mut self, direction: Direction) {
+        let dir: proto::Dir = direction.into();
+        let streams = self.tuning.streams[dir as usize];
+        self.proto.set_max_concurrent_streams(dir, varint(streams));
     }
 
     fn tune_windows(&mut self, now: Instant) -> bool {
