@@ -4,6 +4,7 @@
 //! embedders. Never does: wait; what cannot be done now says so, and an event tells when to come back.
 
 use super::live::{Live, Queues};
+use super::tuning::announce_streams;
 use crate::error::{DatagramError, StreamError};
 use crate::limits::STREAMS_LIMIT;
 use crate::proto::session::{Agreed, PeerCertificates};
@@ -276,11 +277,12 @@ impl<'a> Connection<'a> {
         if !self.receives(stream) {
             return Err(StreamError::Closed);
         }
-        let result = self
-            .live
-            .proto
-            .recv_stream(id_of(stream))
-            .stop(varint(code));
+        let mut recv = self.live.proto.recv_stream(id_of(stream));
+        // Of a reset one the credit for its bytes was given when the reset came: a stop would give it once more.
+        let result = match recv.received_reset() {
+            Ok(Some(_)) => Ok(()),
+            _ => recv.stop(varint(code)),
+        };
         self.live.queue_stream_credit(stream.direction());
         self.mark();
         result.map_err(|_| StreamError::Closed)
@@ -457,9 +459,7 @@ impl<'a> Connection<'a> {
     pub fn set_streams_max(&mut self, direction: Direction, count: u64) {
         let (count, dir) = (count.min(STREAMS_LIMIT), direction.into());
         self.live.tuning.fix_streams(dir, count);
-        self.live
-            .proto
-            .set_max_concurrent_streams(dir, varint(count));
+        announce_streams(&mut self.live.proto, dir, count);
         self.mark();
     }
 

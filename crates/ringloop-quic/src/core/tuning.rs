@@ -87,6 +87,16 @@ fn useful_window(congestion_window: u64, window: u64, rtt_min: Duration, rtt: Du
     congestion_window.saturating_mul(2).min(several)
 }
 
+/// Let the peer have so many streams open, and tell it so. The protocol tells of more only where they are more than an
+/// eighth of the limit, and would keep the last ones to itself; with a limit of one, for a moment, any are.
+pub(super) fn announce_streams(proto: &mut proto::Connection, dir: proto::Dir, count: u64) {
+    proto.set_max_concurrent_streams(dir, varint(count));
+    if count > 1 {
+        proto.set_max_concurrent_streams(dir, varint(1));
+        proto.set_max_concurrent_streams(dir, varint(count));
+    }
+}
+
 impl Live {
     /// Change what is due to change; tells whether the peer is to hear of it.
     pub(super) fn tune(&mut self, now: Instant) -> bool {
@@ -104,7 +114,7 @@ impl Live {
             );
             if *streams < max && self.proto.streams().remote_open_streams(dir) * 2 >= *streams {
                 *streams = (*streams * STREAMS_GROWTH).min(max);
-                self.proto.set_max_concurrent_streams(dir, varint(*streams));
+                announce_streams(&mut self.proto, dir, *streams);
                 has_more = true;
             }
         }
