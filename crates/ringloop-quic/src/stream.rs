@@ -21,6 +21,9 @@ pub struct SendStream {
     /// It was opened before the handshake was complete.
     is_early: bool,
     is_over: bool,
+    /// The code with which the peer has stopped it, as far as that was seen here, or with which it was reset here. The engine
+    /// forgets both once a reset is acknowledged, and is silent about that.
+    given_up: Option<u64>,
 }
 
 impl fmt::Debug for SendStream {
@@ -36,6 +39,7 @@ impl SendStream {
             id,
             is_early,
             is_over: false,
+            given_up: None,
         }
     }
 
@@ -68,13 +72,22 @@ impl SendStream {
     /// Write now what there is room for; 0 where there is none.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let (id, is_early) = (self.id, self.is_early);
-        self.inner.act(|connection, link| {
+        let result = self.inner.act(|connection, link| {
             barrier(link, is_early)?;
             Ok(match connection.write(id, bytes)? {
                 Written::Some(count) => count,
                 Written::Blocked => 0,
             })
-        })
+        });
+        self.note(&result);
+        result
+    }
+
+    /// Keep what a result tells of a stop.
+    fn note<T>(&mut self, result: &Result<T, StreamError>) {
+        if let Err(StreamError::Stopped(code)) = result {
+            self.given_up.get_or_insert(*code);
+        }
     }
 
     /// Write all of `bytes`.
@@ -132,6 +145,9 @@ impl SendStream {
             }
         });
         drop(old);
+        if let Poll::Ready(result) = &polled {
+            self.note(result);
+        }
         polled
     }
 
@@ -142,34 +158,50 @@ impl SendStream {
     pub fn finish(&mut self) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
-        self.inner.act(|connection, link| {
+        let result = self.inner.act(|connection, link| {
             barrier(link, is_early)?;
             connection.finish(id)
-        })
+        });
+        self.note(&result);
+        result
     }
 
     /// Give the stream up with the program's code; what was not yet acknowledged may be lost.
     pub fn reset(&mut self, code: u64) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
-        self.inner.act(|connection, link| {
-            barrier(link, is_early)?;
-            connection.reset(id, code)
-        })
+        // The peer's word was there first, where there is one.
+        let (stopped, result) = self.inner.act(|connection, link| {
+            if let Err(error) = barrier(link, is_early) {
+                return (None, Err(error));
+            }
+            let stopped = connection.stopped(id).ok().flatten();
+            (stopped, connection.reset(id, code))
+        });
+        if result.is_ok() {
+            self.given_up.get_or_insert(stopped.unwrap_or(code));
+        }
+        result
     }
 
     /// Wait until the peer has acknowledged everything, the end included (`None`), or does not want any more of it
-    /// (its program's code).
+    /// (its program's code). One that was reset here gives the reset's code at once, or the peer's where that was first.
     ///
     /// Cancel safety: safe.
     pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
+        let (id, is_early, given_up) = (self.id, self.is_early, &mut self.given_up);
         poll_fn(|cx| {
             let mut old = None;
             let polled = self.inner.with(|connection, link| {
                 present(link, is_early)?;
+                if given_up.is_some() {
+                    return Poll::Ready(Ok(*given_up));
+                }
                 match connection.stopped(id) {
-                    Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
+                    Ok(Some(code)) => {
+                        *given_up = Some(code);
+                        return Poll::Ready(Ok(Some(code)));
+                    }
                     Err(StreamError::Closed) => return Poll::Ready(Ok(None)),
                     _ => {}
                 }

@@ -6,7 +6,7 @@ mod support;
 use ringloop::time::{sleep, timeout};
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::{ConnectionError, StreamError};
-use ringloop_quic::{Bytes, Direction};
+use ringloop_quic::{Bytes, Connection, Direction, SendStream};
 use std::time::Duration;
 use support::relay::{Faults, Relay};
 use support::{client_config, on_both, pair, pair_as, pair_with, pattern, server_config};
@@ -478,6 +478,69 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
             drop((send, recv));
         }
     });
+}
+
+#[test]
+fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
+    on_both(|| async {
+        let (ours, theirs, _ends) = pair().await.parts();
+        // Reset here: the engine has nothing to say about that.
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        assert!(timeout(SHORT, send.stopped()).await.is_err());
+        send.reset(17).unwrap();
+        let said = timeout(support::PATIENCE, send.stopped()).await;
+        assert_eq!(said.expect("it does not wait"), Ok(Some(17)));
+        let mut asked = theirs.accept_uni().await.unwrap();
+        let reset = async {
+            while asked.read(&mut [0; 8]).await?.is_some() {}
+            Ok(())
+        };
+        assert_eq!(reset.await, Err(StreamError::Reset(17)));
+        until_forgotten(&ours, &mut send).await;
+        assert_eq!(send.stopped().await, Ok(Some(17)));
+        assert_eq!(send.finish(), Err(StreamError::Closed));
+        // Stopped by the peer, and reset by what hears of it.
+        for step in 0..3 {
+            let mut send = ours.open_uni().await.unwrap();
+            send.write_all(b"x").await.unwrap();
+            theirs.accept_uni().await.unwrap().stop(7).unwrap();
+            match step {
+                0 => {
+                    while send.try_write(b"x").is_ok() {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                    assert_eq!(send.finish(), Err(StreamError::Stopped(7)));
+                }
+                1 => {
+                    assert_eq!(send.stopped().await, Ok(Some(7)));
+                    assert_eq!(send.finish(), Err(StreamError::Stopped(7)));
+                }
+                _ => {
+                    // Nobody has asked yet whether it was stopped.
+                    while ours.stats().frames_received.stop_sending < step + 1 {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                    send.reset(18).unwrap();
+                }
+            }
+            until_forgotten(&ours, &mut send).await;
+            assert_eq!(send.stopped().await, Ok(Some(7)), "{step}");
+        }
+    });
+}
+
+/// Wait until the peer has acknowledged the reset of a stream, and the engine has forgotten it.
+async fn until_forgotten(ours: &Connection, send: &mut SendStream) {
+    let wait = async {
+        while send.priority().is_ok() {
+            ours.ping();
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(support::PATIENCE, wait)
+        .await
+        .expect("the reset is acknowledged");
 }
 
 #[test]
