@@ -15,7 +15,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 /// A client that waits to be accepted. Dropping it refuses the client.
@@ -132,15 +132,35 @@ impl Drop for Incoming {
 ///
 /// Like a clone of the connection it keeps it open; `await` ends it.
 #[must_use = "dropping it closes the connection"]
-#[derive(Debug)]
 pub struct Connecting {
+    seat: Watching,
     connection: Connection,
+}
+
+/// A place among those that wait for a handshake's steps.
+type Watching = Seat<Box<dyn Fn(u64) -> Option<Waker>>>;
+
+fn watching(connection: &Connection) -> Watching {
+    let inner = Rc::clone(&connection.inner);
+    Seat::new(Box::new(move |key| {
+        inner.with(|_, link| link.watching.remove(key))
+    }))
+}
+
+impl fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connecting")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connecting {
     pub(crate) fn new(shared: &Rc<Shared>, handle: Handle) -> Self {
+        let connection = Connection::new(shared, handle);
         Self {
-            connection: Connection::new(shared, handle),
+            seat: watching(&connection),
+            connection,
         }
     }
 
@@ -158,7 +178,11 @@ impl Connecting {
             return Err(self);
         }
         let connection = self.connection.clone();
-        Ok((connection, ZeroRtt(self.connection)))
+        let zero_rtt = ZeroRtt {
+            seat: watching(&connection),
+            connection: self.connection,
+        };
+        Ok((connection, zero_rtt))
     }
 
     /// What the handshake has agreed on so far, once that is known: for a server the name that the client asks for.
@@ -197,29 +221,42 @@ impl Future for Connecting {
     type Output = Result<Connection, ConnectionError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = self.connection.inner.with(|_, link| match &link.lost {
+        let this = self.get_mut();
+        let (seat, mut old) = (&mut this.seat, None);
+        let result = this.connection.inner.with(|_, link| match &link.lost {
             // Also where it is over by now: what a client that closes at once has sent is there to be read.
             _ if link.phase == Phase::Complete => Poll::Ready(Ok(())),
             Some(error) => Poll::Ready(Err(error.clone())),
             None => {
-                link.watching.add(cx.waker());
+                old = seat.take(&mut link.watching, cx.waker());
                 Poll::Pending
             }
         });
-        result.map_ok(|()| self.connection.clone())
+        drop(old);
+        result.map_ok(|()| this.connection.clone())
     }
 }
 
 /// How early data ends: awaiting it gives whether the server took it. `false` also where the handshake failed.
-#[derive(Debug)]
 #[must_use = "whether early data arrived is known when it is awaited"]
-pub struct ZeroRtt(Connection);
+pub struct ZeroRtt {
+    seat: Watching,
+    connection: Connection,
+}
+
+impl fmt::Debug for ZeroRtt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ZeroRtt").field(&self.connection).finish()
+    }
+}
 
 impl Future for ZeroRtt {
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        self.0.inner.with(|connection, link| {
+        let this = self.get_mut();
+        let (seat, mut old) = (&mut this.seat, None);
+        let result = this.connection.inner.with(|connection, link| {
             // Also where it is over by now.
             if link.phase == Phase::Complete {
                 return Poll::Ready(!connection.is_client() || connection.early_data_accepted());
@@ -227,8 +264,10 @@ impl Future for ZeroRtt {
             if link.lost.is_some() {
                 return Poll::Ready(false);
             }
-            link.watching.add(cx.waker());
+            old = seat.take(&mut link.watching, cx.waker());
             Poll::Pending
-        })
+        });
+        drop(old);
+        result
     }
 }

@@ -76,8 +76,9 @@ impl Drop for Inner {
         if was_open && let Some(mut connection) = state.core.connection(self.handle) {
             connection.close(Instant::now(), 0, Bytes::new());
         }
-        state.release(self.handle);
+        let link = state.release(self.handle);
         drop(guard);
+        drop(link);
         self.shared.wake();
     }
 }

@@ -95,13 +95,14 @@ impl State {
         (link.handle == handle).then_some(link)
     }
 
-    /// Forget a connection that is drained and that no program has any more.
-    pub(crate) fn release(&mut self, handle: Handle) {
-        if self.core.release(handle)
-            && let Some(link) = self.links.get_mut(handle.index())
-        {
-            *link = None;
+    /// Forget a connection that is drained and that no program has any more. What was its link is handed out to be dropped
+    /// once nothing is borrowed: wakers may be in it, whose end may run a program's code, which may come back here.
+    #[must_use = "it is to be dropped once nothing is borrowed"]
+    pub(crate) fn release(&mut self, handle: Handle) -> Option<Box<Link>> {
+        if !self.core.release(handle) {
+            return None;
         }
+        self.links.get_mut(handle.index())?.take()
     }
 
     /// Nothing is left to be told to anybody.
@@ -132,8 +133,8 @@ impl State {
                 }
                 Event::Drained(handle) => {
                     let is_held = self.link_mut(handle).is_some_and(|link| link.is_held);
-                    if !is_held {
-                        self.release(handle);
+                    if !is_held && let Some(mut link) = self.release(handle) {
+                        link.wake_all(woken);
                     }
                 }
                 event => self.tell(event, woken),

@@ -113,7 +113,7 @@ impl Link {
         }
     }
 
-    fn wake_all(&mut self, woken: &mut Vec<Waker>) {
+    pub(crate) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
         self.wake_streams(woken);
         for waiting in self.opening.iter_mut().chain(&mut self.accepting) {
             waiting.drain_into(woken);

@@ -13,18 +13,10 @@ pub(crate) struct Wakers {
     last_key: u64,
 }
 
-/// The key of those that do not leave by themselves.
+/// The key of a future that does not wait yet; no other has it.
 const NO_SEAT: u64 = 0;
 
 impl Wakers {
-    /// Wake this one too; a task once. It stays until the event.
-    pub(crate) fn add(&mut self, waker: &Waker) {
-        let mut known = self.waiting.iter().filter(|(key, _)| *key == NO_SEAT);
-        if !known.any(|(_, known)| known.will_wake(waker)) {
-            self.waiting.push((NO_SEAT, waker.clone()));
-        }
-    }
-
     /// Forget one; it is handed out to be dropped once nothing is borrowed.
     pub(crate) fn remove(&mut self, key: u64) -> Option<Waker> {
         let at = self.waiting.iter().position(|(known, _)| *known == key)?;

@@ -4,14 +4,17 @@
 
 mod support;
 
+use ringloop::time::{sleep, timeout};
 use ringloop_quic::config::Transport;
 use ringloop_quic::{Connection, Endpoint, Policy, SendStream};
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use support::{on_both, pair_as};
+use std::time::Duration;
+use support::{PATIENCE, any, on_both, pair_as};
 
 struct Nobody;
 
@@ -54,6 +57,15 @@ fn waits_that_are_given_up_are_forgotten() {
         while ours.try_send_datagram(vec![1; 500].into()).unwrap() {}
         let full = ours.send_datagram(vec![1; 500].into(), Policy::Wait);
         assert_forgotten("send_datagram", full);
+        // A handshake that nobody answers, and one that goes on without the wait.
+        let (socket, _silent) = silent();
+        assert_forgotten("connecting", client.connect(socket, "localhost").unwrap());
+        let address = pair.server.local_addr().unwrap();
+        let connecting = client.connect(address, "localhost").unwrap();
+        let accepting = pair.server.accept().await.unwrap().accept().unwrap();
+        let (_early, accepted) = accepting.into_0rtt().unwrap();
+        assert_forgotten("0-RTT", accepted);
+        connecting.await.unwrap();
         // Others that wait for the same are told all the same.
         let (one, other) = (ours.clone(), ours.clone());
         let waiting = ringloop::spawn(async move { one.accept_uni().await.map(drop) });
@@ -63,6 +75,12 @@ fn waits_that_are_given_up_are_forgotten() {
         send.write_all(b"x").await.unwrap();
         waiting.await.unwrap().unwrap();
     });
+}
+
+/// An address that does not answer, and what keeps it.
+fn silent() -> (SocketAddr, std::net::UdpSocket) {
+    let socket = std::net::UdpSocket::bind(any()).unwrap();
+    (socket.local_addr().unwrap(), socket)
 }
 
 thread_local! {
@@ -130,5 +148,33 @@ fn a_waker_that_is_replaced_ends_while_nothing_is_borrowed() {
         SEEN.set(Some((pair.theirs.clone(), pair.server.clone())));
         go_over(received.read(&mut [0; 2]));
         SEEN.set(None);
+    });
+}
+
+#[test]
+fn a_waker_of_a_handshake_that_is_given_up_ends_while_nothing_is_borrowed() {
+    on_both(|| async {
+        let transport = Transport {
+            initial_rtt: Duration::from_millis(10),
+            ..Transport::default()
+        };
+        let pair = pair_as(&transport).await;
+        let (socket, _silent) = silent();
+        let connecting = pair.client.connect(socket, "localhost").unwrap();
+        SEEN.set(Some((pair.ours.clone(), pair.client.clone())));
+        go_over(connecting);
+        let forgotten = async {
+            while pair.client.connection_count() > 1 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let forgotten = timeout(PATIENCE, forgotten).await;
+        forgotten.expect("it is drained");
+        SEEN.set(None);
+        // The endpoint goes on.
+        let mut send = pair.ours.open_uni().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        let received = timeout(PATIENCE, pair.theirs.accept_uni()).await;
+        received.expect("it comes").unwrap();
     });
 }
