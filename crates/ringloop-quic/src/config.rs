@@ -451,6 +451,8 @@ pub struct EndpointConfig {
     pub socket_buffer: usize,
     /// What connection ids are known by.
     id_key: Option<u64>,
+    /// The program has said what connection ids are like.
+    has_chosen_ids: bool,
     /// Where the program wants to hear of connection ids.
     pub(crate) ids: Option<proto::ids::Log>,
 }
@@ -471,6 +473,7 @@ impl Default for EndpointConfig {
             config,
             socket_buffer: limits::SOCKET_BUFFER,
             id_key: None,
+            has_chosen_ids: false,
             ids: None,
         }
     }
@@ -493,15 +496,18 @@ impl EndpointConfig {
     }
 
     /// The secret from which stateless resets come: with the same one, an endpoint can end connections of
-    /// another that is gone (RFC 9000 §10.3). By default a fresh one.
+    /// another that is gone (RFC 9000 §10.3). By default a fresh one. Connection ids that were chosen, in whichever order,
+    /// stay as they were chosen.
     #[must_use]
     pub fn reset_secret(mut self, secret: &[u8]) -> Self {
         self.config.reset_key(tls::token_key::reset_key(secret));
-        // Only what may be one of its connection ids is answered by a reset.
         let key = tls::token_key::connection_id_key(secret);
         self.id_key = Some(key);
-        self.config
-            .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
+        if !self.has_chosen_ids {
+            // Only what may be one of its connection ids is answered by a reset.
+            self.config
+                .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
+        }
         self
     }
 
@@ -524,6 +530,7 @@ impl EndpointConfig {
         }
         let log = proto::ids::Log::begin_with(first);
         self.ids = Some(log.clone());
+        self.has_chosen_ids = true;
         // Programs that route look at the bit to tell QUIC from other protocols (RFC 9287 §3).
         self.config.grease_quic_bit(false);
         self.config.cid_generator(move || log.generator(len));
@@ -540,6 +547,7 @@ impl EndpointConfig {
                 "worker: 1 to 256, numbered from 0",
             ));
         }
+        self.has_chosen_ids = true;
         self.config
             .cid_generator(move || Box::new(proto::worker::WorkerIds::new(number, count, key)));
         Ok(self)

@@ -101,10 +101,17 @@ fn receive(end: &mut End, source: SocketAddr, bytes: &[u8], now: Instant) {
 }
 
 fn pair(original: &[u8]) -> (End, End) {
+    pair_with(
+        &EndpointConfig::default().connection_ids(&FIRST).unwrap(),
+        original,
+    )
+}
+
+/// A pair whose server has ids of this configuration.
+fn pair_with(ids: &EndpointConfig, original: &[u8]) -> (End, End) {
     let tls = ServerTls::new(authority().certificate(&["localhost"])).alpn(["test"]);
     let server = ServerConfig::new(tls).unwrap();
-    let ids = EndpointConfig::default().connection_ids(&FIRST).unwrap();
-    let server = End::new(Core::new(&ids, Some(server), false), 1);
+    let server = End::new(Core::new(ids, Some(server), false), 1);
     let roots = Roots::empty().add_pem(authority().pem.as_bytes()).unwrap();
     let config = ClientConfig::new(ClientTls::with_roots(roots).alpn(["test"])).unwrap();
     let config = config.initial_destination(original).unwrap();
@@ -159,6 +166,29 @@ fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_t
     let used: BTreeSet<_> = seen.into_iter().filter(|id| id != b"original").collect();
     assert!(used.is_subset(&known), "{used:?} of {known:?}");
     assert!(used.len() > 3);
+}
+
+#[test]
+fn a_secret_of_resets_leaves_connection_ids_as_they_were_chosen() {
+    let config = EndpointConfig::default;
+    for (ids, first) in [
+        (config().connection_ids(&FIRST).unwrap(), Some(FIRST)),
+        (config().connection_id_len(8).unwrap(), None),
+    ] {
+        let ids = ids.reset_secret(&[3; 64]);
+        let (mut client, mut server) = pair_with(&ids, b"original");
+        let now = Instant::now();
+        let datagrams = client.sent(now);
+        for bytes in datagrams {
+            receive(&mut server, client.address, &bytes, now);
+        }
+        server.events(now);
+        let handle = server.handle.unwrap();
+        let (theirs, original) = server.core.connection(handle).unwrap().ids().unwrap();
+        assert_eq!(theirs.len(), 8, "as long as it was chosen, and known");
+        assert!(first.is_none_or(|first| theirs == first[..]));
+        assert_eq!(original, b"original"[..]);
+    }
 }
 
 #[test]
