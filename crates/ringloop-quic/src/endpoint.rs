@@ -346,7 +346,7 @@ impl Endpoint {
         .await
     }
 
-    /// How connections are taken from now on; `None`: not at all.
+    /// How clients that come from now on are taken; `None`: not at all.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
         self.shared.state().core.set_server(config);
     }

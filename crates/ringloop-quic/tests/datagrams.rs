@@ -6,12 +6,14 @@ mod support;
 use ringloop::time::timeout;
 use ringloop_quic::config::{ClientConfig, Transport};
 use ringloop_quic::error::DatagramError;
-use ringloop_quic::{Bytes, Policy};
+use ringloop_quic::{Bytes, Endpoint, Policy};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 use support::relay::{Faults, Relay};
-use support::{Pair, client_config, on_both, pair, pair_as, pair_with, server_config};
+use support::{
+    PATIENCE, Pair, any, client_config, on_both, pair, pair_as, pair_with, server_config,
+};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -55,6 +57,37 @@ fn they_arrive_whole_and_in_batches() {
             ours.try_send_datagram(Bytes::new()),
             Err(DatagramError::Connection(_))
         ));
+    });
+}
+
+#[test]
+fn the_configuration_of_a_clients_arrival_is_that_of_its_datagrams() {
+    on_both(|| async {
+        let with_buffer = |bytes| {
+            let transport = Transport {
+                datagram_send_buffer: bytes,
+                ..Transport::default()
+            };
+            server_config().transport(&transport).unwrap()
+        };
+        for (before, after) in [(64 << 10, 1 << 20), (1 << 20, 64 << 10)] {
+            let server = Endpoint::server(any(), with_buffer(before)).unwrap();
+            let client = Endpoint::client(any(), client_config()).unwrap();
+            let address = server.local_addr().unwrap();
+            let connecting = client.connect(address, "localhost").unwrap();
+            let incoming = server.accept().await.unwrap();
+            server.set_server_config(Some(with_buffer(after)));
+            let accepting = incoming.accept().unwrap();
+            let ours = connecting.await.unwrap();
+            let theirs = accepting.await.unwrap();
+            assert!(theirs.datagram_room() <= before);
+            for number in 0..3 {
+                let bytes = Bytes::from(vec![number; 1000]);
+                assert!(theirs.try_send_datagram(bytes.clone()).unwrap());
+                let came = timeout(PATIENCE, ours.recv_datagram()).await;
+                assert_eq!(came.expect("it leaves"), Ok(bytes));
+            }
+        }
     });
 }
 

@@ -4,8 +4,10 @@
 
 use super::Handle;
 use super::ids::Change;
+use crate::config::Kept;
 use crate::error::ConnectionError;
 use crate::proto;
+use crate::qlog::Qlog;
 use crate::{Direction, StreamId};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
@@ -53,6 +55,10 @@ pub struct Incoming {
     pub(super) inner: Box<proto::Incoming>,
     /// Bytes of the datagram that it came in.
     pub(super) len: usize,
+    /// What is kept about its connection, and where that is logged, as the server was configured when it came; the engine
+    /// has kept its own part of that.
+    pub(super) kept: Kept,
+    pub(super) qlog: Option<Qlog>,
 }
 
 impl Incoming {

@@ -143,7 +143,7 @@ impl Core {
         }
     }
 
-    /// How new connections are taken from now on; `None`: not at all.
+    /// How clients that come from now on are taken; `None`: not at all.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
         if let Some(server) = &server {
             self.kept = server.kept;
@@ -244,8 +244,12 @@ impl Core {
                 }
             }
             Some(proto::DatagramEvent::NewConnection(inner)) => {
-                let inner = Box::new(inner);
-                self.incoming.push_back(Incoming { inner, len });
+                self.incoming.push_back(Incoming {
+                    inner: Box::new(inner),
+                    len,
+                    kept: self.kept,
+                    qlog: self.qlog.clone(),
+                });
             }
             Some(proto::DatagramEvent::Response(transmit)) => {
                 self.respond(&transmit, std::mem::take(&mut buf));
@@ -263,18 +267,18 @@ impl Core {
         }
     }
 
-    /// Begin the handshake with a client; `config` where it is another one than the core's.
+    /// Begin the handshake with a client; `config` where it is another one than the core's was when the client came.
     ///
     /// Errors: what was wrong with its first packet; the client is told.
     pub fn accept(
         &mut self,
         now: Instant,
-        incoming: Incoming,
+        mut incoming: Incoming,
         config: Option<ServerConfig>,
     ) -> Result<Handle, ConnectionError> {
         let (config, kept, qlog) = match config {
             Some(config) => (Some(Arc::new(config.config)), config.kept, config.qlog),
-            None => (None, self.kept, self.qlog.clone()),
+            None => (None, incoming.kept, incoming.qlog.take()),
         };
         let log = qlog.and_then(|qlog| {
             let trace = Trace {
@@ -322,8 +326,14 @@ impl Core {
     ///
     /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
     pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let (mut buf, len) = (Vec::new(), incoming.len);
-        match self.endpoint.retry(*incoming.inner, &mut buf) {
+        let mut buf = Vec::new();
+        let Incoming {
+            inner,
+            len,
+            kept,
+            qlog,
+        } = incoming;
+        match self.endpoint.retry(*inner, &mut buf) {
             Ok(transmit) => {
                 if version::is_v2(&buf) {
                     buf[0] = version::to_v2(buf[0]);
@@ -334,6 +344,8 @@ impl Core {
             Err(error) => Err(Incoming {
                 inner: Box::new(error.into_incoming()),
                 len,
+                kept,
+                qlog,
             }),
         }
     }
