@@ -50,6 +50,8 @@ pub(crate) struct State {
     socket: Rc<UdpSocket>,
     /// What sockets are asked to keep, each way.
     socket_buffer: usize,
+    /// A message that was made waits for the socket, and is not the core's any more.
+    has_unsent: bool,
     is_rebound: bool,
     client: Option<ClientConfig>,
     /// Where it is one of several workers.
@@ -69,6 +71,8 @@ impl Shared {
     fn next_socket(&self) -> Option<Rc<UdpSocket>> {
         let mut state = self.state();
         state.is_rebound = false;
+        // What the last socket did not take is lost, as on a path.
+        state.has_unsent = false;
         state.is_needed().then(|| Rc::clone(&state.socket))
     }
 
@@ -107,7 +111,7 @@ impl State {
 
     /// Nothing is left to be told to anybody.
     fn is_idle(&self) -> bool {
-        self.core.connection_count() == 0 && !self.core.has_responses()
+        self.core.connection_count() == 0 && !self.core.has_responses() && !self.has_unsent
     }
 
     fn is_needed(&self) -> bool {
@@ -267,6 +271,7 @@ impl Endpoint {
                 idling: Wakers::default(),
                 socket: Rc::new(socket),
                 socket_buffer: config.socket_buffer,
+                has_unsent: false,
                 is_rebound: false,
                 client,
                 place,
@@ -482,8 +487,7 @@ impl Driver<'_> {
         let now = Instant::now();
         let mut guard = self.shared.state();
         let state = &mut *guard;
-        let is_needed = state.is_needed() || self.transmitter.is_waiting();
-        if state.is_rebound || !is_needed {
+        if state.is_rebound || !state.is_needed() {
             return Poll::Ready(());
         }
         let (core, place) = (&mut state.core, state.place.as_ref());
@@ -506,10 +510,11 @@ impl Driver<'_> {
         let mut guard = self.shared.state();
         let state = &mut *guard;
         let sent = self.transmitter.transmit(cx, now, &mut state.core);
+        state.has_unsent = self.transmitter.is_waiting();
         // Sending is what ends connections: they may be drained now.
         state.dispatch(&mut self.woken);
         let deadline = state.core.next_timeout();
-        let is_needed = state.is_needed() || self.transmitter.is_waiting();
+        let is_needed = state.is_needed();
         drop(guard);
         self.woken.drain(..).for_each(Waker::wake);
         if !is_needed {
