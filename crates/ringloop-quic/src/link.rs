@@ -27,6 +27,8 @@ pub(crate) struct Link {
     pub reading: HashMap<StreamId, Waker>,
     pub writing: HashMap<StreamId, Waker>,
     pub stopping: HashMap<StreamId, Waker>,
+    /// Streams that were finished behind what has no room yet, with the code of a stop that came since.
+    pub finishing: HashMap<StreamId, Option<u64>>,
     pub datagrams_in: Wakers,
     pub datagrams_out: Wakers,
 }
@@ -62,6 +64,7 @@ impl Link {
             reading: HashMap::new(),
             writing: HashMap::new(),
             stopping: HashMap::new(),
+            finishing: HashMap::new(),
             datagrams_in: Wakers::default(),
             datagrams_out: Wakers::default(),
         }
@@ -96,7 +99,10 @@ impl Link {
             Event::Readable(_, id) => woken.extend(self.reading.remove(&id)),
             Event::Writable(_, id) => woken.extend(self.writing.remove(&id)),
             Event::Finished(_, id) => woken.extend(self.stopping.remove(&id)),
-            Event::Stopped(_, id, _) => {
+            Event::Stopped(_, id, code) => {
+                if let Some(stopped) = self.finishing.get_mut(&id) {
+                    *stopped = Some(code);
+                }
                 woken.extend(self.stopping.remove(&id));
                 woken.extend(self.writing.remove(&id));
             }

@@ -160,7 +160,11 @@ impl SendStream {
         self.is_over = true;
         let result = self.inner.act(|connection, link| {
             barrier(link, is_early)?;
-            connection.finish(id)
+            connection.finish(id)?;
+            if connection.finishes_later(id) {
+                link.finishing.entry(id).or_default();
+            }
+            Ok(())
         });
         self.note(&result);
         result
@@ -202,7 +206,10 @@ impl SendStream {
                         *given_up = Some(code);
                         return Poll::Ready(Ok(Some(code)));
                     }
-                    Err(StreamError::Closed) => return Poll::Ready(Ok(None)),
+                    Err(StreamError::Closed) => {
+                        let stopped = link.finishing.get(&id).copied();
+                        return Poll::Ready(Ok(stopped.flatten()));
+                    }
                     _ => {}
                 }
                 if let Err(error) = barrier(link, is_early) {
@@ -242,6 +249,7 @@ impl Drop for SendStream {
         let forget = |link: &mut Link| {
             // The number may be another stream's by now.
             present(link, is_early).ok()?;
+            link.finishing.remove(&id);
             let wakers = (link.writing.remove(&id), link.stopping.remove(&id));
             Some((link.lost.is_none(), wakers))
         };

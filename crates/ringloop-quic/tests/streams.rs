@@ -482,7 +482,11 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
 #[test]
 fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
     on_both(|| async {
-        let (ours, theirs, _ends) = pair().await.parts();
+        let transport = Transport {
+            stream_receive_window: 1000,
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // Reset here: the engine has nothing to say about that.
         let mut send = ours.open_uni().await.unwrap();
         send.write_all(b"x").await.unwrap();
@@ -499,6 +503,14 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
         until_forgotten(&ours, &mut send).await;
         assert_eq!(send.stopped().await, Ok(Some(17)));
         assert_eq!(send.finish(), Err(StreamError::Closed));
+        // Stopped by the peer, after it was finished behind what it gave no credit for.
+        let mut send = ours.open_uni().await.unwrap();
+        assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
+        assert_eq!(send.try_write(b"more"), Ok(4));
+        send.finish().unwrap();
+        theirs.accept_uni().await.unwrap().stop(7).unwrap();
+        until_forgotten(&ours, &mut send).await;
+        assert_eq!(send.stopped().await, Ok(Some(7)));
         // Stopped by the peer, and reset by what hears of it.
         for step in 0..3 {
             let mut send = ours.open_uni().await.unwrap();
@@ -517,7 +529,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
                 }
                 _ => {
                     // Nobody has asked yet whether it was stopped.
-                    while ours.stats().frames_received.stop_sending < step + 1 {
+                    while ours.stats().frames_received.stop_sending < step + 2 {
                         sleep(Duration::from_millis(1)).await;
                     }
                     send.reset(18).unwrap();

@@ -175,6 +175,11 @@ impl<'a> Connection<'a> {
         })
     }
 
+    /// Whether the stream was finished behind what has no room yet: where the peer stops it then, it is reset after all.
+    pub(crate) fn finishes_later(&self, stream: StreamId) -> bool {
+        self.live.finishes_later(id_of(stream))
+    }
+
     /// Give up sending; what is on its way may be lost.
     pub fn reset(&mut self, stream: StreamId, code: u64) -> Result<(), StreamError> {
         if !self.sends(stream) {

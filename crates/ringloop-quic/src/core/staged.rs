@@ -87,6 +87,11 @@ impl Live {
         self.staged.finishes = true;
     }
 
+    /// Whether this stream was finished behind what is gathered.
+    pub(super) fn finishes_later(&self, stream: proto::StreamId) -> bool {
+        self.staged.finishes && self.staged.stream == Some(stream)
+    }
+
     /// Drop what was gathered of a stream that is given up.
     pub(super) fn unstage(&mut self, stream: proto::StreamId) {
         if self.staged.stream == Some(stream) {
