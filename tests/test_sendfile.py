@@ -16,7 +16,7 @@ from tests import support
 from tests.tcp import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 Loop = asyncio.AbstractEventLoop
 CONTENT = os.urandom(3 << 20)
@@ -114,6 +114,32 @@ def test_a_small_write_in_the_same_turn_comes_before(loop: Loop, run: Any, file:
             sending = asyncio.ensure_future(loop.sendfile(transport, file, 0, 1000))
             assert await drain(loop, peer, 1006) == b"header" + CONTENT[:1000]
             assert await support.within(sending) == 1000
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda transport: transport.get_write_buffer_size(),
+        lambda transport: transport.set_write_buffer_limits(),
+    ],
+    ids=["size", "limits"],
+)
+def test_what_asks_for_the_buffer_holds_up_no_file(
+    loop: Loop, run: Any, file: IO[bytes], ask: Callable[[Any], None]
+) -> None:
+    async def send(transport: Any) -> int:
+        transport.write(b"header")
+        return await loop.sendfile(transport, file, 0, 1000)
+
+    async def main() -> None:
+        async with connection(loop) as (transport, _, peer):
+            sending = loop.create_task(send(transport))
+            # In the pass that has begun the file, behind it.
+            loop.call_soon(ask, transport)
+            assert await support.within(sending) == 1000
+            assert await drain(loop, peer, 1006) == b"header" + CONTENT[:1000]
 
     run(main())
 

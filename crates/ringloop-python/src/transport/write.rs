@@ -146,11 +146,12 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     if this.write.is_empty() {
-        return if this.write.discarded.get() {
-            Ok(())
-        } else {
-            flow::maybe_resume(this, 0)
-        };
+        if this.write.discarded.get() {
+            return Ok(());
+        }
+        // Somebody had what was gathered sent before.
+        let told = flow::maybe_resume(this, 0);
+        return told.and(lifecycle::rest_if_idle(this));
     }
     match this.kind {
         Kind::Uring => submit(this),
@@ -395,7 +396,11 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.write.armed() || this.write.is_empty() {
         return Ok(());
     }
-    send_now(this)
+    send_now(this)?;
+    if this.write.is_empty() {
+        sendfile::emptied(this)?;
+    }
+    Ok(())
 }
 
 /// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
