@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import socket
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -224,6 +228,109 @@ def test_write_is_sent_before_the_loop_returns(loop: asyncio.AbstractEventLoop) 
     with theirs:
         theirs.settimeout(support.PATIENCE_SECONDS)
         assert theirs.recv(10) == b"sent"
+    transport.abort()
+    loop.run_until_complete(closed(transport))
+
+
+def test_what_is_written_while_the_loop_does_not_run_leaves_at_once(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    ours, theirs = socket_pair()
+
+    async def main() -> Any:
+        transport, _ = await loop.create_connection(Recorder, sock=ours)
+        return transport
+
+    transport = loop.run_until_complete(main())
+    with theirs:
+        theirs.settimeout(support.PATIENCE_SECONDS)
+        for data in (b"1", b"2", b"3"):
+            transport.write(data)
+            assert theirs.recv(10) == data
+        transport.writelines([b"4", b"5"])
+        assert theirs.recv(2, socket.MSG_WAITALL) == b"45"
+        assert transport.get_write_buffer_size() == 0
+    transport.abort()
+    loop.run_until_complete(closed(transport))
+
+
+def test_what_is_written_behind_the_last_pass_leaves_at_once(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    ours, theirs = socket_pair()
+
+    async def main() -> Any:
+        transport, _ = await loop.create_connection(Recorder, sock=ours)
+        return transport
+
+    transport = loop.run_until_complete(main())
+    with theirs:
+        theirs.settimeout(support.PATIENCE_SECONDS)
+        loop.call_soon(transport.write, b"in the last pass")
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        transport.write(b", behind it")
+        assert theirs.recv(27, socket.MSG_WAITALL) == b"in the last pass, behind it"
+        loop.call_soon(transport.write, b", and later")
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        assert theirs.recv(11, socket.MSG_WAITALL) == b", and later"
+    transport.abort()
+    loop.run_until_complete(closed(transport))
+
+
+def test_what_is_written_before_the_loop_is_closed_arrives(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    ours, theirs = socket_pair()
+
+    async def main() -> Any:
+        transport, _ = await loop.create_connection(Recorder, sock=ours)
+        return transport
+
+    transport = loop.run_until_complete(main())
+    with theirs, ours:
+        theirs.settimeout(support.PATIENCE_SECONDS)
+        transport.write(b"QUIT")
+        loop.close()
+        assert theirs.recv(10) == b"QUIT"
+    with contextlib.suppress(RuntimeError):
+        transport.abort()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del transport
+        gc.collect()
+
+
+def test_a_large_write_while_the_loop_does_not_run_is_finished_by_the_next_run(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    data = pattern(MORE_THAN_THE_KERNEL_TAKES)
+    protocol = Recorder()
+    ours, theirs = socket_pair(SOCKET_BUFFER_BYTES)
+
+    async def main() -> Any:
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        return transport
+
+    async def rest(count: int) -> bytes:
+        theirs.setblocking(False)
+        got = bytearray()
+        while len(got) < count:
+            got += await support.within(loop.sock_recv(theirs, 1 << 16))
+        return bytes(got)
+
+    transport = loop.run_until_complete(main())
+    with theirs:
+        theirs.settimeout(support.PATIENCE_SECONDS)
+        transport.write(b"head")
+        assert theirs.recv(4) == b"head"
+        transport.write(data)
+        assert theirs.recv(1) == data[:1]
+        transport.write(b"tail")
+        assert "pause_writing" in protocol.events
+        expected = data[1:] + b"tail"
+        assert loop.run_until_complete(rest(len(expected))) == expected
     transport.abort()
     loop.run_until_complete(closed(transport))
 

@@ -429,7 +429,9 @@ impl LoopCore {
     /// Let go of queues, watchers and engine; the loop is marked closed first.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
         self.closed.store(true, Relaxed);
-        let handlers = self.handlers.with(Handlers::take)?;
+        // Some of them rest, and are among those only that were written to.
+        let mut handlers = self.unflushed.with(std::mem::take)?;
+        handlers.extend(self.handlers.with(Handlers::take)?);
         // Attached: buffers of unfinished operations may belong to Python objects.
         self.engine.close()?;
         Self::abandon(py, handlers);

@@ -273,6 +273,12 @@ pub(super) fn ensure_registered(this: Stream_<'_, '_>) -> PyResult<()> {
 /// The loop was closed under the transport.
 pub(super) fn abandoned(this: Stream_<'_, '_>) {
     this.read.forget();
+    // A child's copy of the queue is the parent's to send.
+    if let Ok(core) = this.core(this.py())
+        && !core.get().engine.is_of_another_process()
+    {
+        write::send_last(this);
+    }
     this.write.forget();
     if this.lifecycle.state.get() == State::Lost
         && let Some(socket) = this.socket.take()

@@ -174,6 +174,12 @@ impl Stream {
         self.socket.fd(py)
     }
 
+    /// Whether the loop runs.
+    #[inline]
+    fn is_running(&self) -> bool {
+        self.running_thread.load(Relaxed) != 0
+    }
+
     /// Whether the loop runs, and in another thread.
     #[inline]
     fn is_elsewhere(&self) -> bool {

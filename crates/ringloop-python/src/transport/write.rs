@@ -117,10 +117,16 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         }
     }
     this.write.queued_bytes.set(this.write.size() + added);
+    // While nobody runs the loop, no turn ends.
+    let is_idle = !this.is_running();
     if this.write.armed() {
+        if is_idle {
+            send_behind(this)?;
+        }
         return flow::maybe_pause(this, this.write.size());
     }
-    if this.write.size() >= limits::WRITE_AT_ONCE || this.flow.above_high(this.write.size()) {
+    let is_enough = this.write.size() >= limits::WRITE_AT_ONCE;
+    if is_idle || is_enough || this.flow.above_high(this.write.size()) {
         send_now(this)?;
         if !this.flow.is_paused() || !this.write.is_empty() {
             return flow::maybe_pause(this, this.write.size());
@@ -222,6 +228,34 @@ fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+/// Send what is queued behind a send that has ended and whose event waits for the next run.
+fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
+    let Armed::Sending(key) = this.write.armed.get() else {
+        return Ok(());
+    };
+    let sent = this.driver(this.py(), |driver| driver.peek(key))?;
+    let is_whole = sent.is_some_and(|sent| sent as usize == this.write.sending_bytes.get());
+    while is_whole && !this.write.queue.borrow().is_empty() {
+        match send_queue(this) {
+            Ok(count) => advance(this, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The next run tries it again, and has somebody to tell.
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// The loop is closed and no turn will end: what was gathered goes out as far as the kernel takes it.
+pub(super) fn send_last(this: Stream_<'_, '_>) {
+    if !this.write.armed()
+        && !this.write.discarded.get()
+        && let Ok(count) = send_queue(this)
+    {
+        advance(this, count);
+    }
 }
 
 /// One send(2) of what is queued.
