@@ -88,6 +88,28 @@ def test_peer_that_goes_away(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("server_side", [False, True])
+def test_peer_that_has_ended_before(
+    run: Run, certificates: Certificates, server_side: bool
+) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        protocol.keep_open_after_eof = True
+        loop: Any = asyncio.get_running_loop()
+        async with plain(protocol, certificates.server(), server_side=True) as (transport, peer):
+            peer.shut_down()
+            await support.wait_until(lambda: "eof_received" in protocol.events, "the end")
+            context = certificates.server() if server_side else certificates.client()
+            name = None if server_side else "localhost"
+            upgrading = loop.start_tls(
+                transport, protocol, context, server_side=server_side, server_hostname=name
+            )
+            with pytest.raises(ConnectionResetError):
+                await support.within(upgrading)
+
+    run(main())
+
+
 def test_handshake_times_out(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()

@@ -326,6 +326,38 @@ def test_pausing_after_the_end_is_harmless(run: Run) -> None:
     run(main())
 
 
+def test_who_resumes_after_the_end_hears_of_it_again(run: Run) -> None:
+    async def main() -> None:
+        protocol = Recorder()
+        protocol.keep_open_after_eof = True
+        async with connected(protocol) as (transport, peer):
+            peer.shut_down()
+            await support.wait_until(lambda: "eof_received" in protocol.events, "eof_received")
+            for count in (2, 3):
+                transport.pause_reading()
+                transport.resume_reading()
+                # Before the end is told again, this is a pause like any other.
+                transport.pause_reading()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert protocol.events.count("eof_received") == count - 1
+                transport.resume_reading()
+                await support.wait_until(
+                    lambda: protocol.events.count("eof_received") == count,  # noqa: B023
+                    "eof_received",
+                )
+                assert transport.is_reading()
+            transport.write(b"still open")
+            assert await peer.receive(10) == b"still open"
+            # Who says by then that it is over, ends it.
+            protocol.keep_open_after_eof = False
+            transport.pause_reading()
+            transport.resume_reading()
+            await protocol.until_lost()
+
+    run(main())
+
+
 def test_pause_in_one_connection_leaves_the_others_alone(run: Run) -> None:
     async def main() -> None:
         first, second = Recorder(), Recorder()

@@ -93,7 +93,7 @@ pub(super) struct ReadSide {
     /// Bytes that came while paused, and what ended the stream after them.
     held: RefCell<VecDeque<Obj>>,
     held_end: Cell<Option<End>>,
-    /// `pause_reading` after the end of the stream: it changes nothing but the answer of `is_reading`.
+    /// `pause_reading` after the end of the stream.
     paused_after_end: Cell<bool>,
     delivery_scheduled: Cell<bool>,
     /// How many bytes the next recv(2) asks for.
@@ -202,7 +202,14 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> bool {
 /// `resume_reading`; `false` where it makes no difference.
 pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
     if this.read.wish.get() != Wish::Pause {
-        return Ok(this.read.paused_after_end.replace(false));
+        let was_paused = this.read.paused_after_end.replace(false);
+        if was_paused && this.read.is_over() && !this.lifecycle.is_closing() {
+            // asyncio reads again and finds the end again, which a protocol set since has not heard of.
+            this.read.wish.set(Wish::Read);
+            this.read.held_end.set(Some(End::Eof));
+            schedule_delivery(this)?;
+        }
+        return Ok(was_paused);
     }
     this.read.wish.set(Wish::Read);
     if holds(this) {
