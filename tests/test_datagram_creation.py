@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,23 @@ def test_an_address_that_is_taken_is_an_os_error_and_leaves_no_socket(run: Run) 
                 async with endpoint(local_addr=name_of(first)):
                     pass
             assert caught.value.errno == errno.EADDRINUSE
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+def test_a_protocol_that_is_none_leaves_no_socket(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+            free.bind(("127.0.0.1", 0))
+            address = free.getsockname()
+        for _ in range(2):
+            with pytest.raises(AttributeError, match="connection_made"):
+                await loop.create_datagram_endpoint(object, local_addr=address)  # type: ignore[arg-type, type-var]
+            gc.collect()
+        async with endpoint(local_addr=address) as other:
+            assert name_of(other) == address
 
     run(main())
 

@@ -102,6 +102,11 @@ pub(super) fn make_datagram_transport<'py>(
     };
     this.token.set(loop_.get().add_transport(handler, fd)?);
     let context = ffi::context_copy_current(py)?;
-    create::schedule(loop_, protocol, &transport, waiter, context)?;
+    let scheduled = create::schedule(loop_, protocol, &transport, waiter, context);
+    if let Err(error) = scheduled {
+        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
+        loop_.get().release_handler(this.token.get(), fd)?;
+        return Err(error);
+    }
     Ok(transport)
 }
