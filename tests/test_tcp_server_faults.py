@@ -189,6 +189,75 @@ def test_out_of_descriptors_backs_off_and_recovers(loop_name: str) -> None:
     assert run.stdout == "served\n"
 
 
+INTERRUPTED_BACK_OFF = """
+import asyncio, resource, socket, sys
+from tests.support import loop_factory, wait_until
+
+class Greeter(asyncio.Protocol):
+    def connection_made(self, transport):
+        transport.write(b"hello")
+        transport.close()
+
+def leave(loop, context):
+    loop.set_exception_handler(lambda loop, context: None)
+    raise SystemExit
+
+async def serve(loop):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (80, hard))
+    return await loop.create_server(Greeter, "127.0.0.1", 0)
+
+async def greeted(client):
+    got = b""
+    def has_come():
+        nonlocal got
+        try:
+            got = client.recv(5)
+        except BlockingIOError:
+            return False
+        return True
+    await wait_until(has_come, "the greeting")
+    return got
+
+loop = loop_factory(sys.argv[1])()
+server = loop.run_until_complete(serve(loop))
+client = socket.socket()
+spare = []
+try:
+    while True:
+        spare.append(socket.socket())
+except OSError:
+    pass
+client.connect(server.sockets[0].getsockname())
+client.settimeout(0)
+loop.set_exception_handler(leave)
+try:
+    loop.run_forever()
+except SystemExit:
+    print("left")
+for sock in spare:
+    sock.close()
+print(loop.run_until_complete(greeted(client)).decode())
+client.close()
+server.close()
+loop.run_until_complete(server.wait_closed())
+loop.close()
+"""
+
+
+def test_an_exception_handler_that_ends_the_run_ends_no_listener(loop_name: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED_BACK_OFF), loop_name],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=support.PATIENCE_SECONDS + 20,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "left\nhello\n"
+
+
 def test_close_during_the_back_off(loop_name: str) -> None:
     script = OUT_OF_DESCRIPTORS.replace(
         "    await asyncio.sleep(0.3)\n",

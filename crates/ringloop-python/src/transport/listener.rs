@@ -351,13 +351,13 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
             .handlers
             .with(|slab| slab.remove(this.token.get()))?,
     );
-    tell(this, message, errno)?;
+    // First, because what the exception handler raises may leave the loop.
     let again = this.object().getattr(intern!(py, "start"))?;
     loop_.call_method1(
         intern!(py, "call_later"),
         (limits::ACCEPT_RETRY_SECONDS, again),
     )?;
-    Ok(())
+    tell(this, message, errno)
 }
 
 /// An error that ends the listener, such as a socket that was closed under it.
