@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -279,6 +280,41 @@ def test_the_loops_own_thread_is_not_bounded(loop_name: str) -> None:
     loop.run_until_complete(main())
     loop.close()
     assert ran == list(range(1000))
+
+
+def test_full_inbox_refuses_no_answer_to_the_loop_itself(loop_name: str) -> None:
+    loop = bounded_loop(loop_name, 1)
+    filled, looked_up = threading.Event(), threading.Event()
+
+    def look_up(host: Any, *arguments: Any) -> Any:
+        assert filled.wait(support.PATIENCE_SECONDS)
+        looked_up.set()
+        return [host]
+
+    def fill() -> None:
+        loop.call_soon_threadsafe(int)
+        with pytest.raises(RuntimeError, match="inbox is full"):
+            loop.call_soon_threadsafe(int)
+        filled.set()
+
+    def hold() -> None:
+        thread = threading.Thread(target=fill)
+        thread.start()
+        thread.join()
+        assert looked_up.wait(support.PATIENCE_SECONDS)
+        # Until it is handed over the loop takes nothing, so that the inbox stays full.
+        support.wait_until_blocking(lambda: loop._resolver._idle == 1, "the lookup's end")
+
+    async def main() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", look_up)
+            lookup = asyncio.ensure_future(loop.getaddrinfo("name.invalid", 80))
+            await asyncio.sleep(0)
+            loop.call_soon(hold)
+            assert await support.within(lookup) == ["name.invalid"]
+
+    loop.run_until_complete(main())
+    loop.close()
 
 
 def test_bound_of_the_inbox_moves_with_the_loop_to_another_thread(loop_name: str) -> None:

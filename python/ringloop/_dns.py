@@ -105,7 +105,7 @@ def _look_up(job: Job) -> None:
     except BaseException as raised:  # noqa: BLE001 - whoever awaits the lookup gets it
         error = raised
     with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits
-        job.loop.call_soon_threadsafe(_finish, job.future, answer, error)
+        job.loop._answer(_finish, job.future, answer, error)
 
 
 def _finish(future: Future[Any], answer: Any, error: BaseException | None) -> None:

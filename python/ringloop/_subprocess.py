@@ -161,7 +161,7 @@ def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     try:
-        loop.call_soon_threadsafe(_publish, transport, process)
+        loop._answer(_publish, transport, process)
     except RuntimeError:
         # There is nobody else to reap it.
         process.wait()

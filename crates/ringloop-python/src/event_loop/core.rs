@@ -73,6 +73,9 @@ pub struct LoopCore {
     pub(super) steps: &'static StepTypes,
 }
 
+/// How a handle comes into the inbox.
+type Add = fn(&Inbox<Obj>, Obj) -> Result<(), (Obj, Error)>;
+
 impl LoopCore {
     /// Say whether debug mode is on.
     #[inline]
@@ -145,6 +148,16 @@ impl LoopCore {
 
     /// Queue a handle from any thread.
     pub(super) fn send(&self, handle: Obj) -> PyResult<()> {
+        self.send_by(handle, Inbox::send)
+    }
+
+    /// As [`LoopCore::send`], past the bound of the inbox: for answers to what the loop has asked for, each of which
+    /// somebody waits for.
+    pub(super) fn send_answer(&self, handle: Obj) -> PyResult<()> {
+        self.send_by(handle, Inbox::push)
+    }
+
+    fn send_by(&self, handle: Obj, add: Add) -> PyResult<()> {
         // The loop's own thread keeps the order among all its calls, and so does anybody while the loop
         // does not run.
         if self.is_running_here() || !self.is_running() {
@@ -158,7 +171,7 @@ impl LoopCore {
         self.engine.check_process()?;
         self.message_hint.store(true, Relaxed);
         let sent = match &*self.inbox() {
-            Some(inbox) => inbox.send(handle),
+            Some(inbox) => add(inbox, handle),
             None => Err((handle, Error::Closed)),
         };
         sent.map_err(|(_handle, error)| error::from_engine(error))

@@ -31,6 +31,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, c"call_later", call_later, c"call_later(delay, callback, *args, context=None)\n--\n\nCall `callback` after `delay` seconds."),
         method!(Target, c"call_at", call_at, c"call_at(when, callback, *args, context=None)\n--\n\nCall `callback` when the loop's clock reads `when`."),
         method!(Target, c"call_soon_threadsafe", call_soon_threadsafe, c"call_soon_threadsafe(callback, *args, context=None)\n--\n\nCall `callback` in the loop's thread; callable from any thread."),
+        method!(Target, c"_answer", answer, c"_answer(callback, *args)\n--\n\nAs call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
         method!(Target, c"time", time, c"time()\n--\n\nReturn the loop's clock, `time.monotonic()`."),
         method!(Target, c"create_future", create_future, c"create_future()\n--\n\nMake a future of this loop."),
         method!(Target, c"create_task", create_task, c"create_task(coro, **kwargs)\n--\n\nSchedule a coroutine."),
@@ -169,6 +170,18 @@ fn new_threadsafe_handle(
 }
 
 fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    call_threadsafe(loop_, args, LoopCore::send)
+}
+
+fn answer(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+    call_threadsafe(loop_, args, LoopCore::send_answer)
+}
+
+fn call_threadsafe(
+    loop_: Loop<'_, '_>,
+    args: Args<'_, '_>,
+    send: fn(&LoopCore, Obj) -> PyResult<()>,
+) -> PyResult<Obj> {
     let core = loop_.get();
     core.check_open()?;
     let Some(call) = parse(&args, "call_soon_threadsafe", 0)? else {
@@ -178,7 +191,7 @@ fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj
         debug::check(&loop_, call.callback, "call_soon_threadsafe", false)?;
     }
     let handle = new_threadsafe_handle(loop_, args, call)?;
-    core.send(handle.clone_ref(loop_.py()))?;
+    send(core, handle.clone_ref(loop_.py()))?;
     Ok(handle)
 }
 

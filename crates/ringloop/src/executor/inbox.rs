@@ -54,7 +54,7 @@ impl<T> Inbox<T> {
     }
 
     /// Like [`Inbox::send`], past the bound: for messages that are few by what they are.
-    pub(super) fn push(&self, message: T) -> Result<(), (T, Error)> {
+    pub fn push(&self, message: T) -> Result<(), (T, Error)> {
         self.add(message, usize::MAX)
     }
 
