@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -250,3 +251,9 @@ def test_transport_of_a_closed_loop(loop_name: str, loop_factory: LoopFactory) -
         assert loop.is_closed()
         left.close()
         right.close()
+        # What was written late does not keep it, and it warns as asyncio's does.
+        kept = weakref.ref(transport)
+        transport = protocol.transport = None
+        del use
+        gc.collect()
+        assert kept() is None
