@@ -40,6 +40,7 @@ _OF_THE_PROCESS = {
 }
 # Names in a test's code that do so.
 _CALLS = {
+    "MonkeyPatch": "replaces what the process has",
     "collect": "waits for the collector, which runs in one thread at a time",
     "catch_warnings": "catches the process's warnings",
     "half_made": "catches the process's warnings",
