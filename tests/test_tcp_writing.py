@@ -232,16 +232,17 @@ def test_write_is_sent_before_the_loop_returns(loop: asyncio.AbstractEventLoop) 
     loop.run_until_complete(closed(transport))
 
 
+async def transport_of(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Any:
+    transport, _ = await loop.create_connection(Recorder, sock=sock)
+    return transport
+
+
 def test_what_is_written_while_the_loop_does_not_run_leaves_at_once(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ours, theirs = socket_pair()
 
-    async def main() -> Any:
-        transport, _ = await loop.create_connection(Recorder, sock=ours)
-        return transport
-
-    transport = loop.run_until_complete(main())
+    transport = loop.run_until_complete(transport_of(loop, ours))
     with theirs:
         theirs.settimeout(support.PATIENCE_SECONDS)
         for data in (b"1", b"2", b"3"):
@@ -259,11 +260,7 @@ def test_what_is_written_behind_the_last_pass_leaves_at_once(
 ) -> None:
     ours, theirs = socket_pair()
 
-    async def main() -> Any:
-        transport, _ = await loop.create_connection(Recorder, sock=ours)
-        return transport
-
-    transport = loop.run_until_complete(main())
+    transport = loop.run_until_complete(transport_of(loop, ours))
     with theirs:
         theirs.settimeout(support.PATIENCE_SECONDS)
         loop.call_soon(transport.write, b"in the last pass")
@@ -284,11 +281,7 @@ def test_what_is_written_before_the_loop_is_closed_arrives(
 ) -> None:
     ours, theirs = socket_pair()
 
-    async def main() -> Any:
-        transport, _ = await loop.create_connection(Recorder, sock=ours)
-        return transport
-
-    transport = loop.run_until_complete(main())
+    transport = loop.run_until_complete(transport_of(loop, ours))
     with theirs, ours:
         theirs.settimeout(support.PATIENCE_SECONDS)
         transport.write(b"QUIT")
