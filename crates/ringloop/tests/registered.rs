@@ -130,6 +130,62 @@ fn operation_given_up_keeps_buffer_and_slot_until_it_ends() {
     });
 }
 
+#[test]
+fn registered_file_is_read_and_written_at_its_position() {
+    on_both(|_, path| async move {
+        let file = RegisteredFile::new(open(&path).await);
+        let buf = RegisteredBuf::with_capacity(4);
+        let (count, buf) = file.read(buf).await;
+        assert_eq!((count.unwrap(), &*buf), (4, b"0123".as_slice()));
+        let (written, buf) = file.write(buf).await;
+        assert_eq!(written.unwrap(), 4);
+        let (count, mut buf) = file.read(buf).await;
+        assert_eq!((count.unwrap(), &*buf), (2, b"89".as_slice()));
+        assert_eq!(buf.fill(b"abc"), 3);
+        let (written, buf) = file.write_all(buf).await;
+        written.unwrap();
+        assert_eq!(&*buf, b"abc", "it comes back whole");
+        let (written, buf) = file.write_all_at(buf, 1).await;
+        written.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"0abc012389abc");
+        let (refused, buf) = file.write_all_at(buf, u64::MAX).await;
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(&*buf, b"abc");
+
+        let mut append = OpenOptions::new();
+        let end = RegisteredFile::new(append.append(true).open(&path).await.unwrap());
+        end.write_all(buf).await.0.unwrap();
+        assert!(std::fs::read(&path).unwrap().ends_with(b"abcabc"));
+    });
+}
+
+/// More than a pipe holds, so that it is written in parts, also where one end blocks.
+#[test]
+fn registered_pipe_is_written_whole() {
+    on_both(|_, _| async move {
+        let (reader, writer) = ringloop::sys::file::pipe().unwrap();
+        let (reader, writer) = (File::from(reader), RegisteredFile::new(File::from(writer)));
+        let content: Vec<u8> = (0..=255).cycle().take(1 << 18).collect();
+        let mut buf = RegisteredBuf::with_capacity(content.len());
+        buf.fill(&content);
+        let writing = ringloop::spawn(async move {
+            let (written, buf) = writer.write_all(buf).await;
+            written.unwrap();
+            buf.len()
+        });
+        let mut received = Vec::new();
+        loop {
+            let (count, part) = reader.read(Vec::with_capacity(5000)).await;
+            if count.unwrap() == 0 {
+                break;
+            }
+            received.extend_from_slice(&part);
+        }
+        assert_eq!(received, content);
+        assert_eq!(writing.await.unwrap(), content.len());
+    });
+}
+
 /// `O_DIRECT` takes nothing else.
 #[test]
 fn registered_buffers_begin_with_a_page() {

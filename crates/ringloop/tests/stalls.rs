@@ -81,6 +81,27 @@ fn worker_that_cannot_start_is_an_error_and_the_others_end() {
     });
 }
 
+/// Unlike a terminal, what is memory keeps nobody waiting.
+#[test]
+fn null_device_is_written_without_a_thread() {
+    let name = "null_device_is_written_without_a_thread";
+    in_time(name, "", || {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        for driver in drivers() {
+            let before = threads();
+            let null = std::fs::OpenOptions::new().write(true).open("/dev/null");
+            let null = File::from(null.unwrap());
+            runtime(driver)
+                .block_on(async {
+                    null.write_all(vec![7; 100_000]).await.0.unwrap();
+                    assert_eq!(null.write(vec![7; 10]).await.0.unwrap(), 10);
+                    assert_eq!(threads(), before, "{driver:?}");
+                })
+                .unwrap();
+        }
+    });
+}
+
 /// A timer ends while `accept` waits, and `accept` then takes what `connect` brings.
 async fn beside_a_timer<C>(
     accept: impl Future<Output = ()> + 'static,

@@ -5,7 +5,7 @@ use bench_common::{
     wake,
 };
 use ringloop::Runtime;
-use ringloop::fs::File;
+use ringloop::fs::{File, RegisteredBuf, RegisteredFile};
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::sync::local::mpsc::channel;
 use std::io;
@@ -89,9 +89,9 @@ async fn http(stream: TcpStream) -> io::Result<()> {
 
 async fn cat(path: &str) -> io::Result<()> {
     let start = Instant::now();
-    let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let file = File::open(path).await?;
-    let mut buffer = Vec::with_capacity(CAT_BYTES);
+    let out = RegisteredFile::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    let file = RegisteredFile::new(File::open(path).await?);
+    let mut buffer = RegisteredBuf::with_capacity(CAT_BYTES);
     let mut bytes = 0;
     loop {
         let (count, filled) = file.read_at(buffer, bytes).await;

@@ -69,7 +69,7 @@ pub(super) fn make_write_pipe_transport<'py>(
     };
     let end = parts.end("Pipe transport is only for pipes, sockets and character devices")?;
     // A device that is written to says nothing of its other end by becoming readable.
-    let watches_peer = end.kind != FileKind::Device;
+    let watches_peer = !end.kind.is_device();
     parts.begin(WritePipe::new(end), watches_peer)
 }
 

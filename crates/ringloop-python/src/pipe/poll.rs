@@ -90,7 +90,7 @@ pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> 
         return Ok(());
     }
     let end = this.end();
-    if end.kind == FileKind::Device {
+    if end.kind.is_device() {
         epoll::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
     }
     let handler = Handler {

@@ -125,7 +125,7 @@ impl File {
     }
 
     /// Whether a write that has room for some bytes blocks for the others, here and in the ring alike: a terminal's does.
-    fn blocks(&self) -> io::Result<bool> {
+    pub(super) fn blocks(&self) -> io::Result<bool> {
         Ok(self.kind()? == FileKind::Device && !is_nonblocking(self.as_raw_fd())?)
     }
 
@@ -472,7 +472,7 @@ pub(super) fn place(offset: u64) -> io::Result<u64> {
 }
 
 /// The offset behind `count` bytes; the file's own position moves by itself.
-fn after(offset: u64, count: usize) -> u64 {
+pub(super) fn after(offset: u64, count: usize) -> u64 {
     match offset {
         CURRENT_POSITION => offset,
         offset => offset + count as u64,

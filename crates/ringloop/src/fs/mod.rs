@@ -15,7 +15,7 @@
 //! | read many files | a task each: the ring takes all their reads by one system call |
 //! | copy a file | [`copy`] |
 //! | write a log | [`File::write_vectored_at`], or [`File::append`](OpenOptions::append) and [`File::write`] |
-//! | many small operations, `O_DIRECT` | [`RegisteredFile`] with [`RegisteredBuf`]s |
+//! | many small operations, `O_DIRECT`, many bytes through one buffer | [`RegisteredFile`] with [`RegisteredBuf`]s |
 //! | file to socket or pipe | [`splice`] by way of a [`Pipe`] |
 //!
 //! # Ownership and cancel safety

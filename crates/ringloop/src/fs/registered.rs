@@ -1,11 +1,13 @@
 //! Registered files and buffers: operations that cost the kernel less, the more of them there are.
 //!
 //! What it saves is a look-up of the file and of the buffer's pages in each operation: it shows with many
-//! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either.
+//! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either; there it counts
+//! that a [`RegisteredBuf`] begins with a page, which is what some processors copy fastest to.
 
 use super::File;
-use super::file::place;
+use super::file::{after, place};
 use crate::executor::{Home, Local, Op};
+use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
 use std::io;
 
@@ -80,9 +82,22 @@ impl RegisteredFile {
         &self.file
     }
 
-    /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
-    /// end.
+    /// Read up to the capacity of `buf`, from its start, at the file's own position; 0 is the end.
     ///
+    /// Errors: those of read(2).
+    /// Cancel safety: bytes that were read meanwhile are lost with the buffer, and the position has moved.
+    /// Source: read(2); the ring's `READ_FIXED`, Linux 5.1.
+    pub async fn read(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
+        match self.file.position() {
+            Ok(offset) => self.read_from(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
+    /// end. The position stays.
+    ///
+    /// Cost: as [`File::read_at`].
     /// Errors: those of pread(2).
     /// Cancel safety: the buffer is lost.
     /// Source: preadv2(2); the ring's `READ_FIXED`, Linux 5.1.
@@ -91,15 +106,64 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
-        if let Err(error) = place(offset) {
-            return (Err(error), buf);
+        match place(offset) {
+            Ok(offset) => self.read_from(buf, Some(offset)).await,
+            Err(error) => (Err(error), buf),
         }
+    }
+
+    async fn read_from(
+        &self,
+        buf: RegisteredBuf,
+        offset: Option<u64>,
+    ) -> (io::Result<usize>, RegisteredBuf) {
+        let is_bulk = offset.is_some() && buf.capacity() >= BULK_READ_BYTES;
         let file = self.here();
-        let (result, buf) = Op::new(ReadFixed { file, buf, offset }).await;
+        let read = ReadFixed { file, buf, offset };
+        let op = if is_bulk {
+            Op::eager(read)
+        } else {
+            Op::new(read)
+        };
+        let (result, buf) = op.await;
         (result, buf.unwrap_or_else(nothing))
     }
 
-    /// Write some of the bytes that `buf` holds, at `offset` bytes from the file's start; returns how many.
+    /// Write some of the bytes that `buf` holds, at the file's own position, or at the end of one that was opened
+    /// to append; returns how many.
+    ///
+    /// Cost: as [`File::write`]; a copy too, where it is a terminal or another device that blocks.
+    /// Errors: those of write(2).
+    /// Cancel safety: it may be written or not.
+    /// Source: write(2); the ring's `WRITE_FIXED`, Linux 5.1.
+    pub async fn write(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
+        match self.file.position() {
+            Ok(None) if self.file.blocks().unwrap_or(false) => {
+                let (result, _) = self.file.write(buf.to_vec()).await;
+                (result, buf)
+            }
+            Ok(offset) => self.write_to(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    /// Write all the bytes that `buf` holds, as [`RegisteredFile::write`] writes some.
+    ///
+    /// Errors: those of write(2); some of it may be written.
+    /// Cancel safety: some of it may be written.
+    pub async fn write_all(&self, buf: RegisteredBuf) -> (io::Result<()>, RegisteredBuf) {
+        match self.file.position() {
+            Ok(None) if self.file.blocks().unwrap_or(false) => {
+                let (result, _) = self.file.write_all(buf.to_vec()).await;
+                (result, buf)
+            }
+            Ok(offset) => self.write_rest(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    /// Write some of the bytes that `buf` holds, at `offset` bytes from the file's start; returns how many. The
+    /// position stays.
     ///
     /// Errors: those of pwrite(2).
     /// Cancel safety: it may be written or not.
@@ -109,12 +173,58 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
-        if let Err(error) = place(offset) {
-            return (Err(error), buf);
+        match place(offset) {
+            Ok(offset) => self.write_to(buf, Some(offset)).await,
+            Err(error) => (Err(error), buf),
         }
+    }
+
+    /// Write all the bytes that `buf` holds, at `offset` bytes from the file's start.
+    ///
+    /// Errors: those of pwrite(2); some of it may be written.
+    /// Cancel safety: some of it may be written.
+    pub async fn write_all_at(
+        &self,
+        buf: RegisteredBuf,
+        offset: u64,
+    ) -> (io::Result<()>, RegisteredBuf) {
+        match place(offset) {
+            Ok(offset) => self.write_rest(buf, Some(offset)).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    async fn write_to(
+        &self,
+        buf: RegisteredBuf,
+        offset: Option<u64>,
+    ) -> (io::Result<usize>, RegisteredBuf) {
         let file = self.here();
         let (result, buf) = Op::new(WriteFixed { file, buf, offset }).await;
         (result, buf.unwrap_or_else(nothing))
+    }
+
+    async fn write_rest(
+        &self,
+        mut buf: RegisteredBuf,
+        mut offset: Option<u64>,
+    ) -> (io::Result<()>, RegisteredBuf) {
+        let mut written = Ok(());
+        while written.is_ok() && !buf.rest().is_empty() {
+            let (result, back) = self.write_to(buf, offset).await;
+            buf = back;
+            match result {
+                Ok(0) => written = Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    buf.advance(count);
+                    offset = offset.map(|offset| after(offset, count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => written = Err(error),
+            }
+        }
+        buf.rewind();
+        (written, buf)
     }
 
     /// What names it on the running loop: another ring's table has another file in that slot, or none.

@@ -26,45 +26,6 @@ pub struct Read {
     pub offset: Option<u64>,
 }
 
-impl Read {
-    fn read(&mut self, offset: u64, done: usize, wait: Wait) -> io::Result<usize> {
-        let (ptr, capacity) = self.buf.as_mut_ptr();
-        let vector = [libc::iovec {
-            iov_base: ptr.wrapping_add(done).cast(),
-            iov_len: capacity - done,
-        }];
-        let offset = match offset {
-            CURRENT_POSITION => offset,
-            offset => offset.saturating_add(done as u64),
-        };
-        // SAFETY: the buffer's memory is its own, and the rest of it begins at `done`.
-        unsafe { storage::read_vector(self.fd, &vector, offset, wait) }
-    }
-
-    /// Read what is in memory: all that was asked for, or up to the end of the file.
-    fn read_cached(&mut self, offset: u64) -> io::Result<usize> {
-        let (_, capacity) = self.buf.as_mut_ptr();
-        // At the file's own position a read of a part could not be taken back.
-        if capacity > CACHED_READ_BYTES || offset == CURRENT_POSITION {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let count = match self.read(offset, 0, Wait::Never) {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            result => result?,
-        };
-        if count == 0 || count == capacity {
-            return Ok(count);
-        }
-        // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
-        match self.read(offset, count, Wait::Never)? {
-            0 => Ok(count),
-            _ => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
 impl Operation for Read {
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (ptr, capacity) = self.buf.as_mut_ptr();
@@ -83,19 +44,14 @@ impl Operation for Read {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        if let Some(offset) = self.offset {
-            return self.read_cached(offset).map(|count| count as u32);
-        }
-        // The descriptor may be a blocking one, so ask before reading; regular files are always ready.
-        if file::poll_now(self.fd, Interest::READ)? == Interest::NONE {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        file::read(self.fd, self.buf.as_uninit(), None).map(|count| count as u32)
+        // SAFETY: the buffer's own room.
+        unsafe { read_now(self.fd, self.buf.as_mut_ptr(), self.offset) }
     }
 
     fn work(&mut self) -> io::Result<u32> {
         let offset = self.offset.unwrap_or(CURRENT_POSITION);
-        self.read(offset, 0, Wait::Disk).map(|count| count as u32)
+        // SAFETY: the buffer's own room.
+        unsafe { read_room(self.fd, self.buf.as_mut_ptr(), offset, Wait::Disk) }
     }
 
     fn finish(&mut self, result: i32) -> i32 {
@@ -111,6 +67,82 @@ impl Operation for Read {
 
     fn lends_memory(&self) -> bool {
         true
+    }
+}
+
+/// Read up to the length of `room` at `offset`, which may be [`CURRENT_POSITION`].
+///
+/// # Safety
+/// T1 of `sys/storage.rs`: `room` is the caller's own for the call.
+pub(super) unsafe fn read_room(
+    fd: RawFd,
+    room: (*mut u8, usize),
+    offset: u64,
+    wait: Wait,
+) -> io::Result<u32> {
+    let vector = [libc::iovec {
+        iov_base: room.0.cast(),
+        iov_len: room.1,
+    }];
+    // SAFETY: by this function's contract.
+    let count = unsafe { storage::read_vector(fd, &vector, offset, wait) }?;
+    Ok(count as u32)
+}
+
+/// Read what can be had without waiting.
+///
+/// Errors: [`io::ErrorKind::WouldBlock`]; those of read(2) and pread(2).
+///
+/// # Safety
+/// As [`read_room`].
+pub(super) unsafe fn read_now(
+    fd: RawFd,
+    room: (*mut u8, usize),
+    offset: Option<u64>,
+) -> io::Result<u32> {
+    if let Some(offset) = offset {
+        // SAFETY: by this function's contract.
+        return unsafe { read_cached(fd, room, offset) };
+    }
+    // The descriptor may be a blocking one, so ask before reading; regular files are always ready.
+    if file::poll_now(fd, Interest::READ)? == Interest::NONE {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // SAFETY: by this function's contract.
+    let count = unsafe { file::read_raw(fd, room.0, room.1, None) }?;
+    Ok(count as u32)
+}
+
+/// Read what is in memory: all of `room`, or up to the end of the file.
+///
+/// Errors: [`io::ErrorKind::WouldBlock`] where that is not all; those of pread(2).
+///
+/// # Safety
+/// As [`read_room`].
+unsafe fn read_cached(fd: RawFd, room: (*mut u8, usize), offset: u64) -> io::Result<u32> {
+    let (start, capacity) = room;
+    // At the file's own position a read of a part could not be taken back.
+    if capacity > CACHED_READ_BYTES || offset == CURRENT_POSITION {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let part = |done: usize| {
+        let rest = (start.wrapping_add(done), capacity - done);
+        // SAFETY: the rest of `room` begins at `done`.
+        unsafe { read_room(fd, rest, offset.saturating_add(done as u64), Wait::Never) }
+    };
+    let count = match part(0) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        result => result?,
+    };
+    if count == 0 || count as usize == capacity {
+        return Ok(count);
+    }
+    // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
+    match part(count as usize)? {
+        0 => Ok(count),
+        _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct RegisteredBuf {
     /// Longer than the buffer by a page but one byte: the buffer begins where the first page does.
     memory: Box<[u8]>,
     filled: usize,
+    /// Bytes of these that are written already, while all are being written.
+    written: usize,
     slot: Option<Slot>,
 }
 
@@ -36,6 +38,7 @@ impl RegisteredBuf {
         Self {
             memory,
             filled: 0,
+            written: 0,
             slot: None,
         }
     }
@@ -76,6 +79,21 @@ impl RegisteredBuf {
         count
     }
 
+    /// What is yet to be written.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self[self.written..]
+    }
+
+    /// So much of the rest is written.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.written += count.min(self.rest().len());
+    }
+
+    /// The next write begins with the first byte again.
+    pub(crate) fn rewind(&mut self) {
+        self.written = 0;
+    }
+
     /// Its whole room.
     pub(super) fn room(&mut self) -> (*mut u8, usize) {
         let whole = self.whole();
@@ -86,9 +104,9 @@ impl RegisteredBuf {
         self.filled = count.min(self.capacity());
     }
 
-    /// Name it in an entry whose opcode is `plain`, or `fixed` where it is registered.
-    pub(super) fn name(&mut self, sqe: &mut Sqe, plain: u8, fixed: u8, len: usize) {
-        sqe.addr = self.whole().as_mut_ptr() as u64;
+    /// Name `len` bytes of it, from `from`, in an entry whose opcode is `plain`, or `fixed` where it is registered.
+    pub(super) fn name(&self, sqe: &mut Sqe, (plain, fixed): (u8, u8), from: usize, len: usize) {
+        sqe.addr = self.memory[self.start() + from..].as_ptr() as u64;
         sqe.len = len.min(i32::MAX as usize) as u32;
         sqe.opcode = plain;
         if let Some(slot) = &self.slot {

@@ -49,17 +49,7 @@ impl Operation for Write {
         if self.offset.is_some() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        // As for a read: a blocking descriptor must not stop the loop.
-        if file::poll_now(self.fd, Interest::WRITE)? == Interest::NONE {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let bytes = self.buf.as_slice();
-        let written = if bytes.len() > libc::PIPE_BUF && !file::is_nonblocking(self.fd)? {
-            write_parts(self.fd, bytes)
-        } else {
-            file::write(self.fd, bytes, None)
-        };
-        written.map(|count| count as u32)
+        write_ready(self.fd, self.buf.as_slice())
     }
 
     fn work(&mut self) -> io::Result<u32> {
@@ -82,6 +72,26 @@ impl Operation for Write {
     fn lends_memory(&self) -> bool {
         true
     }
+}
+
+/// Write what a descriptor that can be waited for takes now. As for a read: a blocking one must not stop the loop.
+///
+/// Errors: [`io::ErrorKind::WouldBlock`]; those of write(2).
+pub(super) fn write_ready(fd: RawFd, bytes: &[u8]) -> io::Result<u32> {
+    if file::poll_now(fd, Interest::WRITE)? == Interest::NONE {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let written = if bytes.len() > libc::PIPE_BUF && may_wait(fd)? {
+        write_parts(fd, bytes)
+    } else {
+        file::write(fd, bytes, None)
+    };
+    written.map(|count| count as u32)
+}
+
+/// Whether a write of much to what is writable waits for room.
+fn may_wait(fd: RawFd) -> io::Result<bool> {
+    Ok(!file::is_nonblocking(fd)? && file::kind(fd)? != file::FileKind::Memory)
 }
 
 /// Write to a writable pipe whose writes wait until everything has gone, as much as goes without waiting: a pipe that is

@@ -1,11 +1,13 @@
-//! Write to a registered file from a registered buffer: the ring's `WRITE_FIXED` (5.1), pwritev2(2).
+//! Write to a registered file from a registered buffer: the ring's `WRITE_FIXED` (5.1), write(2), pwritev2(2).
 //!
-//! Readiness form: on a pool thread.
+//! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
 
 use super::registered::{RegisteredBuf, RegisteredFd};
+use super::write::write_ready;
 use super::{NO_FD, Need, Operation, Request};
 use crate::op::{Kind, Outcome};
-use crate::sys::storage;
+use crate::sys::interest::Interest;
+use crate::sys::storage::{self, CURRENT_POSITION};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -16,34 +18,48 @@ pub struct WriteFixed {
     pub file: RegisteredFd,
     /// The bytes that it holds are written; it comes back with the completion.
     pub buf: RegisteredBuf,
-    /// Bytes from the start of the file.
-    pub offset: u64,
+    /// As [`Write`](super::Write) has it.
+    pub offset: Option<u64>,
 }
 
 impl Operation for WriteFixed {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        let len = self.buf.len();
-        self.buf.name(sqe, abi::OP_WRITE, abi::OP_WRITE_FIXED, len);
+        let len = self.buf.rest().len();
+        let from = self.buf.len() - len;
+        self.buf
+            .name(sqe, (abi::OP_WRITE, abi::OP_WRITE_FIXED), from, len);
         self.file.name(sqe);
-        sqe.off = self.offset;
+        sqe.off = self.offset.unwrap_or(CURRENT_POSITION);
     }
 
     fn need(&self) -> Need {
-        Need::Pool([self.file.fd(), NO_FD])
+        match self.offset {
+            None => Need::Ready(self.file.fd(), Interest::WRITE),
+            Some(_) => Need::Pool([self.file.fd(), NO_FD]),
+        }
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        match self.offset {
+            None => write_ready(self.file.fd(), self.buf.rest()),
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn work(&mut self) -> io::Result<u32> {
+        let bytes = self.buf.rest();
         let vector = [libc::iovec {
-            iov_base: self.buf.as_ptr().cast_mut().cast(),
-            iov_len: self.buf.len(),
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
         }];
+        let offset = self.offset.unwrap_or(CURRENT_POSITION);
         // SAFETY: the buffer's own bytes, which nobody changes.
-        let written = unsafe { storage::write_vector(self.file.fd(), &vector, self.offset) };
+        let written = unsafe { storage::write_vector(self.file.fd(), &vector, offset) };
         written.map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {
-        usize::try_from(result) != Ok(self.buf.len())
+        usize::try_from(result) != Ok(self.buf.rest().len())
     }
 
     fn lends_memory(&self) -> bool {

@@ -156,9 +156,23 @@ pub enum FileKind {
     Socket,
     /// A character device, such as a terminal.
     Device,
+    /// A character device of memory, such as `/dev/null`: it keeps nobody waiting.
+    Memory,
     /// Anything else: a regular file, a directory.
     Other,
 }
+
+impl FileKind {
+    /// Whether it is a character device.
+    pub fn is_device(self) -> bool {
+        matches!(self, Self::Device | Self::Memory)
+    }
+}
+
+/// The major number of `/dev/null`, `/dev/zero`, `/dev/full` and their like.
+///
+/// Source: Documentation/admin-guide/devices.txt of the kernel.
+const MEMORY_DEVICES: u32 = 1;
 
 /// Say whether a descriptor is a socket or a pipe.
 ///
@@ -180,6 +194,7 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     Ok(match status.st_mode & libc::S_IFMT {
         libc::S_IFIFO => FileKind::Pipe,
         libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFCHR if libc::major(status.st_rdev) == MEMORY_DEVICES => FileKind::Memory,
         libc::S_IFCHR => FileKind::Device,
         _ => FileKind::Other,
     })
