@@ -19,7 +19,7 @@ REQUESTS_A_MESSAGE: dict[str, int] = {}
 # Name: title and what a run counts. All on one CPU, but for the thread that wakes.
 EXECUTOR = {
     "spawn": ("spawn and join 1M tasks", 1_000_000),
-    "wake": ("wake from another thread, round trips", 50_000),
+    "wake": ("wake from another thread, round trips", 20_000),
     "timers": ("1M timers, one half cancelled", 1_000_000),
     "pingpong": ("channel ping-pong", 1_000_000),
 }
