@@ -6,7 +6,6 @@ import asyncio
 import gc
 import time
 import weakref
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,56 +15,18 @@ from ringloop.quic.asyncio import QuicConnectionProtocol, connect, serve
 from ringloop.quic.configuration import QuicConfiguration
 from ringloop.quic.connection import QuicConnection
 from ringloop.quic.errors import StreamClosedError, StreamResetError, StreamStoppedError
-from ringloop.quic.logger import QuicLogger
+from tests.quic.shape import both, echo, port_of, served
 from tests.quic.test_shape_connection import client_side, server_side
 from tests.support import wait_until, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
-    from ringloop.quic.asyncio.endpoint import AsyncEndpoint
-    from ringloop.quic.logger import QuicLoggerTrace
-    from tests.support import LoopLog
     from tests.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
-
-
-@asynccontextmanager
-async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[AsyncEndpoint]:
-    configuration = keywords.pop("configuration", None) or server_side(certificates)
-    server = await serve("127.0.0.1", 0, configuration=configuration, **keywords)
-    try:
-        yield server
-    finally:
-        await server.aclose()
-
-
-def port_of(server: AsyncEndpoint) -> int:
-    # As programs that come from aioquic look it up.
-    port: int = server._transport.get_extra_info("sockname")[1]
-    return port
-
-
-@asynccontextmanager
-async def both(
-    certificates: Certificates,
-    client: dict[str, Any] | None = None,
-    **keywords: Any,
-) -> AsyncIterator[Any]:
-    async with served(certificates, **keywords) as server:
-        configuration = client_side(certificates, **(client or {}))
-        async with connect("127.0.0.1", port_of(server), configuration=configuration) as protocol:
-            yield protocol
 
 
 def test_bytes_go_there_and_back(certificates: Certificates, run: Run) -> None:
@@ -267,71 +228,6 @@ def test_a_cancelled_wait_for_a_writers_end_does_not_lose_the_end(
     run(main())
 
 
-@pytest.mark.loop_errors
-def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    async def main() -> None:
-        async with served(certificates, stream_handler=echo) as server:
-            configuration = client_side(certificates)
-            async with connect(
-                "127.0.0.1", port_of(server), configuration=configuration, wait_connected=False
-            ) as protocol:
-                assert protocol._quic.send_datagram_frame(b"x") == 1
-                protocol.transmit()
-                await within(protocol.wait_connected())
-                await within(protocol.ping())
-        assert any("send_datagram_frame() failed" in record for record in loop_log.take())
-
-    run(main())
-
-
-@pytest.mark.loop_errors
-def test_a_log_that_cannot_be_written_does_not_keep_a_connection_from_its_end(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    class Full(QuicLogger):
-        def end_trace(self, trace: QuicLoggerTrace) -> None:
-            raise OSError(28, "No space left on device")
-
-    async def main() -> None:
-        made: list[QuicConnectionProtocol] = []
-
-        def keep(connection: QuicConnection, **keywords: Any) -> QuicConnectionProtocol:
-            made.append(QuicConnectionProtocol(connection, **keywords))
-            return made[-1]
-
-        settings = server_side(certificates)
-        settings.quic_logger = Full()
-        async with both(certificates, configuration=settings, create_protocol=keep) as client:
-            await within(client.ping())
-            client.close()
-            await within(made[0].wait_closed())
-        assert any("end_trace() failed" in record for record in loop_log.take())
-
-    run(main())
-
-
-@pytest.mark.loop_errors
-def test_a_log_that_cannot_be_begun_lets_nobody_in(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    class Full(QuicLogger):
-        def start_trace(self, is_client: bool, odcid: bytes) -> QuicLoggerTrace:
-            raise OSError(28, "No space left on device")
-
-    async def main() -> None:
-        settings = server_side(certificates)
-        settings.quic_logger = Full()
-        with pytest.raises(ConnectionError):
-            async with both(certificates, configuration=settings) as client:
-                await within(client.wait_closed())
-                raise ConnectionError("it was let in, and closed")
-        assert any("create_protocol() failed" in record for record in loop_log.take())
-
-    run(main())
-
-
 def test_code_0_of_the_transport_ends_what_is_read_as_that_of_a_program_does(
     certificates: Certificates, run: Run
 ) -> None:
@@ -342,51 +238,6 @@ def test_code_0_of_the_transport_ends_what_is_read_as_that_of_a_program_does(
                 events.ConnectionTerminated(error_code=0, frame_type=0, reason_phrase="")
             )
             assert await within(reader.read()) == b""
-
-    run(main())
-
-
-@pytest.mark.loop_errors
-def test_a_transmit_that_raises_does_not_keep_others_from_their_events(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    class Broken(QuicConnectionProtocol):
-        def transmit(self) -> None:
-            raise ZeroDivisionError("asked for")
-
-    async def main() -> None:
-        async with (
-            served(certificates, create_protocol=Broken) as server,
-            connect(
-                "127.0.0.1", port_of(server), configuration=client_side(certificates)
-            ) as client,
-        ):
-            await within(client.ping())
-        assert any("transmit() failed" in record for record in loop_log.take())
-
-    run(main())
-
-
-def test_what_is_transmitted_leaves_at_once(certificates: Certificates, run: Run) -> None:
-    async def main() -> None:
-        async with served(certificates) as server:
-            configuration = client_side(certificates)
-            async with connect(
-                "127.0.0.1", port_of(server), configuration=configuration
-            ) as protocol:
-                await within(protocol.ping())
-                before = protocol._quic.stats().stream_frames_sent
-                protocol._quic.send_stream_data(0, b"now")
-                protocol.transmit()
-                # The loop has had no turn meanwhile.
-                assert protocol._quic.stats().stream_frames_sent == before + 1
-                # What is sent in pieces leaves together, and before it is taken back.
-                for stream_id in (0, 4, 8):
-                    protocol._quic.send_stream_data(stream_id, b"more")
-                    protocol.transmit()
-                assert protocol._quic.stats().stream_frames_sent == before + 1
-                protocol._quic.reset_stream(8, 1)
-                assert protocol._quic.stats().stream_frames_sent == before + 4
 
     run(main())
 
@@ -420,127 +271,6 @@ def test_resets_and_stops_reach_readers_and_writers(certificates: Certificates, 
             assert stopped.value.code == 43
             assert writer.is_closing()
             back.close()
-
-    run(main())
-
-
-class Asking(QuicConnectionProtocol):
-    """A protocol as aioquic's examples have them: one future a question."""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.seen: list[events.QuicEvent] = []
-        self.answers: dict[int, asyncio.Future[bytes]] = {}
-
-    async def ask(self, question: bytes) -> bytes:
-        stream_id = self._quic.get_next_available_stream_id()
-        self._quic.send_stream_data(stream_id, question, end_stream=True)
-        answer = self.answers[stream_id] = self._loop.create_future()
-        self.transmit()
-        return await asyncio.shield(answer)
-
-    def quic_event_received(self, event: events.QuicEvent) -> None:
-        self.seen.append(event)
-        if isinstance(event, events.StreamDataReceived) and event.end_stream:
-            self.answers.pop(event.stream_id).set_result(event.data)
-
-
-class Answering(QuicConnectionProtocol):
-    def quic_event_received(self, event: events.QuicEvent) -> None:
-        if isinstance(event, events.StreamDataReceived):
-            if event.data == b"raise":
-                raise ZeroDivisionError("asked for")
-            self._quic.send_stream_data(event.stream_id, event.data[::-1], end_stream=True)
-        elif isinstance(event, events.DatagramFrameReceived):
-            self._quic.send_datagram_frame(event.data)
-        self.transmit()
-
-
-def test_protocols_that_override_the_event(certificates: Certificates, run: Run) -> None:
-    async def main() -> None:
-        fields = {"max_datagram_frame_size": 65535}
-        async with (
-            served(
-                certificates,
-                create_protocol=Answering,
-                configuration=server_side(certificates, **fields),
-            ) as server,
-            connect(
-                "127.0.0.1",
-                port_of(server),
-                configuration=client_side(certificates, **fields),
-                create_protocol=Asking,
-            ) as client,
-        ):
-            assert isinstance(client, Asking)
-            answers = await asyncio.gather(*[client.ask(b"%03d" % n) for n in range(50)])
-            assert answers == [(b"%03d" % n)[::-1] for n in range(50)]
-            client._quic.send_datagram_frame(b"datagram")
-            client.request_key_update()
-            client.change_connection_id()
-            while events.DatagramFrameReceived(data=b"datagram") not in client.seen:
-                await client.ping()
-        assert client.seen[-1] == events.ConnectionTerminated(
-            error_code=0, frame_type=None, reason_phrase=""
-        )
-
-    run(main())
-
-
-@pytest.mark.loop_errors
-def test_a_protocol_that_raises_ends_neither_connection_nor_server(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    async def main() -> None:
-        async with (
-            served(certificates, create_protocol=Answering) as server,
-            connect(
-                "127.0.0.1",
-                port_of(server),
-                configuration=client_side(certificates),
-                create_protocol=Asking,
-            ) as client,
-        ):
-            assert isinstance(client, Asking)
-            client._quic.send_stream_data(0, b"raise", end_stream=True)
-            client.transmit()
-            assert await client.ask(b"ab") == b"ba"
-        assert any("quic_event_received() failed" in record for record in loop_log.take())
-
-    run(main())
-
-
-@pytest.mark.loop_errors
-def test_a_cancelled_error_of_a_protocol_does_not_keep_others_from_their_events(
-    certificates: Certificates, run: Run, loop_log: LoopLog
-) -> None:
-    class Cancelled(QuicConnectionProtocol):
-        def quic_event_received(self, event: events.QuicEvent) -> None:
-            if isinstance(event, events.StreamDataReceived):
-                heard.append(event.data)
-                if event.data == b"cancel":
-                    raise asyncio.CancelledError
-
-    heard: list[bytes] = []
-
-    async def main() -> None:
-        async with served(certificates, create_protocol=Cancelled) as server:
-            where = "127.0.0.1", port_of(server)
-            configuration = client_side(certificates)
-            async with (
-                connect(*where, configuration=configuration) as first,
-                connect(*where, configuration=configuration) as second,
-            ):
-                # Both come in one turn of the server's.
-                for client, data in ((first, b"cancel"), (second, b"other")):
-                    client._quic.send_stream_data(0, data)
-                    client._quic.flush()
-                await wait_until(lambda: {b"cancel", b"other"} <= set(heard))
-                for client, data in ((first, b"more"), (second, b"of both")):
-                    client._quic.send_stream_data(0, data)
-                    client.transmit()
-                    await wait_until(lambda data=data: data in heard)  # type: ignore[misc]
-        assert any("quic_event_received() failed" in record for record in loop_log.take())
 
     run(main())
 

@@ -1,0 +1,147 @@
+"""Connections that move, on every loop: rebinding, new keys, and who waits for a socket meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop.quic import _driver
+from tests.quic.support import both, dialled, echo, relayed, served
+from tests.support import wait_until, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support import LoopLog
+    from tests.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+def test_nat_that_is_started_again(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with (
+                relayed(server.address) as relay,
+                dialled(certificates, relay.address) as connection,
+            ):
+                stream = await connection.open_stream()
+                stream.write(b"before")
+                assert await within(stream.readexactly(6)) == b"before"
+                relay.rebind()
+                stream.write(b"after")
+                assert await within(stream.readexactly(5)) == b"after"
+
+    run(main())
+
+
+def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            before = client.endpoint.address
+            await within(client.rebind("127.0.0.1"))
+            assert client.endpoint.address != before
+            await wait_until(lambda: server.remote_address == client.endpoint.address)
+            for _ in range(3):
+                client.update_keys()
+                assert await within(client.ping()) >= 0
+            stats = client.stats()
+            assert stats.packets_sent > 0
+            assert 0 < stats.rtt_min <= stats.rtt < 10
+            assert "rtt=" in repr(stats)
+
+    run(main())
+
+
+class _Full:
+    """In place of an endpoint: its socket takes nothing until it is another one."""
+
+    connection_count = 0
+    is_full = True
+    error: Exception | None = None
+
+    def attach(self, _loop: object, _on_news: object, on_full: Callable[[], None]) -> None:
+        self._on_full = on_full
+
+    def flush(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        if self.is_full:
+            self._on_full()
+        return not self.is_full
+
+    def turn(self) -> None:
+        pass
+
+    def rebind(self, _fd: int) -> None:
+        self.is_full = False
+
+    def detach(self) -> None:
+        pass
+
+
+async def _waiting(full: Any) -> tuple[_driver.Driver, asyncio.Future[None]]:
+    loop = asyncio.get_running_loop()
+    driver = _driver.Driver(loop, _driver.bind("127.0.0.1"), full, lambda *_: None)
+    sending = asyncio.ensure_future(driver.send_all())
+    await asyncio.sleep(0)
+    assert driver._full_waiters
+    return driver, sending
+
+
+def test_who_waits_for_a_full_socket_goes_on_with_the_next_one(run: Run) -> None:
+    async def main() -> None:
+        driver, sending = await _waiting(_Full())
+        driver.rebind(_driver.bind("127.0.0.1"))
+        await within(sending)
+        driver.close()
+
+    run(main())
+
+
+@pytest.mark.loop_errors
+def test_who_waits_for_a_full_socket_hears_of_an_error(run: Run, loop_log: LoopLog) -> None:
+    async def main() -> None:
+        full = _Full()
+        driver, sending = await _waiting(full)
+        full.error = ZeroDivisionError("asked for")
+        with pytest.raises(ZeroDivisionError):
+            await within(sending)
+        driver.close()
+        assert loop_log.take()
+
+    run(main())
+
+
+def test_a_client_does_not_move_to_the_other_family(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            before, seen = client.endpoint.address, server.remote_address
+            with pytest.raises(OSError, match=r"IPv6.*IPv4"):
+                await within(client.rebind("::"))
+            assert client.endpoint.address == before
+            assert await within(client.ping()) >= 0
+            assert server.remote_address == seen
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"gso": False, "gro": False, "ecn": False}, {"segments_max": 2}]
+)
+def test_network_that_takes_no_trains(
+    run: Run, certificates: Certificates, settings: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with (
+            served(certificates, stream_handler=echo, **settings) as server,
+            dialled(certificates, server.address, **settings) as connection,
+        ):
+            stream = await connection.open_stream()
+            stream.write(bytes(100_000))
+            stream.finish()
+            assert len(await within(stream.read_to_end())) == 100_000
+
+    run(main())
