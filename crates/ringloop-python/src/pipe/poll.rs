@@ -14,7 +14,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::driver::Event;
 use ringloop::sys::epoll;
-use ringloop::sys::file::FileKind;
 use ringloop::sys::interest::Interest;
 
 use super::Pipe;
