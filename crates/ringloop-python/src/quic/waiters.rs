@@ -54,10 +54,30 @@ pub struct Waiters {
     by_key: HashMap<u64, HashMap<Wait, Waiting>>,
 }
 
-/// Those who wait for one thing, most often one.
+/// Those who wait for one thing, most often one; who came first is woken first.
 struct Waiting {
     first: Py<Waiter>,
     others: Vec<Py<Waiter>>,
+}
+
+impl Waiting {
+    /// Have one more wait, behind the others; returns those that are done, to be dropped.
+    fn queue(&mut self, last: Py<Waiter>) -> Vec<Py<Waiter>> {
+        self.others.push(last);
+        // Looked for each time there are twice as many.
+        if !self.others.len().is_power_of_two() {
+            return Vec::new();
+        }
+        let others = std::mem::take(&mut self.others);
+        let (mut done, mut waiting): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|waiter| waiter.get().is_done());
+        if self.first.get().is_done() && !waiting.is_empty() {
+            done.push(std::mem::replace(&mut self.first, waiting.remove(0)));
+        }
+        self.others = waiting;
+        done
+    }
 }
 
 impl Waiters {
@@ -80,18 +100,10 @@ impl Waiters {
                 drop(waiting);
                 return false;
             }
-            Entry::Occupied(mut place) => {
-                let old = place.insert(waiting);
-                if wait.is_single() {
-                    vec![old.first]
-                } else {
-                    let (done, others) = std::iter::once(old.first)
-                        .chain(old.others)
-                        .partition(|waiter| waiter.get().is_done());
-                    place.get_mut().others = others;
-                    done
-                }
+            Entry::Occupied(mut place) if wait.is_single() => {
+                vec![place.insert(waiting).first]
             }
+            Entry::Occupied(mut place) => place.get_mut().queue(waiting.first),
         };
         drop(guard);
         drop::<Vec<_>>(old);
