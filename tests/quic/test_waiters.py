@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ringloop import quic
 from tests.quic.support import both, dialled, served
-from tests.support import within
+from tests.support import wait_until, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringloop import quic
     from tests.tls import Certificates
 
     Run = Callable[[Any], Any]
@@ -48,6 +48,84 @@ def test_a_waiter_is_a_future_to_asyncio(run: Run, certificates: Certificates) -
             await asyncio.sleep(0)
             assert called == [waiter, "its own"]
             assert await stream.read(1) == b"y"
+
+    run(main())
+
+
+def test_who_waits_longest_is_served_first(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            served: list[int] = []
+
+            async def accept(number: int) -> None:
+                await server.accept_stream()
+                served.append(number)
+
+            accepting = [asyncio.create_task(accept(number)) for number in range(6)]
+            await asyncio.sleep(0)
+            accepting[1].cancel()
+
+            def has_served(count: int) -> Callable[[], bool]:
+                return lambda: len(served) >= count
+
+            for count in range(1, 6):
+                await (await client.open_stream()).send(b"x")
+                await wait_until(has_served(count))
+            assert served == [0, 2, 3, 4, 5]
+            await asyncio.wait(accepting)
+
+    run(main())
+
+
+def test_what_has_nothing_to_wait_for_is_a_coroutine_all_the_same(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            readies: tuple[Any, ...] = (stream.drain(), stream.send(b"a"))
+            for ready in readies:
+                assert asyncio.iscoroutine(ready)
+                assert type(ready).__name__ == "Ready"
+                steps: Any = ready
+                assert list(steps) == []
+            # Not gone before it is awaited, as one of `async def` would be.
+            assert await asyncio.create_task(stream.send(b"b")) is None
+            assert await asyncio.wait_for(stream.send(b"c"), 1) is None
+            both_drained: Any = await asyncio.gather(stream.drain(), stream.drain())
+            assert list(both_drained) == [None, None]
+            never = asyncio.create_task(stream.drain())
+            never.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await never
+            with pytest.raises(StopIteration):
+                stream.drain().send(None)
+            with pytest.raises(KeyError, match="thrown"):
+                stream.drain().throw(KeyError("thrown"))
+            with pytest.raises(KeyError, match="of its class"):
+                stream.drain().throw(KeyError, "of its class")
+            stream.drain().close()
+            accepted = await within(server.accept_stream())
+            assert await within(accepted.readexactly(3)) == b"abc"
+
+    run(main())
+
+
+def test_what_cannot_be_sent_is_said_where_it_is_awaited(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            wrong: Any = "text"
+            failed = await asyncio.gather(stream.send(wrong), return_exceptions=True)
+            assert isinstance(failed[0], TypeError)
+            await stream.send(b"x")
+            client.close()
+            await within(server.wait_closed())
+            calls = (stream.send(b"y"), stream.drain())
+            for error in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(error, quic.ConnectionClosed)
 
     run(main())
 

@@ -184,16 +184,15 @@ class Stream(_quic.Stream):
         """Write several pieces."""
         self.write(b"".join(data))
 
-    async def drain(self) -> None:
-        """Wait until all that was written has room in the send window."""
+    async def _drain(self) -> None:
+        """Go on with `drain`, where there is something to wait for or to be raised."""
         while (waiter := self.drain_waiter()) is not None:
             await waiter
 
-    async def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Write, and wait for room: `write` and `drain`."""
+    async def _send(self, data: bytes | bytearray | memoryview) -> None:
+        """Raise what `send` was refused for, where it is awaited."""
         self.write(data)
-        while (waiter := self.drain_waiter()) is not None:
-            await waiter
+        await self._drain()
 
     def can_write_eof(self) -> bool:
         """Say that streams have an end."""

@@ -69,7 +69,7 @@ impl Endpoint {
         });
         let state = State::new(&config, inner, style, admission, socket);
         Ok(Self {
-            shared: Shared::new(state),
+            shared: Shared::new(py, state)?,
             listeners,
         })
     }

@@ -18,6 +18,7 @@
 //! | `pings`      | pings, and what counts as their acknowledgement                                  |
 //! | `datagrams`  | a connection's datagrams, taken and sent                                         |
 //! | `waiters`, `waiter` | who waits for something, and what is awaited                              |
+//! | `ready`      | what is awaited where there is nothing to wait for                               |
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
 //! | `memory`     | what a client keeps of a server between connections                              |
@@ -45,6 +46,7 @@ mod memory;
 mod notes;
 mod pings;
 mod queued;
+mod ready;
 mod shared;
 mod socket;
 mod state;
@@ -92,6 +94,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<handshake::Handshake>()?;
     quic.add_class::<stream::Stream>()?;
     quic.add_class::<waiter::Waiter>()?;
+    quic.add_class::<ready::Ready>()?;
     quic.add_class::<stats::Stats>()?;
     quic.add_class::<config::ClientConfig>()?;
     quic.add_class::<config::ServerConfig>()?;

@@ -24,6 +24,7 @@ use ringloop_quic::error::ConnectionError;
 
 use super::loop_::LoopSide;
 use super::notes::Told;
+use super::ready::Ready;
 use super::state::State;
 use super::waiter::Way;
 use super::waiters::{Waiters, Wake};
@@ -37,6 +38,7 @@ pub struct Shared {
     pub is_flush_armed: AtomicBool,
     /// Something was sent ahead of it.
     pub has_sent: AtomicBool,
+    ready: Py<Ready>,
 }
 
 /// How a connection ended: outlives the connection, for those who still have an object of it.
@@ -60,14 +62,21 @@ pub struct Route {
 }
 
 impl Shared {
-    pub fn new(state: State) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(py: Python<'_>, state: State) -> PyResult<Arc<Self>> {
+        Ok(Arc::new(Self {
             state: Mutex::new(state),
             waiters: Mutex::default(),
             loop_: Mutex::default(),
             is_flush_armed: AtomicBool::new(false),
             has_sent: AtomicBool::new(false),
-        })
+            ready: Py::new(py, Ready)?,
+        }))
+    }
+
+    /// What to await where there is nothing to wait for.
+    #[inline]
+    pub fn ready<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.ready.bind(py).clone().into_any()
     }
 
     /// The protocol, from a thread that has the interpreter.

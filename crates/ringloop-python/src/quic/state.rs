@@ -262,19 +262,19 @@ impl State {
         Ok(handle)
     }
 
-    /// Write all of `bytes`; what has no room waits here.
+    /// Write all of `bytes`; what has no room waits here. Tells whether they, and all before them, have found room.
     pub fn write(
         &mut self,
         handle: Handle,
         stream: StreamId,
         bytes: &[u8],
-    ) -> Result<(), StreamError> {
+    ) -> Result<bool, StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
         if !link.queued.is_empty()
             && let Some(queued) = link.queued.get_mut(&stream)
         {
             queued.push(bytes);
-            return Ok(());
+            return Ok(false);
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -282,11 +282,11 @@ impl State {
                 Written::Some(count) => rest = &rest[count..],
                 Written::Blocked => {
                     link.queued.entry(stream).or_default().push(rest);
-                    break;
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Write what there is room for; tells how many bytes that are.

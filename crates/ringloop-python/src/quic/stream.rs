@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop_quic::core::{Handle, Read};
@@ -119,12 +120,32 @@ impl Stream {
 
     /// Write all of `data`. What has no room in the send window waits here: `drain()` waits for it.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.check_sending(py)?;
-        let (handle, id) = (self.route().handle, self.id);
-        ffi::with_bytes(data.as_borrowed(), |bytes| {
-            self.with(py, |state| state.write(handle, id, bytes))
-        })??;
+        self.put(py, data)?;
         self.route().shared.arm_flush(py)
+    }
+
+    /// Write, and wait for room: `write` and `drain`. The bytes are taken by the call; errors are raised where it is awaited.
+    fn send<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let Ok(has_room) = this.put(py, data) else {
+            return slf.call_method1(intern!(py, "_send"), (data,));
+        };
+        let shared = &this.route().shared;
+        shared.arm_flush(py)?;
+        if has_room {
+            return Ok(shared.ready(py));
+        }
+        slf.call_method0(intern!(py, "_drain"))
+    }
+
+    /// Wait until all that was written has room in the send window.
+    fn drain<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        if matches!(this.is_full(py), Ok(false)) {
+            return Ok(this.route().shared.ready(py));
+        }
+        // It waits, or says what is wrong, where it is awaited.
+        slf.call_method0(intern!(py, "_drain"))
     }
 
     /// Write what there is room for in the send window; tells how many bytes that are.
@@ -149,13 +170,8 @@ impl Stream {
 
     /// What to await for the moment when all that was written has found room; None where it has.
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
-        let (handle, id) = (self.route().handle, self.id);
-        let is_full = self.with(py, |state| {
-            let (_, link) = state.open_both(handle)?;
-            Ok(!link.queued.is_empty() && link.queued.contains_key(&id))
-        })?;
-        if is_full {
-            return wait_for(self.route(), py, Wait::Write(id)).map(Some);
+        if self.is_full(py)? {
+            return wait_for(self.route(), py, Wait::Write(self.id)).map(Some);
         }
         Ok(None)
     }
@@ -367,6 +383,24 @@ impl Stream {
         if code.is_some() {
             self.ends().stopped = code;
         }
+    }
+
+    /// Write all of `data`; tells whether it, and all before it, has found room. Where it fails nothing is written.
+    fn put(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.check_sending(py)?;
+        let (handle, id) = (self.route().handle, self.id);
+        ffi::with_bytes(data.as_borrowed(), |bytes| {
+            self.with(py, |state| state.write(handle, id, bytes))
+        })?
+    }
+
+    /// Whether something that was written waits for room in the send window.
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        let (handle, id) = (self.route().handle, self.id);
+        self.with(py, |state| {
+            let (_, link) = state.open_both(handle)?;
+            Ok(!link.queued.is_empty() && link.queued.contains_key(&id))
+        })
     }
 
     fn check_sending(&self, py: Python<'_>) -> PyResult<()> {

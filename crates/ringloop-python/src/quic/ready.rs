@@ -1,0 +1,61 @@
+//! `Ready`: the coroutine of a call that had nothing to wait for.
+//!
+//! Called by: streams, for `drain()` and `send()` where there is room. One of an endpoint stands for all such calls:
+//! it has no state, and is over at each first step. Never does: wait.
+
+use pyo3::exceptions::{PyBaseException, PyStopIteration};
+use pyo3::prelude::*;
+
+/// A coroutine (`collections.abc.Coroutine`) that ends at its first step, with None.
+#[pyclass(frozen, module = "ringloop._native.quic")]
+pub struct Ready;
+
+#[pymethods]
+impl Ready {
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// Nothing: it is over.
+    #[expect(clippy::unused_self)]
+    fn __next__(&self) -> Option<Py<PyAny>> {
+        None
+    }
+
+    /// As `__next__`.
+    #[expect(clippy::unused_self)]
+    fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyStopIteration::new_err(()))
+    }
+
+    /// Raise it: what is over handles nothing.
+    #[expect(clippy::unused_self)]
+    #[pyo3(signature = (r#type, value=None, traceback=None, /))]
+    fn throw(
+        &self,
+        r#type: Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        drop(traceback);
+        let raised = match value {
+            Some(value) if !value.is_instance_of::<PyBaseException>() => r#type.call1((value,))?,
+            Some(value) => value,
+            None => r#type,
+        };
+        Err(PyErr::from_value(raised))
+    }
+
+    /// Nothing is to be ended.
+    #[expect(clippy::unused_self)]
+    fn close(&self) {}
+
+    #[expect(clippy::unused_self)]
+    fn __repr__(&self) -> &'static str {
+        "<Ready>"
+    }
+}
