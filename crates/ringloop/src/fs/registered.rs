@@ -9,6 +9,7 @@ use super::file::{after, place};
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
+use crate::sys::storage::CURRENT_POSITION;
 use std::io;
 
 impl RegisteredBuf {
@@ -16,6 +17,7 @@ impl RegisteredBuf {
     /// there is no ring, no room in its table ([`crate::limits::REGISTERED_BUFFERS`]) or no more memory may
     /// be locked.
     ///
+    /// Shape: at most 4 GiB less a byte.
     /// Cost: the memory is written once. The pages are looked up, about 0.1 µs each.
     /// Source: `io_uring_register(2)`, `IORING_REGISTER_BUFFERS_UPDATE`, Linux 5.13.
     ///
@@ -118,7 +120,7 @@ impl RegisteredFile {
         offset: Option<u64>,
     ) -> (io::Result<usize>, RegisteredBuf) {
         let is_bulk = offset.is_some() && buf.capacity() >= BULK_READ_BYTES;
-        let file = self.here();
+        let (file, offset) = self.here(offset);
         let read = ReadFixed { file, buf, offset };
         let op = if is_bulk {
             Op::eager(read)
@@ -199,7 +201,7 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: Option<u64>,
     ) -> (io::Result<usize>, RegisteredBuf) {
-        let file = self.here();
+        let (file, offset) = self.here(offset);
         let (result, buf) = Op::new(WriteFixed { file, buf, offset }).await;
         (result, buf.unwrap_or_else(nothing))
     }
@@ -227,13 +229,18 @@ impl RegisteredFile {
         (written, buf)
     }
 
-    /// What names it on the running loop: another ring's table has another file in that slot, or none.
-    fn here(&self) -> RegisteredFd {
+    /// What names it on the running loop, and the offset for it; `None` is for what can be waited for. Another ring's
+    /// table has another file in that slot, or none.
+    fn here(&self, offset: Option<u64>) -> (RegisteredFd, u64) {
         let fd = self.file.on_loop();
-        if self.home.is(&Local::current()) {
+        let file = if self.home.is(&Local::current()) {
             self.fd.clone()
         } else {
             RegisteredFd::new(fd, None)
+        };
+        match offset {
+            Some(offset) => (file, offset),
+            None => (file.waited_for(), CURRENT_POSITION),
         }
     }
 }

@@ -8,7 +8,9 @@ use super::registered::{RegisteredBuf, RegisteredFd};
 use super::{NO_FD, Need, Operation, Request};
 use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
-use crate::sys::storage::{CURRENT_POSITION, Wait};
+#[cfg(doc)]
+use crate::sys::storage::CURRENT_POSITION;
+use crate::sys::storage::Wait;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -19,8 +21,8 @@ pub struct ReadFixed {
     pub file: RegisteredFd,
     /// Where the bytes go, from its start; it comes back with the completion.
     pub buf: RegisteredBuf,
-    /// As [`Read`](super::Read) has it.
-    pub offset: Option<u64>,
+    /// Bytes from the start of the file, or [`CURRENT_POSITION`].
+    pub offset: u64,
 }
 
 impl Operation for ReadFixed {
@@ -29,25 +31,25 @@ impl Operation for ReadFixed {
         self.buf
             .name(sqe, (abi::OP_READ, abi::OP_READ_FIXED), 0, len);
         self.file.name(sqe);
-        sqe.off = self.offset.unwrap_or(CURRENT_POSITION);
+        sqe.off = self.offset;
     }
 
     fn need(&self) -> Need {
-        match self.offset {
-            None => Need::Ready(self.file.fd(), Interest::READ),
-            Some(_) => Need::Pool([self.file.fd(), NO_FD]),
+        if self.file.is_waited_for() {
+            return Need::Ready(self.file.fd(), Interest::READ);
         }
+        Need::Pool([self.file.fd(), NO_FD])
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
+        let offset = (!self.file.is_waited_for()).then_some(self.offset);
         // SAFETY: the buffer's own memory.
-        unsafe { read_now(self.file.fd(), self.buf.room(), self.offset) }
+        unsafe { read_now(self.file.fd(), self.buf.room(), offset) }
     }
 
     fn work(&mut self) -> io::Result<u32> {
-        let offset = self.offset.unwrap_or(CURRENT_POSITION);
         // SAFETY: the buffer's own memory.
-        unsafe { read_room(self.file.fd(), self.buf.room(), offset, Wait::Disk) }
+        unsafe { read_room(self.file.fd(), self.buf.room(), self.offset, Wait::Disk) }
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

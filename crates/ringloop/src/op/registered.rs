@@ -12,6 +12,8 @@ use std::rc::Rc;
 
 /// At least what any disk wants a transfer to be aligned to.
 const PAGE_BYTES: usize = 4096;
+/// What the numbers of a buffer's bytes can say. The kernel registers no more than 1 GiB.
+const CAPACITY_MAX: usize = u32::MAX as usize;
 
 /// A buffer of a fixed size that the kernel has at hand: it looks its pages up once, when the buffer is made,
 /// and not at each operation. It reads as the bytes that are in it. It begins with a page, as `O_DIRECT` asks, and as
@@ -22,18 +24,19 @@ const PAGE_BYTES: usize = 4096;
 pub struct RegisteredBuf {
     /// Longer than the buffer by a page but one byte: the buffer begins where the first page does.
     memory: Box<[u8]>,
-    filled: usize,
+    /// As `written`, in 32 bits: two fields of a word each would make every operation's slot a line longer.
+    filled: u32,
     /// Bytes of these that are written already, while all are being written.
-    written: usize,
+    written: u32,
     slot: Option<Slot>,
 }
 
 impl RegisteredBuf {
     /// One that is not registered yet.
     pub(crate) fn unregistered(capacity: usize) -> Self {
-        let memory = match capacity {
+        let memory = match capacity.min(CAPACITY_MAX) {
             0 => Box::default(),
-            _ => vec![0; capacity.saturating_add(PAGE_BYTES - 1)].into_boxed_slice(),
+            capacity => vec![0; capacity + PAGE_BYTES - 1].into_boxed_slice(),
         };
         Self {
             memory,
@@ -75,18 +78,18 @@ impl RegisteredBuf {
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.capacity());
         self.whole()[..count].copy_from_slice(&bytes[..count]);
-        self.filled = count;
+        self.filled = count as u32;
         count
     }
 
     /// What is yet to be written.
     pub(crate) fn rest(&self) -> &[u8] {
-        &self[self.written..]
+        &self[self.written as usize..]
     }
 
     /// So much of the rest is written.
     pub(crate) fn advance(&mut self, count: usize) {
-        self.written += count.min(self.rest().len());
+        self.written += count.min(self.rest().len()) as u32;
     }
 
     /// The next write begins with the first byte again.
@@ -101,7 +104,7 @@ impl RegisteredBuf {
     }
 
     pub(super) fn set_filled(&mut self, count: usize) {
-        self.filled = count.min(self.capacity());
+        self.filled = count.min(self.capacity()) as u32;
     }
 
     /// Name `len` bytes of it, from `from`, in an entry whose opcode is `plain`, or `fixed` where it is registered.
@@ -120,7 +123,7 @@ impl Deref for RegisteredBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start()..][..self.filled]
+        &self.memory[self.start()..][..self.filled as usize]
     }
 }
 
@@ -138,13 +141,29 @@ impl fmt::Debug for RegisteredBuf {
 #[derive(Debug, Clone)]
 pub struct RegisteredFd {
     fd: RawFd,
+    /// It is waited for, as a pipe is; a file is read and written on a pool thread where there is no ring.
+    is_waited_for: bool,
     slot: Option<Rc<Slot>>,
 }
 
 impl RegisteredFd {
     pub(crate) fn new(fd: RawFd, slot: Option<Slot>) -> Self {
         let slot = slot.map(Rc::new);
-        Self { fd, slot }
+        Self {
+            fd,
+            is_waited_for: false,
+            slot,
+        }
+    }
+
+    /// The same, for what can be waited for: a pipe, a socket.
+    pub(crate) fn waited_for(mut self) -> Self {
+        self.is_waited_for = true;
+        self
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.is_waited_for
     }
 
     /// Whether the ring has it.

@@ -7,7 +7,9 @@ use super::write::write_ready;
 use super::{NO_FD, Need, Operation, Request};
 use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
-use crate::sys::storage::{self, CURRENT_POSITION};
+use crate::sys::storage;
+#[cfg(doc)]
+use crate::sys::storage::CURRENT_POSITION;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -18,8 +20,8 @@ pub struct WriteFixed {
     pub file: RegisteredFd,
     /// The bytes that it holds are written; it comes back with the completion.
     pub buf: RegisteredBuf,
-    /// As [`Write`](super::Write) has it.
-    pub offset: Option<u64>,
+    /// Bytes from the start of the file, or [`CURRENT_POSITION`].
+    pub offset: u64,
 }
 
 impl Operation for WriteFixed {
@@ -29,21 +31,21 @@ impl Operation for WriteFixed {
         self.buf
             .name(sqe, (abi::OP_WRITE, abi::OP_WRITE_FIXED), from, len);
         self.file.name(sqe);
-        sqe.off = self.offset.unwrap_or(CURRENT_POSITION);
+        sqe.off = self.offset;
     }
 
     fn need(&self) -> Need {
-        match self.offset {
-            None => Need::Ready(self.file.fd(), Interest::WRITE),
-            Some(_) => Need::Pool([self.file.fd(), NO_FD]),
+        if self.file.is_waited_for() {
+            return Need::Ready(self.file.fd(), Interest::WRITE);
         }
+        Need::Pool([self.file.fd(), NO_FD])
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        match self.offset {
-            None => write_ready(self.file.fd(), self.buf.rest()),
-            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        if self.file.is_waited_for() {
+            return write_ready(self.file.fd(), self.buf.rest());
         }
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     fn work(&mut self) -> io::Result<u32> {
@@ -52,9 +54,8 @@ impl Operation for WriteFixed {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         }];
-        let offset = self.offset.unwrap_or(CURRENT_POSITION);
         // SAFETY: the buffer's own bytes, which nobody changes.
-        let written = unsafe { storage::write_vector(self.file.fd(), &vector, offset) };
+        let written = unsafe { storage::write_vector(self.file.fd(), &vector, self.offset) };
         written.map(|count| count as u32)
     }
 

@@ -321,7 +321,12 @@ mod tests {
         let (reader, _writer) = pipe().unwrap();
         assert_eq!(kind(reader.as_raw_fd()).unwrap(), FileKind::Pipe);
         let null = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(kind(null.as_raw_fd()).unwrap(), FileKind::Device);
+        assert_eq!(kind(null.as_raw_fd()).unwrap(), FileKind::Memory);
+        assert!(FileKind::Memory.is_device() && FileKind::Device.is_device());
+        // SAFETY: no pointer is passed.
+        let terminal = unsafe { libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY) };
+        assert_eq!(kind(terminal).unwrap(), FileKind::Device);
+        close(terminal).unwrap();
         assert!(is_stream(reader.as_raw_fd()).unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(is_stream(listener.as_raw_fd()).unwrap());
