@@ -28,24 +28,26 @@ impl Ready {
 
     /// As `__next__`.
     #[expect(clippy::unused_self)]
-    fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[pyo3(signature = (value, /))]
+    fn send(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = value;
         Err(PyStopIteration::new_err(()))
     }
 
     /// Raise it: what is over handles nothing.
     #[expect(clippy::unused_self)]
-    #[pyo3(signature = (r#type, value=None, traceback=None, /))]
+    #[pyo3(signature = (typ, val=None, tb=None, /))]
     fn throw(
         &self,
-        r#type: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
+        typ: Bound<'_, PyAny>,
+        val: Option<Bound<'_, PyAny>>,
+        tb: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        drop(traceback);
-        let raised = match value {
-            Some(value) if !value.is_instance_of::<PyBaseException>() => r#type.call1((value,))?,
-            Some(value) => value,
-            None => r#type,
+        drop(tb);
+        let raised = match val {
+            Some(val) if !val.is_instance_of::<PyBaseException>() => typ.call1((val,))?,
+            Some(val) => val,
+            None => typ,
         };
         Err(PyErr::from_value(raised))
     }
