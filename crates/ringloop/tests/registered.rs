@@ -159,6 +159,33 @@ fn registered_file_is_read_and_written_at_its_position() {
     });
 }
 
+/// Much is tried at once, on the ring too.
+#[test]
+fn bulk_reads_fill_the_buffer_as_far_as_the_file_goes() {
+    on_both(|_, path| async move {
+        let len = limits::BULK_READ_BYTES;
+        let content: Vec<u8> = (0..=250).cycle().take(len + 10).collect();
+        std::fs::write(&path, &content).unwrap();
+        let file = RegisteredFile::new(open(&path).await);
+        let mut buf = RegisteredBuf::with_capacity(len);
+        for (offset, end) in [
+            (0, len),
+            (5, len + 5),
+            (100, len + 10),
+            (len + 10, len + 10),
+        ] {
+            let (count, read) = file.read_at(buf, offset as u64).await;
+            assert_eq!(count.unwrap(), end - offset);
+            assert!(*read == content[offset..end], "at {offset}");
+            buf = read;
+        }
+        assert_eq!(buf.fill(&content), len);
+        file.write_all_at(buf, 1).await.0.unwrap();
+        let written = std::fs::read(&path).unwrap();
+        assert_eq!(written[1..=len], content[..len]);
+    });
+}
+
 /// More than a pipe holds, so that it is written in parts, also where one end blocks.
 #[test]
 fn registered_pipe_is_written_whole() {
