@@ -89,7 +89,6 @@ def test_what_has_nothing_to_wait_for_is_a_coroutine_all_the_same(
                 assert type(ready).__name__ == "Ready"
                 steps: Any = ready
                 assert list(steps) == []
-            # Not gone before it is awaited, as one of `async def` would be.
             assert await asyncio.create_task(stream.send(b"b")) is None
             assert await asyncio.wait_for(stream.send(b"c"), 1) is None
             both_drained: Any = await asyncio.gather(stream.drain(), stream.drain())

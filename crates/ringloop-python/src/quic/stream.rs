@@ -124,7 +124,8 @@ impl Stream {
         self.route().shared.arm_flush(py)
     }
 
-    /// Write, and wait for room: `write` and `drain`. The bytes are taken by the call; errors are raised where it is awaited.
+    /// Write, and wait for room: `write` and `drain`. The bytes are taken by the call; what is wrong with them, the stream
+    /// or the connection is raised where it is awaited.
     fn send<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let Ok(has_room) = this.put(py, data) else {
