@@ -68,8 +68,30 @@ def test_key_with_a_password_that_is_not_given(certificates: Certificates) -> No
         quic.ServerConfig(certificate=certificate, private_key=key)
 
 
-def test_wrong_password_is_a_value_error(certificates: Certificates) -> None:
+def test_wrong_password_is_a_configuration_error(certificates: Certificates) -> None:
     pytest.importorskip("cryptography")
     certificate, key = certificates.issue("locked", password=SECRET)
-    with pytest.raises(ValueError, match=r"[Pp]assword|decrypt"):
+    with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: another password"):
         quic.ServerConfig(certificate=certificate, private_key=key, password="another")
+    with pytest.raises(quic.ConfigurationError, match="encrypted: give its password"):
+        quic.ServerConfig(certificate=certificate, private_key=key, password="")
+
+
+def test_wrong_password_that_ends_in_valid_padding(certificates: Certificates) -> None:
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    certificate, key = certificates.issue("locked", password=SECRET)
+    loaded = serialization.load_pem_private_key(key.read_bytes(), SECRET.encode())
+    encryption = serialization.BestAvailableEncryption(SECRET.encode())
+    for _ in range(2_000):
+        locked = loaded.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+        )
+        with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: another password"):
+            quic.ServerConfig(certificate=certificate, private_key=locked, password="another")
+
+
+def test_password_of_a_key_that_has_none(certificates: Certificates) -> None:
+    pytest.importorskip("cryptography")
+    certificate, key = certificates.issue()
+    with pytest.raises(quic.ConfigurationError, match="not encrypted: leave out its password"):
+        quic.ServerConfig(certificate=certificate, private_key=key, password=SECRET)

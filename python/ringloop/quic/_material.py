@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from .errors import ConfigurationError
+
 __all__ = ["Password", "decrypted", "encoded"]
 
 Password: TypeAlias = bytes | str | Callable[[], bytes | str]
@@ -29,7 +31,10 @@ def encoded(material: Any) -> bytes:
 
 
 def decrypted(key: bytes, password: Password) -> bytes:
-    """Return an encrypted key (PEM, or PKCS#8 in DER) without its password, in the same encoding."""
+    """Return an encrypted key (PEM, or PKCS#8 in DER) without its password, in the same encoding.
+
+    Errors: ConfigurationError for another password, and for what is no key or is not encrypted.
+    """
     try:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
     except ImportError:
@@ -38,12 +43,23 @@ def decrypted(key: bytes, password: Password) -> bytes:
         ) from None
     if callable(password):
         password = password()
-    secret = password.encode() if isinstance(password, str) else password
-    if b"-----BEGIN" in key:
-        loaded = serialization.load_pem_private_key(key, secret)
-        return _plain(loaded, serialization.Encoding.PEM)
-    loaded = serialization.load_der_private_key(key, secret)
-    return _plain(loaded, serialization.Encoding.DER)
+    secret = (password.encode() if isinstance(password, str) else password) or None
+    is_pem = b"-----BEGIN" in key
+    load = serialization.load_pem_private_key if is_pem else serialization.load_der_private_key
+    try:
+        loaded = load(key, secret)
+    except TypeError:
+        if secret is None:
+            raise ConfigurationError("The private key is encrypted: give its password") from None
+        raise ConfigurationError(
+            "The private key is not encrypted: leave out its password"
+        ) from None
+    except ValueError as error:
+        # A wrong password may end in valid padding, and fails only as a key that cannot be parsed.
+        raise ConfigurationError(
+            f"The private key cannot be decrypted: another password, or no key ({error})"
+        ) from error
+    return _plain(loaded, serialization.Encoding.PEM if is_pem else serialization.Encoding.DER)
 
 
 def _plain(key: Any, encoding: Any) -> bytes:
