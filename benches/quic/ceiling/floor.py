@@ -1,13 +1,15 @@
 """What a request costs at least where Python takes part in it: CPU time of both ends in a process.
 
-    python benches/quic/ceiling/floor.py [--loop asyncio] [--only floor] [--tasks 100 --bytes 1024]
+    python benches/quic/ceiling/floor.py [--loop asyncio] [--only floor|bare] [--tasks 100 --bytes 1024]
 
 `api` is `ringloop.quic` as programs use it: a coroutine for each stream at the server, three
 awaits at the client. `floor` is the same exchange by the native classes alone: one callback a
 request at the server, which makes the stream, reads, writes and finishes; one task at the client
 with the same calls and one wait. What lies between is the package's share; what is left of `floor`
-above `crates/ringloop-quic/examples/perf.rs` is the interpreter's and the loop's. With
-`--tasks 100` so many ask at once.
+above `perf both` of `crates/ringloop-quic/examples/perf.rs` is the interpreter's and the loop's.
+`bare` has the coroutines of `api` and no engine: a stream is a deque, nothing is sent, nobody
+waits. So much a program of that shape costs whatever is below it. With `--tasks 100` so many ask
+at once.
 
 Owns: both exchanges, taken in turns. Called by: people. Needs `cryptography` for its certificate.
 """
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +120,45 @@ async def floor(folder: Path, request: bytes) -> Exchange:
     return exchange
 
 
+class Bare(deque[bytes]):
+    """What stands for a stream where there is no engine: what is written is what is read."""
+
+    __slots__ = ()
+
+    async def read(self, _n: int) -> bytes:
+        """Take a piece; b"" is the end."""
+        return self.popleft()
+
+    async def read_to_end(self) -> bytes:
+        """Take what was sent back."""
+        return self.popleft()
+
+
+async def bare(_folder: Path, request: bytes) -> Exchange:
+    """Exchange by coroutines that never wait."""
+    loop = asyncio.get_running_loop()
+    sent = loop.create_future()
+    sent.set_result(None)
+
+    async def open_stream() -> Bare:
+        return Bare()
+
+    async def answer(stream: Bare) -> None:
+        while data := await stream.read(READ_BYTES):
+            stream.append(data)
+            await sent
+
+    async def exchange(count: int) -> None:
+        for _ in range(count):
+            stream = await open_stream()
+            stream.append(request)
+            stream.append(b"")
+            asyncio.Task(answer(stream), loop=loop, eager_start=True)
+            check(await stream.read_to_end(), request)
+
+    return exchange
+
+
 async def read_to_end(stream: Any) -> bytes:
     """Read by native calls."""
     got = b""
@@ -143,7 +185,7 @@ def check(answer: bytes, request: bytes) -> None:
 
 async def run(options: argparse.Namespace, folder: Path) -> None:
     """Take turns, and tell the least."""
-    made = {"api": api, "floor": floor}
+    made = {"api": api, "floor": floor, "bare": bare}
     names = [options.only] if options.only else list(made)
     request = bytes(options.bytes)
     exchanges = {name: await made[name](folder, request) for name in names}
@@ -163,7 +205,7 @@ def main() -> None:
     """Make certificates, and run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--loop", default="ringloop", choices=("asyncio", "uvloop", "ringloop"))
-    parser.add_argument("--only", choices=("api", "floor"))
+    parser.add_argument("--only", choices=("api", "floor", "bare"))
     parser.add_argument("--tasks", type=int, default=1)
     parser.add_argument("--bytes", type=int, default=64)
     parser.add_argument("--requests", type=int, default=2000)

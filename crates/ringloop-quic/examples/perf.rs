@@ -3,7 +3,10 @@
 //! ```text
 //! perf server 127.0.0.1:4433 cert.pem key.pem
 //! perf client 127.0.0.1:4433 ca.pem WORKLOAD SIZE WARM-UP SECONDS
+//! perf both 127.0.0.1:4433 cert.pem key.pem ca.pem WORKLOAD SIZE WARM-UP SECONDS
 //! ```
+//! `both` has server and client in one process and thread: `cpu_ns` by `done` is what an exchange costs.
+//!
 //! | workload | SIZE | what is done |
 //! |---|---|---|
 //! | `stream` | bytes a write | one stream, as many writes as it takes |
@@ -39,17 +42,29 @@ fn main() -> Result<()> {
     let runtime = ringloop::Runtime::new()?;
     match *words.as_slice() {
         ["server", address, chain, key] => {
-            runtime.block_on(serve(address.parse()?, chain, key))??;
+            runtime.block_on(serve(address.parse()?, chain.into(), key.into()))??;
         }
         ["client", address, ca, workload, size, warmup, seconds] => {
-            let client = Client {
-                endpoint: endpoint(ca)?,
-                address: address.parse()?,
-                size: size.parse()?,
-                warmup: Duration::from_secs_f64(warmup.parse()?),
-                limit: Duration::from_secs_f64(seconds.parse()?),
-            };
+            let client = Client::new(address, ca, size, warmup, seconds)?;
             runtime.block_on(client.run(workload))??;
+        }
+        [
+            "both",
+            address,
+            chain,
+            key,
+            ca,
+            workload,
+            size,
+            warmup,
+            seconds,
+        ] => {
+            let client = Client::new(address, ca, size, warmup, seconds)?;
+            runtime.block_on(async {
+                let _server = spawn(serve(address.parse()?, chain.into(), key.into()));
+                ringloop::time::sleep(Duration::from_millis(100)).await;
+                client.run(workload).await
+            })??;
         }
         _ => return Err("see the first lines of the source".into()),
     }
@@ -73,7 +88,7 @@ struct Counts {
     handshakes: Cell<u64>,
 }
 
-async fn serve(address: SocketAddr, chain: &str, key: &str) -> Result<()> {
+async fn serve(address: SocketAddr, chain: String, key: String) -> Result<()> {
     let tls = ServerTls::new(Certificate::from_files(chain, key)?).alpn([ALPN]);
     let config = ServerConfig::new(tls)?.transport(&transport())?;
     let server = Endpoint::server(address, config)?;
@@ -193,6 +208,16 @@ struct Tally {
 }
 
 impl Client {
+    fn new(address: &str, ca: &str, size: &str, warmup: &str, seconds: &str) -> Result<Self> {
+        Ok(Self {
+            endpoint: endpoint(ca)?,
+            address: address.parse()?,
+            size: size.parse()?,
+            warmup: Duration::from_secs_f64(warmup.parse()?),
+            limit: Duration::from_secs_f64(seconds.parse()?),
+        })
+    }
+
     async fn run(self, workload: &str) -> Result<()> {
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into(), self.endpoint.clone())?;
         // What is asked must not wait behind what is sent: it has a connection of its own.
