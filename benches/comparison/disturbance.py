@@ -1,15 +1,18 @@
-"""Runs that the host of a virtual machine disturbed.
+"""What disturbs runs: the host of a virtual machine, and other work on it.
 
-Owns: when a run is made again, and what is said of it. Called by: the suites' `running` and reports.
-Never: looks at what a run came to.
+Owns: when a run is made again, and what is said of it; the lock between those who time. Called by:
+the suites' `running` and reports. Never: looks at what a run came to.
 """
 
+import contextlib
+import fcntl
 import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from comparison import machine
@@ -51,6 +54,17 @@ class Patience:
             if self.spend(stolen_now) <= self.stolen_max:
                 return
             self.spend(lambda: time.sleep(PAUSE_SECONDS))
+
+
+@contextlib.contextmanager
+def held(lock: Path | None) -> Iterator[None]:
+    """Wait for a lock on a file and keep it; flock(2)."""
+    if lock is None:
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def stolen_now() -> float:

@@ -71,6 +71,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
             options.warmup,
             options.seconds,
             Patience(options.patience * 60, options.stolen / 100),
+            options.lock,
         )
         measured = measure(rows, entered, settings, say)
     described = environment.describe()
@@ -154,6 +155,12 @@ def parse_arguments() -> argparse.Namespace:
         default=STOLEN_MAX * 100,
         metavar="PERCENT",
         help=f"what the host may take of a run's processors [{STOLEN_MAX:.1%}]".replace("%", "%%"),
+    )
+    add(
+        "--lock",
+        type=Path,
+        metavar="FILE",
+        help="hold a lock on this file (flock) during each run: other work takes turns",
     )
     add("--python", default=sys.executable, help="the interpreter [this one]")
     add("--setup", action="store_true", help="make the environment anew")

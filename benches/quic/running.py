@@ -16,7 +16,7 @@ from pathlib import Path
 from contestants import CEILING, Contestant
 from tables import FIGURES
 
-from comparison.disturbance import Patience, undisturbed
+from comparison.disturbance import Patience, held, undisturbed
 from comparison.environment import reason_of
 from comparison.measuring import Measured, Runs, end_session, in_turns, run_variables
 from comparison.rows import Row
@@ -36,6 +36,7 @@ class Settings:
     warmup: float
     seconds: float
     patience: Patience
+    lock: Path | None
 
 
 class RunError(Exception):
@@ -62,7 +63,8 @@ def measure(
 def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:
     """Run both processes and keep what came out, or why it failed."""
     try:
-        counted = undisturbed(lambda: timed(row, one, settings), settings.patience)
+        with held(settings.lock):
+            counted = undisturbed(lambda: timed(row, one, settings), settings.patience)
     except RunError as failure:
         runs.failure = str(failure)
         return

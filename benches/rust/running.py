@@ -5,7 +5,6 @@ Never: computes more than a rate.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -19,7 +18,7 @@ from contestants import program, variables
 from tables import CAT_BYTES, REQUESTS_A_MESSAGE, UNPINNED
 
 from comparison import paths
-from comparison.disturbance import Patience, undisturbed
+from comparison.disturbance import Patience, held, undisturbed
 from comparison.environment import reason_of
 from comparison.measuring import (
     WARMUP_SECONDS,
@@ -86,17 +85,6 @@ def measure(
             further if settings.more else None,
             lambda: held(settings.lock),
         )
-
-
-@contextlib.contextmanager
-def held(lock: Path | None) -> Iterator[None]:
-    """Wait for a lock on a file and keep it; flock(2)."""
-    if lock is None:
-        yield
-        return
-    with lock.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def run_once(
