@@ -10,9 +10,13 @@ pub const RING_ENTRIES: u32 = 1024;
 /// is correct but ends multishot operations early, so it is generous (16 bytes each).
 pub const COMPLETION_ENTRIES: u32 = 8192;
 
-/// Buffers in a loop's shared receive pool. With 16 KiB each the pool is 1 MiB: it stays in a core's
-/// second-level cache, and an idle connection owns none of it.
-pub const POOL_BUFFERS: u16 = 64;
+/// Buffers in a loop's shared receive pool: 2 MiB. A turn fills some forty, half may be lent to sends, and an idle
+/// connection owns none of it.
+pub const POOL_BUFFERS: u16 = 128;
+
+/// Pool buffers that may be held until their bytes are sent; those of further messages are free at once. A peer that
+/// reads slowly holds the one it was sent last.
+pub const LENT_BUFFERS: usize = POOL_BUFFERS as usize / 2;
 
 /// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
 pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
@@ -41,8 +45,8 @@ pub const SMALL_RECEIVE_BYTES: usize = POOL_BUFFER_BYTES as usize;
 /// Such receives in a row after which a sequence goes back to the pool, which costs an idle connection nothing.
 pub const SMALL_RECEIVES_MAX: u32 = 8;
 
-/// Received bytes that are sent on by the system call at once: so many are better copied while they are in the cache
-/// than with the next batch, and by the kernel alone.
+/// Received bytes that are not copied for a send: they are sent from where they lie, with the next batch out of a lent
+/// buffer ([`LENT_BUFFERS`]), or else by the system call at once.
 pub const EAGER_SEND_BYTES_MIN: usize = 8 * 1024;
 
 /// Buffers in a loop's shared pool for datagrams, made when the first endpoint receives into it: 2 MiB.
@@ -83,9 +87,9 @@ pub const ACCEPTS_PER_TURN: u32 = 64;
 /// others wait in the listener's backlog.
 pub const UNTAKEN_CONNECTIONS_MAX: usize = 64;
 
-/// Pool buffers that may wait for one stream of receives before it stops receiving: a quarter of the
+/// Pool buffers that may wait for one stream of receives before it stops receiving: an eighth of the
 /// pool, so that one reader that does not come leaves the others theirs.
-pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 4;
+pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 8;
 
 /// The same for a bundled receive.
 pub const UNTAKEN_BUNDLED_MAX: usize = BUNDLE_POOL_BUFFERS as usize / 4;

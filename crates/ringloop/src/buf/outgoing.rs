@@ -13,10 +13,15 @@ pub trait Outgoing: Sized {
     /// What is kept beside the buffer.
     type Kept;
 
-    /// The bytes, where they were received a moment ago: many of them are sent by the system call at once, from where
-    /// they are and while the processor still has them at hand, and not with the next batch.
+    /// The bytes, where they were received a moment ago: they may be sent by the system call at once, from where they
+    /// are and while the processor still has them at hand, and not with the next batch.
     fn just_received(&self) -> Option<&[u8]> {
         None
+    }
+
+    /// Whether such bytes are sent at once whatever else there is to be done.
+    fn is_urgent(&self) -> bool {
+        false
     }
 
     /// Make it a buffer.

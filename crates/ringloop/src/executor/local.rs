@@ -52,6 +52,8 @@ struct Shared {
     dropped: RefCell<Vec<Key>>,
     /// Pool buffers that were dropped meanwhile.
     returned: RefCell<Vec<Lease>>,
+    /// Pool buffers that operations send from.
+    lent_count: Cell<usize>,
     large: RefCell<Large>,
     small: RefCell<Small>,
     /// Descriptors that were given up meanwhile.
@@ -130,6 +132,7 @@ impl Local {
             arrivals: RefCell::new(VecDeque::new()),
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
+            lent_count: Cell::default(),
             large: RefCell::default(),
             small: RefCell::default(),
             closing: RefCell::new(Vec::new()),
@@ -476,6 +479,26 @@ impl Home {
     pub(crate) fn give_back(&self, lease: Lease) {
         if let Some(shared) = self.0.upgrade() {
             shared.give_back(lease);
+        }
+    }
+
+    /// Whether one more pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
+    pub(super) fn may_lend(&self) -> bool {
+        let shared = self.0.upgrade();
+        shared.is_some_and(|shared| shared.lent_count.get() < limits::LENT_BUFFERS)
+    }
+
+    /// One more is.
+    pub(super) fn count_lent(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lent_count.update(|count| count + 1);
+        }
+    }
+
+    /// One less is.
+    pub(super) fn uncount_lent(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lent_count.update(|count| count - 1);
         }
     }
 

@@ -19,6 +19,7 @@ mod join;
 mod knock;
 mod large;
 mod link;
+mod loan;
 mod local;
 mod multi;
 mod operation;

@@ -1,14 +1,17 @@
 //! Received bytes as a value, and what becomes of it while they are sent.
 //!
 //! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
-//! out of a pool buffer whose bytes are sent.
+//! out of a pool buffer whose few bytes are sent, or when too many of them are lent.
 
 use super::large::lead_len;
+use super::loan::{Lent, Loan};
 use super::{Home, Local};
 use crate::buf::{Outgoing, SendBuf};
 use crate::driver::Lease;
+use crate::limits;
 use std::fmt;
 use std::ops::Deref;
+use std::rc::Rc;
 
 /// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
 ///
@@ -25,16 +28,11 @@ pub struct Received {
 /// Where received bytes are.
 enum Memory {
     Pool(Loan),
+    /// Another, behind whose bytes there were more: what comes in bulk is sent on before those are taken.
+    Followed(Loan),
     Large(Box<LargeLoan>),
     /// Memory of its own, after they were sent.
     Copied(Copy),
-}
-
-/// A buffer of the pool, given back when it is dropped.
-struct Loan {
-    home: Home,
-    /// There until then.
-    lease: Option<Lease>,
 }
 
 /// A copy of received bytes, whose memory serves the next one when it is dropped.
@@ -48,22 +46,6 @@ impl Drop for Copy {
     fn drop(&mut self) {
         if self.bytes.capacity() > 0 {
             self.home.keep_small(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-
-impl Loan {
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self.lease.as_ref().map_or(&[], Lease::bytes)
-    }
-}
-
-impl Drop for Loan {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            self.home.give_back(lease);
         }
     }
 }
@@ -88,10 +70,7 @@ impl Received {
         Self {
             start: 0,
             end: len.min(lease.bytes().len()) as u32,
-            memory: Memory::Pool(Loan {
-                home,
-                lease: Some(lease),
-            }),
+            memory: Memory::Pool(Loan::new(home, lease)),
         }
     }
 
@@ -102,6 +81,24 @@ impl Received {
             start: lead_len(&bytes) as u32,
             end: bytes.len() as u32,
             memory: Memory::Large(Box::new(LargeLoan { home, bytes })),
+        }
+    }
+
+    /// They are part of more.
+    pub(crate) fn followed(mut self) -> Self {
+        self.memory = match self.memory {
+            Memory::Pool(loan) => Memory::Followed(loan),
+            other => other,
+        };
+        self
+    }
+
+    /// Whether they are sent from where they lie, with the next batch: many bytes of a pool buffer, while that leaves
+    /// the others enough of them.
+    fn may_be_lent(&self) -> bool {
+        match &self.memory {
+            Memory::Pool(loan) => self.len() >= limits::EAGER_SEND_BYTES_MIN && loan.may_be_lent(),
+            Memory::Followed(_) | Memory::Large(_) | Memory::Copied(_) => false,
         }
     }
 
@@ -117,7 +114,7 @@ impl Deref for Received {
     #[inline]
     fn deref(&self) -> &[u8] {
         let bytes = match &self.memory {
-            Memory::Pool(loan) => loan.bytes(),
+            Memory::Pool(loan) | Memory::Followed(loan) => loan.bytes(),
             Memory::Large(loan) => &loan.bytes,
             Memory::Copied(copy) => &copy.bytes,
         };
@@ -144,6 +141,8 @@ impl fmt::Debug for Received {
 pub enum Sending {
     /// One of the large buffers, which is empty meanwhile, and where in it the bytes begin.
     Large(Box<LargeLoan>, u32),
+    /// A buffer of the pool.
+    Lent(Rc<Lent>),
     /// A copy, whose it is, and where in it the bytes begin.
     Copy(Kept, u32),
 }
@@ -160,18 +159,26 @@ impl Outgoing for Received {
         Some(self)
     }
 
-    /// What lies in a buffer of the pool is copied, and the buffer given back: held until the bytes are sent, the few
-    /// of the pool would be what all streams wait for.
+    /// Many bytes are copied twice where they go with the next batch and their buffer can not wait for it: from 8 KiB
+    /// on that is more than a system call.
+    #[inline]
+    fn is_urgent(&self) -> bool {
+        self.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
+    }
+
+    /// Few bytes of a pool buffer are copied, and the buffer given back: were all held until their bytes are sent, the
+    /// few of the pool would be what all streams wait for.
     #[inline]
     fn lend(self) -> (SendBuf, Sending) {
+        let may_be_lent = self.may_be_lent();
         let (start, end) = (self.start as usize, self.end as usize);
         let (bytes, sending) = match self.memory {
-            Memory::Pool(mut loan) => {
-                let home = std::mem::take(&mut loan.home);
-                let copy = match loan.lease.take() {
-                    Some(lease) => home.copy_out(lease, start..end),
-                    None => Vec::new(),
-                };
+            Memory::Pool(loan) if may_be_lent => {
+                let (buf, lent) = loan.lend(start..end);
+                return (buf, Sending::Lent(lent));
+            }
+            Memory::Pool(loan) | Memory::Followed(loan) => {
+                let (copy, home) = loan.copy_out(start..end);
                 return (copy.into(), Sending::Copy(Kept(home), 0));
             }
             Memory::Large(mut loan) => (
@@ -191,12 +198,21 @@ impl Outgoing for Received {
 
     #[inline]
     fn restore(sending: Sending, buf: SendBuf) -> Self {
+        // Foreign memory of a lent buffer: it ends here, before the loan does.
         let bytes = buf.into_vec().unwrap_or_default();
         let end = bytes.len() as u32;
         let (start, memory) = match sending {
             Sending::Large(mut loan, start) => {
                 loan.bytes = bytes;
                 (start, Memory::Large(loan))
+            }
+            Sending::Lent(lent) => {
+                let (loan, range) = lent.end();
+                return Self {
+                    start: range.start as u32,
+                    end: range.end as u32,
+                    memory: Memory::Pool(loan),
+                };
             }
             Sending::Copy(Kept(home), start) => (start, Memory::Copied(Copy { home, bytes })),
         };

@@ -8,7 +8,6 @@
 use super::socket::Socket;
 use crate::buf::{Outgoing, SendBuf};
 use crate::executor::{Beginning, Flight, Local};
-use crate::limits;
 use crate::op::Send;
 use std::future::Future;
 use std::io;
@@ -51,7 +50,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         };
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received()
-            && (is_alone || received.len() >= limits::EAGER_SEND_BYTES_MIN)
+            && (is_alone || bytes.is_urgent())
         {
             // What the socket does not take now waits for room.
             beginning = Beginning::Plain;

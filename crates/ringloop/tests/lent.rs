@@ -1,0 +1,220 @@
+//! Many received bytes are sent from the pool buffer they lie in, which is held until then: how many are, that they
+//! come back, and what becomes of them when the send is given up or fails.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::limits::{LENT_BUFFERS, POOL_BUFFERS};
+use ringloop::net::{Received, UnixStream};
+use ringloop::{JoinHandle, Options, Runtime, spawn, time};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use support::{PATIENCE, alone, drivers, in_runtimes};
+
+type Peer = std::os::unix::net::UnixStream;
+
+/// Less than a buffer of the pool, and too long to be copied.
+const LEN: usize = 10_000;
+
+fn pair() -> (UnixStream, Peer) {
+    let (ours, peer) = Peer::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (OwnedFd::from(ours).into(), peer)
+}
+
+fn pattern() -> Vec<u8> {
+    (0..LEN).map(|at| (at % 251) as u8).collect()
+}
+
+fn run(test: impl AsyncFn()) {
+    in_runtimes(|runtime| {
+        let bounded = async { time::timeout(PATIENCE, test()).await.unwrap() };
+        runtime.block_on(bounded).unwrap();
+    });
+}
+
+/// A message of [`LEN`] bytes, and how many the socket took before it was full: what is sent next has to wait.
+async fn message_and_full_socket(stream: &UnixStream, peer: &mut Peer) -> (Received, usize) {
+    peer.write_all(&pattern()).unwrap();
+    let message = stream.receive().next().await.unwrap().unwrap();
+    assert_eq!(*message, *pattern());
+    let mut socket = Peer::from(stream.as_fd().try_clone_to_owned().unwrap());
+    let mut before = 0;
+    while let Ok(count) = socket.write(&[0; LEN]) {
+        before += count;
+    }
+    (message, before)
+}
+
+struct Waiting {
+    peer: Peer,
+    /// Bytes that lie before those of the message.
+    before: usize,
+    sending: JoinHandle<(io::Result<()>, Received)>,
+}
+
+/// Send a message back to a peer that does not read; in flight once this returns.
+async fn send_to_full_socket() -> Waiting {
+    let (stream, mut peer) = pair();
+    let (message, before) = message_and_full_socket(&stream, &mut peer).await;
+    let begun = Rc::new(Cell::new(false));
+    let begins = Rc::clone(&begun);
+    let sending = spawn(async move {
+        let mut sending = pin!(stream.write_all(message));
+        poll_fn(|cx| {
+            begins.set(true);
+            sending.as_mut().poll(cx)
+        })
+        .await
+    });
+    while !begun.get() {
+        time::sleep(Duration::ZERO).await;
+    }
+    Waiting {
+        peer,
+        before,
+        sending,
+    }
+}
+
+/// Hold buffers of the pool until there are no more; returns how many there were.
+async fn free_buffers() -> usize {
+    let (stream, mut peer) = pair();
+    let mut incoming = stream.receive();
+    let mut held = Vec::new();
+    loop {
+        peer.write_all(b"x").unwrap();
+        match time::timeout(Duration::from_millis(100), incoming.next()).await {
+            Ok(bytes) => held.push(bytes.unwrap().unwrap()),
+            Err(_) => return held.len(),
+        }
+    }
+}
+
+/// Read each message that waits, on a thread of its own, and await the sends.
+async fn deliver(waiting: Vec<Waiting>) {
+    let (mut peers, mut sendings) = (Vec::new(), Vec::new());
+    for one in waiting {
+        peers.push((one.peer, one.before));
+        sendings.push(one.sending);
+    }
+    let reading = std::thread::spawn(move || {
+        for (mut peer, before) in peers {
+            let mut got = vec![0; before + LEN];
+            peer.read_exact(&mut got).unwrap();
+            assert!(got[before..] == *pattern());
+        }
+    });
+    for sending in sendings {
+        let (sent, message) = sending.await.unwrap();
+        sent.unwrap();
+        assert!(*message == *pattern());
+    }
+    reading.join().unwrap();
+}
+
+#[test]
+fn half_of_the_pool_may_be_lent_and_comes_back_once_it_was_sent() {
+    run(async || {
+        let mut waiting = Vec::new();
+        for _ in 0..LENT_BUFFERS + 10 {
+            waiting.push(send_to_full_socket().await);
+        }
+        let all = usize::from(POOL_BUFFERS);
+        assert_eq!(free_buffers().await, all - LENT_BUFFERS);
+        deliver(waiting).await;
+        assert_eq!(free_buffers().await, all);
+        // And may be lent again.
+        let again = send_to_full_socket().await;
+        assert_eq!(free_buffers().await, all - 1);
+        deliver(vec![again]).await;
+    });
+}
+
+#[test]
+fn what_is_left_of_a_message_is_what_is_lent_and_what_comes_back() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        let (mut message, before) = message_and_full_socket(&stream, &mut peer).await;
+        message.advance(17);
+        let mut sending = pin!(stream.write_all(message));
+        let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        let reading = std::thread::spawn(move || {
+            let mut got = vec![0; before + LEN - 17];
+            peer.read_exact(&mut got).unwrap();
+            (got, peer)
+        });
+        let (sent, mut back) = sending.await;
+        sent.unwrap();
+        assert!(*back == pattern()[17..]);
+        let (got, mut peer) = reading.join().unwrap();
+        assert!(got[before..] == pattern()[17..]);
+        // It may be sent once more, and is a buffer of the pool as before.
+        back.advance(LEN - 17 - 5);
+        let (sent, back) = stream.write_all(back).await;
+        sent.unwrap();
+        let mut got = [0; 5];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(got, pattern()[LEN - 5..]);
+        drop(back);
+        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+    });
+}
+
+#[test]
+fn a_send_that_is_given_up_gives_the_lent_buffer_back() {
+    run(async || {
+        for _ in 0..3 {
+            let (stream, mut peer) = pair();
+            let (message, _) = message_and_full_socket(&stream, &mut peer).await;
+            let sending = stream.write_all(message);
+            let given_up = time::timeout(Duration::from_millis(2), sending).await;
+            assert!(given_up.is_err());
+        }
+        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+    });
+}
+
+#[test]
+fn a_send_that_fails_gives_the_message_back_with_the_error() {
+    run(async || {
+        let waiting = send_to_full_socket().await;
+        drop(waiting.peer);
+        let (sent, message) = waiting.sending.await.unwrap();
+        let kind = sent.unwrap_err().kind();
+        assert!(matches!(
+            kind,
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        ));
+        assert!(*message == *pattern());
+        drop(message);
+        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+    });
+}
+
+#[test]
+fn what_a_lent_buffer_holds_is_not_touched_while_its_send_outlives_the_runtime() {
+    let _alone = alone();
+    for driver in drivers() {
+        let options = Options {
+            driver,
+            ..Options::default()
+        };
+        let runtime = Runtime::with_options(options).unwrap();
+        let Waiting {
+            mut peer, before, ..
+        } = runtime.block_on(send_to_full_socket()).unwrap();
+        drop(runtime);
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        assert!(got.len() >= before && pattern().starts_with(&got[before..]));
+    }
+}
