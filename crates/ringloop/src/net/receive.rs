@@ -9,16 +9,14 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Local, Multi, Op, Received};
+use crate::executor::{Local, Multi, Received};
 use crate::limits;
-use crate::op::{Poll, Recv, RecvMsgMulti, RecvMulti, Request};
+use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{Control, Message};
 use crate::sys::interest::Interest;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::RawFd;
-use std::pin::Pin;
 use std::task::Poll::{Pending, Ready};
 use std::task::{self, Context, ready};
 
@@ -26,8 +24,8 @@ use std::task::{self, Context, ready};
 ///
 /// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
 /// an idle connection owns no buffer. A stream that fills them, with more behind ([`limits::FULL_RECEIVES_MAX`]), goes
-/// over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it waits until bytes are there, and receives into the one that
-/// was used last; when they are few again, back.
+/// over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left,
+/// and then waits for word of more, by one multishot poll; when they are few again, back.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
 /// back to the pool; where every buffer of that is held, it waits for one.
@@ -51,8 +49,8 @@ enum Way {
     Pool(Multi),
     /// As before, and asked to stop, for the large buffers.
     Leaving(Multi),
-    /// Into a large buffer, once bytes are there: the wait for them, or none where some may be left.
-    Large(Option<Op<Poll>>),
+    /// Into a large buffer, until none are left; then once there is word of more.
+    Large { word: Multi, is_drained: bool },
 }
 
 type Item = Option<io::Result<Received>>;
@@ -115,7 +113,7 @@ impl<'a> Receive<'a> {
             return Ready(None);
         }
         match &self.way {
-            Way::Large(_) => self.poll_large(cx),
+            Way::Large { .. } => self.poll_large(cx),
             Way::Pool(_) | Way::Leaving(_) => self.poll_pool(cx),
         }
     }
@@ -131,7 +129,7 @@ impl<'a> Receive<'a> {
         let (multi, is_leaving) = match &mut self.way {
             Way::Pool(multi) => (multi, false),
             Way::Leaving(multi) => (multi, true),
-            Way::Large(_) => return self.end(None),
+            Way::Large { .. } => return self.end(None),
         };
         if multi.is_idle() {
             if is_leaving {
@@ -150,34 +148,43 @@ impl<'a> Receive<'a> {
                 Err(error) => self.end(Some(error)),
             };
         };
-        if pool == PoolKind::Streams && !is_leaving {
-            self.weigh(bytes.len());
-        }
+        let bytes = if is_leaving {
+            bytes.followed()
+        } else if pool == PoolKind::Streams {
+            self.weigh(bytes)
+        } else {
+            bytes
+        };
         Ready(Some(Ok(bytes)))
     }
 
-    /// A receive into the pool took so many bytes.
-    fn weigh(&mut self, len: usize) {
-        if len < limits::POOL_BUFFER_BYTES as usize {
+    /// What a receive into the pool took.
+    fn weigh(&mut self, bytes: Received) -> Received {
+        if bytes.len() < limits::POOL_BUFFER_BYTES as usize {
             self.misfits = 0;
-            return;
+            return bytes;
         }
         let Way::Pool(multi) = &mut self.way else {
-            return;
+            return bytes;
         };
         // Else it may be just as long as a buffer.
-        if multi.may_be_followed() {
-            self.misfits += 1;
+        if !multi.may_be_followed() {
+            return bytes;
         }
+        self.misfits += 1;
         if self.misfits == limits::FULL_RECEIVES_MAX {
             multi.stop();
             self.way = Way::Leaving(std::mem::take(multi));
         }
+        bytes.followed()
     }
 
     fn enter_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         self.misfits = 0;
-        self.way = Way::Large(None);
+        self.way = Way::Large {
+            word: Multi::default(),
+            is_drained: false,
+        };
         self.poll_large(cx)
     }
 
@@ -189,13 +196,15 @@ impl<'a> Receive<'a> {
     fn poll_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         let fd = self.socket.on_loop();
         loop {
-            let Way::Large(wait) = &mut self.way else {
+            let Way::Large { word, is_drained } = &mut self.way else {
                 return self.end(None);
             };
-            if let Some(ready) = wait {
-                let polled = ready!(Pin::new(ready).poll(cx));
-                *wait = None;
-                if let Err(error) = polled {
+            if *is_drained {
+                let interest = Interest::READ;
+                let request = || Request::PollMulti(PollMulti { fd, interest });
+                let arrival = ready!(word.poll_next(cx, request));
+                *is_drained = false;
+                if let Err(error) = arrival.result() {
                     return self.end(Some(error));
                 }
             }
@@ -216,9 +225,6 @@ impl<'a> Receive<'a> {
                     return self.end(None);
                 }
                 Ok(count) => {
-                    if count < limits::LARGE_BUFFER_BYTES {
-                        *wait = Some(wait_for_bytes(fd));
-                    }
                     self.misfits = match count {
                         ..=limits::SMALL_RECEIVE_BYTES => self.misfits + 1,
                         _ => 0,
@@ -231,7 +237,7 @@ impl<'a> Receive<'a> {
                 Err(error) => {
                     local.keep_large(buffer);
                     match error.kind() {
-                        io::ErrorKind::WouldBlock => *wait = Some(wait_for_bytes(fd)),
+                        io::ErrorKind::WouldBlock => *is_drained = true,
                         io::ErrorKind::Interrupted => {}
                         _ => return self.end(Some(error)),
                     }
@@ -239,14 +245,6 @@ impl<'a> Receive<'a> {
             }
         }
     }
-}
-
-fn wait_for_bytes(fd: RawFd) -> Op<Poll> {
-    Op::patient(Poll {
-        fd,
-        interest: Interest::READ,
-        level: false,
-    })
 }
 
 fn is_cancelled(error: &io::Error) -> bool {
