@@ -21,7 +21,7 @@
 //!                                      detach ▼   │ take_back
 //!                                            detached: a value of its own reads it
 //! ```
-//! The ring is first in, first out, so all of its memory passes through the cache: keep it small (1
+//! The ring is first in, first out, so all of its memory passes through the cache: keep it small (2
 //! MiB for a loop). An empty ring makes a receive complete at once with `ENOBUFS`, even where no
 //! byte is there: re-arm after a recycle, not before.
 //!
