@@ -28,6 +28,7 @@
 //! | cancelling by operation, by descriptor, of everything | [`executor::Op`], [`net::TcpStream::cancel`], [`executor::Local::cancel_all`] | `cancel.rs` |
 //! | sending without a copy | [`net::TcpStream::write_zero_copy`] | `zero_copy.rs` |
 //! | submission polling by the kernel | [`Options::submission_polling`] | `polling.rs` |
+//! | busy polling before the loop sleeps | [`Options::busy_polling`] | `busy.rs` |
 //! | several threads, a ring each | [`Builder`], [`spawn_on`] | `workers.rs` |
 //! | child processes, signals | [`process`], [`signal`] | `process.rs`, `signal.rs` |
 //! | channels, locks, select and join | [`sync`], [`future`] | `sync.rs` |

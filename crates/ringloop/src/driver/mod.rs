@@ -407,6 +407,11 @@ impl Driver {
         each!(self, driver => driver.wait(timeout))
     }
 
+    /// Whether the last wait has found anything; no system call.
+    pub(crate) fn has_news(&self) -> bool {
+        each!(self, driver => driver.has_news())
+    }
+
     /// The next completion for the embedder; wakes the futures whose completions it passes.
     pub fn next_event(&mut self) -> Option<Event> {
         each!(self, driver => driver.next_event())

@@ -268,7 +268,7 @@ impl UringDriver {
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.prepare_to_wait();
         let look_only = timeout == Some(Duration::ZERO);
-        if self.ring.ready() > 0 || !self.synthetic.is_empty() || look_only {
+        if self.has_news() || look_only {
             if self.ring.pending() == 0 && !self.ring.needs_enter() {
                 self.forget_taken();
                 return Ok(());
@@ -281,6 +281,11 @@ impl UringDriver {
         // Something could not be queued, and may be what would end the wait.
         let timeout = timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER));
         self.enter(1, Some(timeout))
+    }
+
+    /// See [`super::Driver::has_news`].
+    pub(super) fn has_news(&self) -> bool {
+        self.ring.ready() > 0 || !self.synthetic.is_empty()
     }
 
     fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {

@@ -49,6 +49,12 @@ impl Flag {
         self.0.swap(AWAKE, Ordering::AcqRel);
     }
 
+    /// Whether the owner would not sleep now. Publishes nothing: what was put before a notification is seen after
+    /// [`Flag::prepare_to_sleep`].
+    pub fn is_notified(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == NOTIFIED
+    }
+
     /// Returns whether the owner sleeps and has to be woken.
     pub fn notify(&self) -> bool {
         // Always a read-modify-write: a plain load could miss that the owner reset the flag, and
@@ -94,6 +100,12 @@ impl Unpark {
 
     pub(super) fn prepare_to_sleep(&self) -> bool {
         self.inner.flag.prepare_to_sleep()
+    }
+
+    /// Whether somebody has notified since the owner last went to sleep, or did not for that: a hint, for who looks
+    /// again.
+    pub(super) fn is_notified(&self) -> bool {
+        self.inner.flag.is_notified()
     }
 
     pub(super) fn awake(&self) {

@@ -103,6 +103,12 @@ impl Builder {
         self
     }
 
+    /// How long to look for completions before a worker sleeps; see [`Options::busy_polling`].
+    pub fn busy_polling(mut self, bound: Option<Duration>) -> Self {
+        self.plan.options.busy_polling = bound;
+        self
+    }
+
     /// Make the runtime and start its other workers.
     ///
     /// Errors: an unknown word in `RINGLOOP_DRIVER`; a driver that cannot run here; threads or rings that

@@ -317,6 +317,11 @@ impl ReadinessDriver {
         true
     }
 
+    /// See [`super::Driver::has_news`].
+    pub(super) fn has_news(&self) -> bool {
+        !(self.runnable.is_empty() && self.finished.is_empty() && self.arrived.is_empty())
+    }
+
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let has_none = self.runnable.is_empty();
         // There is something to try without asking the kernel. But not twice in a row: what fails at once and is submitted
@@ -326,10 +331,10 @@ impl ReadinessDriver {
             self.expire();
             return Ok(());
         }
-        let timeout = if has_none && self.finished.is_empty() && self.arrived.is_empty() {
-            self.deadlines.bound(timeout)
-        } else {
+        let timeout = if self.has_news() {
             Some(Duration::ZERO)
+        } else {
+            self.deadlines.bound(timeout)
         };
         self.burst_left = limits::ACCEPTS_PER_TURN;
         self.watches.wait(timeout, &mut self.runnable)?;
