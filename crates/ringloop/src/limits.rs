@@ -18,10 +18,15 @@ pub const POOL_BUFFERS: u16 = 128;
 /// reads slowly holds the one it was sent last.
 pub const LENT_BUFFERS: usize = POOL_BUFFERS as usize / 2;
 
+/// Bytes of pool buffers that may be on their way from a receive to a send at once. They are written and read again, so
+/// they had better be no more than a core's second-level cache holds.
+pub const BATCH_BYTES: usize = LENT_BUFFERS * POOL_BUFFER_BYTES as usize;
+
 /// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
 pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
 
-/// Receives that fill their pool buffer with more behind them, without one between that does not fill it, after which a
+/// Receives that fill their pool buffer, with more behind them where a batch of full ones stays in the cache
+/// ([`BATCH_BYTES`]), without one between that does not fill it, after which a
 /// sequence of receives goes over to large buffers.
 pub const FULL_RECEIVES_MAX: u32 = 2;
 
@@ -39,10 +44,7 @@ pub const SMALL_BUFFER_BYTES: usize = 1024;
 /// Small buffers that a loop keeps, as many as a turn has completions: 64 KiB.
 pub const SMALL_BUFFERS: usize = 64;
 
-/// Bytes for which a large buffer is more than a receive needs.
-pub const SMALL_RECEIVE_BYTES: usize = POOL_BUFFER_BYTES as usize;
-
-/// Such receives in a row after which a sequence goes back to the pool, which costs an idle connection nothing.
+/// Receives in a row that a pool buffer would have held, after which a sequence goes back to the pool, which costs an idle connection nothing.
 pub const SMALL_RECEIVES_MAX: u32 = 8;
 
 /// Received bytes that are not copied for a send: they are sent from where they lie, with the next batch out of a lent

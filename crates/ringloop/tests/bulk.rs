@@ -6,10 +6,10 @@ mod support;
 
 use ringloop::driver::Kind;
 use ringloop::executor::Op;
-use ringloop::limits::{LARGE_BUFFERS, POOL_BUFFER_BYTES};
+use ringloop::limits::{BATCH_BYTES, LARGE_BUFFERS, POOL_BUFFER_BYTES};
 use ringloop::net::{Received, TcpStream, UnixStream};
 use ringloop::op::{Recv, Send};
-use ringloop::{spawn, time};
+use ringloop::{Options, Runtime, spawn, time};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes};
+use support::{PATIENCE, alone, drivers, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 
@@ -33,6 +33,19 @@ fn pattern(len: usize) -> &'static [u8] {
     static PATTERN: LazyLock<Vec<u8>> =
         LazyLock::new(|| (0..4_000_000).map(|at| (at % 251) as u8).collect());
     &PATTERN[..len]
+}
+
+/// As [`in_runtimes`], on a processor whose cache holds so much.
+fn in_runtimes_of(cache_bytes: usize, test: impl Fn(&Runtime)) {
+    let _alone = alone();
+    for driver in drivers() {
+        let options = Options {
+            driver,
+            cache_bytes: Some(cache_bytes),
+            ..Options::default()
+        };
+        test(&Runtime::with_options(options).unwrap());
+    }
 }
 
 fn run(test: impl AsyncFn()) {
@@ -282,8 +295,9 @@ fn large_buffers_that_are_all_held_leave_the_others_the_pool() {
 }
 
 #[test]
-fn messages_as_long_as_a_pool_buffer_leave_the_large_ones_to_others() {
-    in_runtimes(|runtime| {
+fn messages_as_long_as_a_pool_buffer_leave_the_large_ones_to_others_where_the_cache_holds_a_batch()
+{
+    in_runtimes_of(BATCH_BYTES, |runtime| {
         // Nothing tells the readiness driver that no more is behind them.
         if runtime.kind() == Kind::Epoll {
             return;
@@ -301,6 +315,26 @@ fn messages_as_long_as_a_pool_buffer_leave_the_large_ones_to_others() {
             let (other, others_peer) = pair();
             let (large, _peer) = first_large(&other, others_peer, 1_000_000).await;
             assert!(large.len() > POOL);
+        };
+        let bounded = async { time::timeout(PATIENCE, test).await.unwrap() };
+        runtime.block_on(bounded).unwrap();
+    });
+}
+
+#[test]
+fn messages_as_long_as_a_pool_buffer_go_one_by_one_through_a_large_one_where_it_does_not() {
+    in_runtimes_of(BATCH_BYTES - 1, |runtime| {
+        let test = async {
+            let (stream, mut peer) = pair();
+            let mut incoming = stream.receive();
+            for _ in 0..4 {
+                peer.write_all(pattern(POOL)).unwrap();
+                let bytes = incoming.next().await.unwrap().unwrap();
+                assert_eq!(&*bytes, pattern(POOL));
+            }
+            peer.write_all(pattern(2 * POOL)).unwrap();
+            let bytes = incoming.next().await.unwrap().unwrap();
+            assert_eq!(&*bytes, pattern(2 * POOL));
         };
         let bounded = async { time::timeout(PATIENCE, test).await.unwrap() };
         runtime.block_on(bounded).unwrap();

@@ -18,6 +18,7 @@ use crate::driver::{Key, Lease, Sink};
 use crate::error::Error;
 use crate::limits;
 use crate::op::{Outcome, Request};
+use crate::sys::cache;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -56,6 +57,8 @@ struct Shared {
     lent_count: Cell<usize>,
     large: RefCell<Large>,
     small: RefCell<Small>,
+    /// A batch of messages as long as a pool buffer stays in the cache until it is sent.
+    keeps_batches_warm: bool,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
@@ -135,6 +138,10 @@ impl Local {
             lent_count: Cell::default(),
             large: RefCell::default(),
             small: RefCell::default(),
+            keeps_batches_warm: options
+                .cache_bytes
+                .or_else(cache::second_level_bytes)
+                .is_none_or(|bytes| bytes >= limits::BATCH_BYTES),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             refused: Cell::new(0),
@@ -346,6 +353,12 @@ impl Local {
     /// one that was used last; `None` where all are held.
     pub(crate) fn large_buffer(&self) -> Option<Vec<u8>> {
         self.shared.large.borrow_mut().take()
+    }
+
+    /// Whether messages as long as a pool buffer are better received and sent in batches than one by one through a large
+    /// buffer: whether the cache holds a batch.
+    pub(crate) fn keeps_batches_warm(&self) -> bool {
+        self.shared.keeps_batches_warm
     }
 
     /// Give such a buffer back; an empty vector stands for one that is lost.

@@ -90,6 +90,9 @@ pub struct Options {
     pub ring_entries: u32,
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
+    /// Bytes that a core's second-level cache holds (`None`, the default: as the C library tells). Messages as long as a
+    /// pool buffer are sent in batches where it holds a batch of them, and each as soon as it was received where not.
+    pub cache_bytes: Option<usize>,
     /// Messages that other threads may have waiting for a [`Local`].
     pub inbox_messages: usize,
 }
@@ -102,6 +105,7 @@ impl Default for Options {
             busy_polling: None,
             ring_entries: limits::RING_ENTRIES,
             completion_entries: limits::COMPLETION_ENTRIES,
+            cache_bytes: None,
             inbox_messages: limits::INBOX_MESSAGES,
         }
     }

@@ -23,8 +23,8 @@ use std::task::{self, Context, ready};
 /// The bytes of a stream, in order, in buffers of the loop's.
 ///
 /// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
-/// an idle connection owns no buffer. A stream that fills them, with more behind ([`limits::FULL_RECEIVES_MAX`]), goes
-/// over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left,
+/// an idle connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`]), with more behind or on a
+/// processor whose cache does not hold a batch of full ones ([`crate::Options::cache_bytes`]), goes over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left,
 /// and then waits for word of more, by one multishot poll; when they are few again, back.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
@@ -167,8 +167,8 @@ impl<'a> Receive<'a> {
         let Way::Pool(multi) = &mut self.way else {
             return bytes;
         };
-        // Else it may be just as long as a buffer.
-        if !multi.may_be_followed() {
+        // Else it may be just as long as a buffer, which goes well in batches that stay in the cache.
+        if !multi.may_be_followed() && Local::current().keeps_batches_warm() {
             return bytes;
         }
         self.misfits += 1;
@@ -225,9 +225,10 @@ impl<'a> Receive<'a> {
                     return self.end(None);
                 }
                 Ok(count) => {
-                    self.misfits = match count {
-                        ..=limits::SMALL_RECEIVE_BYTES => self.misfits + 1,
-                        _ => 0,
+                    self.misfits = if is_small(count, &local) {
+                        self.misfits + 1
+                    } else {
+                        0
                     };
                     if self.misfits == limits::SMALL_RECEIVES_MAX {
                         self.leave_large();
@@ -245,6 +246,12 @@ impl<'a> Receive<'a> {
             }
         }
     }
+}
+
+/// Whether a large buffer is more than a receive needed.
+fn is_small(count: usize, local: &Local) -> bool {
+    let pool_len = limits::POOL_BUFFER_BYTES as usize;
+    count < pool_len || (count == pool_len && local.keeps_batches_warm())
 }
 
 fn is_cancelled(error: &io::Error) -> bool {
