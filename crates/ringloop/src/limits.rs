@@ -38,8 +38,13 @@ pub const LARGE_BUFFER_BYTES: usize = 256 * 1024;
 /// at once; where all are held, the streams go on with the pool.
 pub const LARGE_BUFFERS: usize = 16;
 
-/// Bytes that a small buffer has room for: what is shorter is copied into one while it is sent.
-pub const SMALL_BUFFER_BYTES: usize = 1024;
+/// Bytes that a small buffer has room for: what is shorter is copied into one while it is sent, or received into one.
+/// No divisor of a page, so that the first lines of several do not meet in the same place of a cache.
+pub const SMALL_BUFFER_BYTES: usize = 2048 + 256;
+
+/// Streams of a loop that may receive into small buffers of their own, message by message, while that is the better way
+/// (`executor::pace`): so many of them are held by streams that wait, 576 KiB.
+pub const SINGLE_STREAMS: usize = 256;
 
 /// Small buffers that a loop keeps, as many as a turn has completions: 64 KiB.
 pub const SMALL_BUFFERS: usize = 64;

@@ -412,6 +412,14 @@ impl Driver {
         each!(self, driver => driver.has_news())
     }
 
+    /// How many completions of the kernel's the last wait has brought; none on the readiness driver.
+    pub(crate) fn completions(&self) -> u32 {
+        match self {
+            Self::Uring(driver) => driver.completions(),
+            Self::Readiness(_) => 0,
+        }
+    }
+
     /// The next completion for the embedder; wakes the futures whose completions it passes.
     pub fn next_event(&mut self) -> Option<Event> {
         each!(self, driver => driver.next_event())

@@ -283,6 +283,11 @@ impl UringDriver {
         self.enter(1, Some(timeout))
     }
 
+    /// See [`super::Driver::completions`].
+    pub(super) fn completions(&self) -> u32 {
+        self.ring.ready()
+    }
+
     /// See [`super::Driver::has_news`].
     pub(super) fn has_news(&self) -> bool {
         self.ring.ready() > 0 || !self.synthetic.is_empty()

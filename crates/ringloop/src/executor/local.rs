@@ -57,6 +57,8 @@ struct Shared {
     lent_count: Cell<usize>,
     large: RefCell<Large>,
     small: RefCell<Small>,
+    /// Streams that receive message by message.
+    single_count: Cell<usize>,
     /// A batch of messages as long as a pool buffer stays in the cache until it is sent.
     keeps_batches_warm: bool,
     /// Descriptors that were given up meanwhile.
@@ -138,6 +140,7 @@ impl Local {
             lent_count: Cell::default(),
             large: RefCell::default(),
             small: RefCell::default(),
+            single_count: Cell::default(),
             keeps_batches_warm: options
                 .cache_bytes
                 .or_else(cache::second_level_bytes)
@@ -355,6 +358,21 @@ impl Local {
         self.shared.large.borrow_mut().take()
     }
 
+    /// A small buffer, to receive into ([`limits::SMALL_BUFFER_BYTES`]).
+    pub(crate) fn small_buffer(&self) -> Vec<u8> {
+        self.shared.small.borrow_mut().take(0)
+    }
+
+    /// A seat for a stream that receives message by message ([`limits::SINGLE_STREAMS`]).
+    pub(crate) fn single_seat(&self) -> Option<SingleSeat> {
+        let shared = &self.shared;
+        let is_free = shared.single_count.get() < limits::SINGLE_STREAMS;
+        is_free.then(|| {
+            shared.single_count.update(|count| count + 1);
+            SingleSeat(self.home())
+        })
+    }
+
     /// Whether messages as long as a pool buffer are better received and sent in batches than one by one through a large
     /// buffer: whether the cache holds a batch.
     pub(crate) fn keeps_batches_warm(&self) -> bool {
@@ -544,6 +562,18 @@ impl Home {
             Ok(mut engine) => engine.driver_mut().close(fd),
             // By a waker's own drop; the next turn closes it.
             Err(_) => shared.closing.borrow_mut().push(fd),
+        }
+    }
+}
+
+/// A stream's seat among those that receive message by message, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct SingleSeat(Home);
+
+impl Drop for SingleSeat {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.0.upgrade() {
+            shared.single_count.update(|count| count - 1);
         }
     }
 }

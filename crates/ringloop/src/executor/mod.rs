@@ -25,6 +25,7 @@ mod local;
 mod multi;
 mod operation;
 mod owned;
+mod pace;
 mod park;
 mod received;
 mod recv_into;
@@ -52,11 +53,12 @@ pub use blocking::{Blocking, spawn_blocking};
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub use link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};
-pub(crate) use local::Home;
 pub use local::{Entered, Local, spawn};
+pub(crate) use local::{Home, SingleSeat};
 pub(crate) use multi::Multi;
 pub use operation::Op;
 pub(crate) use operation::{Beginning, Flight};
+pub(crate) use pace::{Pace, Shots};
 pub use park::Unpark;
 pub use received::Received;
 pub use recv_into::RecvInto;
@@ -138,6 +140,7 @@ pub struct Engine {
     timers: Timers,
     unpark: Unpark,
     busy: BusyPolling,
+    pace: Pace,
     pool: BlockingPool,
 }
 
@@ -153,6 +156,7 @@ impl Engine {
             timers: Timers::new(),
             unpark,
             busy: BusyPolling::new(options.busy_polling),
+            pace: Pace::new(),
             pool,
         })
     }
@@ -211,13 +215,20 @@ impl Engine {
     /// embedder may give up its own lock around it.
     pub fn park(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = self.timers.bound(timeout);
-        if timeout == Some(Duration::ZERO) {
-            return self.driver.wait(timeout);
-        }
-        if self.busy.is_on() {
-            return self.look_then_sleep(timeout);
-        }
-        self.sleep(timeout)
+        let waited = if timeout == Some(Duration::ZERO) {
+            self.driver.wait(timeout)
+        } else if self.busy.is_on() {
+            self.look_then_sleep(timeout)
+        } else {
+            self.sleep(timeout)
+        };
+        self.pace.begin_turn(self.driver.completions());
+        waited
+    }
+
+    /// How receives had better be made.
+    pub(crate) fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {

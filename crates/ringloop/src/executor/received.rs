@@ -31,17 +31,17 @@ enum Memory {
     /// Another, behind whose bytes there were more: what comes in bulk is sent on before those are taken.
     Followed(Loan),
     Large(Box<LargeLoan>),
-    /// Memory of its own, after they were sent.
-    Copied(Copy),
+    /// A small buffer of the loop's: received into, or copied into to be sent.
+    Small(Small),
 }
 
-/// A copy of received bytes, whose memory serves the next one when it is dropped.
-struct Copy {
+/// Bytes in one of the loop's small buffers, whose memory serves the next ones when it is dropped.
+struct Small {
     home: Home,
     bytes: Vec<u8>,
 }
 
-impl Drop for Copy {
+impl Drop for Small {
     #[inline(always)]
     fn drop(&mut self) {
         if self.bytes.capacity() > 0 {
@@ -84,6 +84,16 @@ impl Received {
         }
     }
 
+    /// The bytes of one of `local`'s small buffers.
+    pub(crate) fn small(local: &Local, bytes: Vec<u8>) -> Self {
+        let home = local.home();
+        Self {
+            start: 0,
+            end: bytes.len() as u32,
+            memory: Memory::Small(Small { home, bytes }),
+        }
+    }
+
     /// They are part of more.
     pub(crate) fn followed(mut self) -> Self {
         self.memory = match self.memory {
@@ -98,7 +108,7 @@ impl Received {
     fn may_be_lent(&self) -> bool {
         match &self.memory {
             Memory::Pool(loan) => self.len() >= limits::EAGER_SEND_BYTES_MIN && loan.may_be_lent(),
-            Memory::Followed(_) | Memory::Large(_) | Memory::Copied(_) => false,
+            Memory::Followed(_) | Memory::Large(_) | Memory::Small(_) => false,
         }
     }
 
@@ -116,7 +126,7 @@ impl Deref for Received {
         let bytes = match &self.memory {
             Memory::Pool(loan) | Memory::Followed(loan) => loan.bytes(),
             Memory::Large(loan) => &loan.bytes,
-            Memory::Copied(copy) => &copy.bytes,
+            Memory::Small(copy) => &copy.bytes,
         };
         &bytes[self.start as usize..self.end as usize]
     }
@@ -185,7 +195,7 @@ impl Outgoing for Received {
                 std::mem::take(&mut loan.bytes),
                 Sending::Large(loan, self.start),
             ),
-            Memory::Copied(mut copy) => {
+            Memory::Small(mut copy) => {
                 let home = std::mem::take(&mut copy.home);
                 let sending = Sending::Copy(Kept(home), self.start);
                 (std::mem::take(&mut copy.bytes), sending)
@@ -214,7 +224,7 @@ impl Outgoing for Received {
                     memory: Memory::Pool(loan),
                 };
             }
-            Sending::Copy(Kept(home), start) => (start, Memory::Copied(Copy { home, bytes })),
+            Sending::Copy(Kept(home), start) => (start, Memory::Small(Small { home, bytes })),
         };
         Self {
             // Where the buffer was lost to the operation there are none.

@@ -9,7 +9,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Local, Multi, Received};
+use crate::executor::{Local, Multi, Received, Shots, SingleSeat};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -40,17 +40,33 @@ pub struct Receive<'a> {
     is_over: bool,
     /// Receives in a row that speak for the other way.
     misfits: u32,
+    /// The last one was more than a small buffer holds.
+    was_long: bool,
 }
 
 /// How bytes are received.
 #[derive(Debug)]
 enum Way {
-    /// Into buffers of a pool.
+    /// By a multishot receive, into buffers of a pool.
     Pool(Multi),
-    /// As before, and asked to stop, for the large buffers.
-    Leaving(Multi),
+    /// As before, and asked to stop for another way.
+    Leaving(Multi, Next),
+    /// Message by message, into a small buffer.
+    Single {
+        receive: Multi,
+        /// The turn in which it was asked for.
+        asked: u32,
+        _seat: SingleSeat,
+    },
     /// Into a large buffer, until none are left; then once there is word of more.
     Large { word: Multi, is_drained: bool },
+}
+
+/// What a multishot receive is stopped for.
+#[derive(Debug)]
+enum Next {
+    Large,
+    Single(SingleSeat),
 }
 
 type Item = Option<io::Result<Received>>;
@@ -63,6 +79,7 @@ impl<'a> Receive<'a> {
             way: Way::Pool(Multi::default()),
             is_over: false,
             misfits: 0,
+            was_long: false,
         }
     }
 
@@ -114,7 +131,8 @@ impl<'a> Receive<'a> {
         }
         match &self.way {
             Way::Large { .. } => self.poll_large(cx),
-            Way::Pool(_) | Way::Leaving(_) => self.poll_pool(cx),
+            Way::Single { .. } => self.poll_single(cx),
+            Way::Pool(_) | Way::Leaving(..) => self.poll_pool(cx),
         }
     }
 
@@ -125,26 +143,27 @@ impl<'a> Receive<'a> {
     }
 
     fn poll_pool(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let socket = self.socket;
         let (multi, is_leaving) = match &mut self.way {
             Way::Pool(multi) => (multi, false),
-            Way::Leaving(multi) => (multi, true),
-            Way::Large { .. } => return self.end(None),
+            Way::Leaving(multi, _) => (multi, true),
+            Way::Large { .. } | Way::Single { .. } => return self.end(None),
         };
         if multi.is_idle() {
             if is_leaving {
-                return self.enter_large(cx);
+                return self.enter_next(cx);
             }
             let local = Local::current();
             self.pool = local.engine().driver_mut().receive_pool(self.pool);
         }
-        let pool = self.pool;
-        let request = || Request::RecvMulti(RecvMulti::into_pool(socket.on_loop(), pool));
-        let arrival = ready!(multi.poll_next(cx, request));
+        let (fd, pool) = (self.socket.on_loop(), self.pool);
+        let request = || Request::RecvMulti(RecvMulti::into_pool(fd, pool));
+        let Ready(arrival) = multi.poll_next(cx, request) else {
+            return self.reconsider(cx);
+        };
         let Some(bytes) = arrival.buffer else {
             return match arrival.result() {
                 Ok(_) => self.end(None),
-                Err(error) if is_leaving && is_cancelled(&error) => self.enter_large(cx),
+                Err(error) if is_leaving && is_cancelled(&error) => self.enter_next(cx),
                 Err(error) => self.end(Some(error)),
             };
         };
@@ -158,8 +177,83 @@ impl<'a> Receive<'a> {
         Ready(Some(Ok(bytes)))
     }
 
+    /// Nothing has come by the multishot receive: perhaps single ones had better take its place.
+    #[inline]
+    fn reconsider(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
+        let Way::Pool(multi) = &mut self.way else {
+            return Pending;
+        };
+        if self.pool != PoolKind::Streams || self.was_long {
+            return Pending;
+        }
+        let seat = Local::with_current(|local| match local.engine().pace().shots() {
+            Shots::Many => None,
+            Shots::One => local.single_seat(),
+        });
+        let Some(seat) = seat else {
+            return Pending;
+        };
+        multi.stop();
+        self.way = Way::Leaving(std::mem::take(multi), Next::Single(seat));
+        self.poll_pool(cx)
+    }
+
+    /// The multishot receive is over.
+    fn enter_next(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
+        match std::mem::replace(&mut self.way, Way::Pool(Multi::default())) {
+            Way::Leaving(_, Next::Single(seat)) => {
+                self.way = Way::Single {
+                    receive: Multi::default(),
+                    asked: 0,
+                    _seat: seat,
+                };
+                self.poll_single(cx)
+            }
+            _ => self.enter_large(cx),
+        }
+    }
+
+    fn poll_single(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
+        let fd = self.socket.on_loop();
+        let Way::Single { receive, asked, .. } = &mut self.way else {
+            return self.end(None);
+        };
+        let mut over = None;
+        let request = || {
+            Local::with_current(|local| {
+                let buf = RecvBuf::append(local.small_buffer(), limits::SMALL_BUFFER_BYTES);
+                Request::Recv(Recv { fd, buf })
+            })
+        };
+        if receive.is_idle() {
+            *asked = Local::with_current(|local| local.engine().pace().turn());
+        }
+        let arrival = ready!(receive.poll_to_the_end(cx, request, |request| over = request));
+        let bytes = match over {
+            Some(Request::Recv(recv)) => recv.buf.into_vec(),
+            _ => Vec::new(),
+        };
+        let count = match arrival.result() {
+            Ok(0) => return self.end(None),
+            Ok(count) => count as usize,
+            Err(error) => return self.end(Some(error)),
+        };
+        let asked = *asked;
+        self.was_long = count >= limits::SMALL_BUFFER_BYTES;
+        let (shots, bytes) = Local::with_current(|local| {
+            let mut engine = local.engine();
+            engine.pace().note(asked);
+            (engine.pace().shots(), Received::small(local, bytes))
+        });
+        if self.was_long || shots == Shots::Many {
+            self.way = Way::Pool(Multi::default());
+        }
+        Ready(Some(Ok(bytes)))
+    }
+
     /// What a receive into the pool took.
     fn weigh(&mut self, bytes: Received) -> Received {
+        self.was_long = bytes.len() >= limits::SMALL_BUFFER_BYTES;
         if bytes.len() < limits::POOL_BUFFER_BYTES as usize {
             self.misfits = 0;
             return bytes;
@@ -174,7 +268,7 @@ impl<'a> Receive<'a> {
         self.misfits += 1;
         if self.misfits == limits::FULL_RECEIVES_MAX {
             multi.stop();
-            self.way = Way::Leaving(std::mem::take(multi));
+            self.way = Way::Leaving(std::mem::take(multi), Next::Large);
         }
         bytes.followed()
     }
@@ -335,3 +429,6 @@ impl Datagram {
         self.message().datagrams()
     }
 }
+
+#[cfg(test)]
+mod tests;
