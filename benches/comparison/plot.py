@@ -27,6 +27,7 @@ COLOURS = {
     "monoio": "#9467bd",
     "compio": "#17becf",
     "glommio": "#8c564b",
+    "glommio-busy": "#c49c94",
     "ringcore": "#bcbd22",
     "aioquic": "#9e9e9e",
     "qh3": "#1f77b4",
@@ -36,6 +37,7 @@ COLOURS = {
     "ringloop-asyncio": "#8c564b",
     "ringloop-uring": "#d62728",
     "ringloop-epoll": "#ff9896",
+    "ringloop-uring-busy": "#ff7f0e",
 }
 FLOOR_COLOUR = "#000000"
 ROW_HEIGHT_INCHES = 0.26

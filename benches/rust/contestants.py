@@ -15,10 +15,13 @@ HERE = Path(__file__).resolve().parent
 # Apart from the product's: another workspace, another profile.
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[1] / "target") / "bench-rust"
 
-# The order is the order of the columns. Our own runtime stands there with each of its drivers.
+# The order is the order of the columns. Our own runtime stands there with each of its drivers. "-busy": it looks for
+# work before it sleeps, which of these two runtimes can.
+BUSY = "-busy"
+BUSY_US = "50"
 CONTESTANTS = (
-    *("std", "tokio", "monoio", "compio", "glommio", "ringcore"),
-    *("ringloop-uring", "ringloop-epoll"),
+    *("std", "tokio", "monoio", "compio", "glommio", f"glommio{BUSY}", "ringcore"),
+    *("ringloop-uring", "ringloop-epoll", f"ringloop-uring{BUSY}"),
 )
 
 
@@ -29,8 +32,9 @@ def program(name: str) -> Path:
 
 def variables(name: str) -> dict[str, str]:
     """What a contestant finds in the environment besides ours."""
-    _, _, driver = name.partition("-")
-    return {"RINGLOOP_DRIVER": driver} if driver else {}
+    _, _, driver = name.removesuffix(BUSY).partition("-")
+    found = {"RINGLOOP_DRIVER": driver} if driver else {}
+    return found | ({"BENCH_BUSY_US": BUSY_US} if name.endswith(BUSY) else {})
 
 
 def build(say: Callable[[str], None]) -> None:

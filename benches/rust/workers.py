@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4)
     options = parser.parse_args()
     server_cpu, load_cpu = machine.choose_cpus(None, None)
-    settings = Settings(options.rounds, options.seconds, server_cpu, load_cpu)
+    settings = Settings(options.rounds, 0, options.seconds, server_cpu, load_cpu, None)
     for name in options.peers:
         costs = measure(name, settings)
         for few, many in ((ONE, TWO), (ONE, APART), (TWO, APART)):

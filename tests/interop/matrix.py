@@ -36,9 +36,10 @@ FOUND = """## What was found on the way
 - quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic
   ku`; RFC 9369 §3.3.2 names `quicv2 ku`), and changes keys by itself after a hundred packets:
   longer transfers in version 2 end there, with aioquic as with ours. The case moves 20 kB.
-- qh3 derives them so too, and our servers change keys by themselves once, after a random number of
-  packets between 10 and 1,000: where that falls into the case's few, these two's clients wait in
-  vain (qh3's in 2 of 100 runs), as qh3's does with aioquic's server when that asks for an update. In
+- qh3 derives them so too, and our servers and clients change keys by themselves once, after a random
+  number of packets between 10 and 1,000: where that falls into the case's few, these two's clients wait
+  in vain (qh3's in 2 of 100 runs), as qh3's does with aioquic's server when that asks for an update, and
+  ours with their servers. In
   version 1 qh3 follows, but may then refuse the next update of its own ("invalid key phase"). These
   cases are tried up to four times with them.
 - Key updates of quic-go and aiopquic, as clients, are those that they make by themselves after so

@@ -20,10 +20,16 @@ pub use tasks::spawn_and_join;
 pub use timers::timers;
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What `cat` reads and writes at once: the best of 64 KiB to 1 MiB for std on the machine of the results.
 pub const CAT_BYTES: usize = 256 * 1024;
+
+/// How long a contestant that can looks for work before it sleeps: what the runner says, in microseconds.
+pub fn busy_polling() -> Option<Duration> {
+    let micros = std::env::var("BENCH_BUSY_US").ok()?;
+    Some(Duration::from_micros(micros.parse().ok()?))
+}
 
 /// Print the port that a server listens on.
 pub fn announce(port: u16) {

@@ -1,8 +1,8 @@
 //! glommio: one executor, unbound; the runner pins the process.
 
 use bench_common::{
-    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
-    unsupported, wake,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, busy_polling, is_request, report,
+    spawn_and_join, timers, unsupported, wake,
 };
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use glommio::channels::local_channel;
@@ -19,10 +19,11 @@ fn main() -> io::Result<()> {
     if arguments.is_shared() {
         unsupported("one executor is what this program runs");
     }
-    let executor = LocalExecutorBuilder::new(Placement::Unbound)
-        .ring_depth(RING_DEPTH)
-        .make()
-        .map_err(io::Error::from)?;
+    let mut builder = LocalExecutorBuilder::new(Placement::Unbound).ring_depth(RING_DEPTH);
+    if let Some(span) = busy_polling() {
+        builder = builder.spin_before_park(span);
+    }
+    let executor = builder.make().map_err(io::Error::from)?;
     executor.run(run(arguments))
 }
 

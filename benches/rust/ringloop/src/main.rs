@@ -1,8 +1,8 @@
 //! ringloop, on the driver that `RINGLOOP_DRIVER` names.
 
 use bench_common::{
-    Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
-    wake,
+    Arguments, CAT_BYTES, RESPONSE, Workload, announce, busy_polling, is_request, report,
+    spawn_and_join, timers, wake,
 };
 use ringloop::Runtime;
 use ringloop::fs::{File, RegisteredBuf, RegisteredFile};
@@ -14,7 +14,9 @@ use std::time::Instant;
 
 fn main() -> io::Result<()> {
     let arguments = Arguments::read();
-    let builder = Runtime::builder().workers(arguments.workers);
+    let builder = Runtime::builder()
+        .workers(arguments.workers)
+        .busy_polling(busy_polling());
     let runtime = builder.build().map_err(io::Error::other)?;
     match arguments.workload {
         Workload::Echo => serve(&runtime, arguments.port, true),

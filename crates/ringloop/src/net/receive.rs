@@ -9,7 +9,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Local, Multi, Received, Shots, SingleSeat};
+use crate::executor::{Beginning, Flight, Local, Multi, Received, Shots, SingleSeat};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -53,7 +53,7 @@ enum Way {
     Leaving(Multi, Next),
     /// Message by message, into a small buffer.
     Single {
-        receive: Multi,
+        receive: Option<Flight<Recv>>,
         /// The turn in which it was asked for.
         asked: u32,
         _seat: SingleSeat,
@@ -203,7 +203,7 @@ impl<'a> Receive<'a> {
         match std::mem::replace(&mut self.way, Way::Pool(Multi::default())) {
             Way::Leaving(_, Next::Single(seat)) => {
                 self.way = Way::Single {
-                    receive: Multi::default(),
+                    receive: None,
                     asked: 0,
                     _seat: seat,
                 };
@@ -214,36 +214,37 @@ impl<'a> Receive<'a> {
     }
 
     fn poll_single(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let fd = self.socket.on_loop();
         let Way::Single { receive, asked, .. } = &mut self.way else {
             return self.end(None);
         };
-        let mut over = None;
-        let request = || {
-            Local::with_current(|local| {
-                let buf = RecvBuf::append(local.small_buffer(), limits::SMALL_BUFFER_BYTES);
-                Request::Recv(Recv { fd, buf })
-            })
-        };
-        if receive.is_idle() {
-            *asked = Local::with_current(|local| local.engine().pace().turn());
-        }
-        let arrival = ready!(receive.poll_to_the_end(cx, request, |request| over = request));
-        let bytes = match over {
-            Some(Request::Recv(recv)) => recv.buf.into_vec(),
-            _ => Vec::new(),
-        };
-        let count = match arrival.result() {
-            Ok(0) => return self.end(None),
-            Ok(count) => count as usize,
-            Err(error) => return self.end(Some(error)),
+        let (received, buf) = if let Some(flight) = receive {
+            let over = ready!(flight.poll(cx.waker()));
+            *receive = None;
+            over
+        } else {
+            let local = Local::current();
+            let fd = self.socket.on(&local);
+            let buf = RecvBuf::append(local.small_buffer(), limits::SMALL_BUFFER_BYTES);
+            *asked = local.engine().pace().turn();
+            match Flight::begin(local, Recv { fd, buf }, Beginning::Plain, cx.waker()) {
+                Ok(flight) => {
+                    *receive = Some(flight);
+                    return Pending;
+                }
+                Err(over) => over,
+            }
         };
         let asked = *asked;
-        self.was_long = count >= limits::SMALL_BUFFER_BYTES;
+        match received {
+            Ok(0) => return self.end(None),
+            Ok(count) => self.was_long = count >= limits::SMALL_BUFFER_BYTES,
+            Err(error) => return self.end(Some(error)),
+        }
         let (shots, bytes) = Local::with_current(|local| {
             let mut engine = local.engine();
             engine.pace().note(asked);
-            (engine.pace().shots(), Received::small(local, bytes))
+            let bytes = Received::small(local, buf.into_vec());
+            (engine.pace().shots(), bytes)
         });
         if self.was_long || shots == Shots::Many {
             self.way = Way::Pool(Multi::default());
