@@ -59,6 +59,8 @@ struct Shared {
     small: RefCell<Small>,
     /// Streams that receive message by message.
     single_count: Cell<usize>,
+    /// How often everything was asked to stop.
+    cancel_count: Cell<u32>,
     /// A batch of messages as long as a pool buffer stays in the cache until it is sent.
     keeps_batches_warm: bool,
     /// Descriptors that were given up meanwhile.
@@ -141,6 +143,7 @@ impl Local {
             large: RefCell::default(),
             small: RefCell::default(),
             single_count: Cell::default(),
+            cancel_count: Cell::default(),
             keeps_batches_warm: options
                 .cache_bytes
                 .or_else(cache::second_level_bytes)
@@ -158,7 +161,14 @@ impl Local {
     /// Ask every operation in flight on this loop to stop; returns how many were asked. Each ends with
     /// `ECANCELED`, or with the result that won the race; timers of `time` are none.
     pub fn cancel_all(&self) -> usize {
+        let cancel_count = &self.shared.cancel_count;
+        cancel_count.update(|count| count.wrapping_add(1));
         self.engine().driver_mut().cancel_all()
+    }
+
+    /// How often that was asked for.
+    pub(crate) fn cancels(&self) -> u32 {
+        self.shared.cancel_count.get()
     }
 
     /// The one that the calling code runs in.

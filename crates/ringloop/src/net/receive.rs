@@ -50,7 +50,12 @@ enum Way {
     /// By a multishot receive, into buffers of a pool.
     Pool(Multi),
     /// As before, and asked to stop for another way.
-    Leaving(Multi, Next),
+    Leaving {
+        multi: Multi,
+        next: Next,
+        /// [`Socket::cancels`] when it was: a later one is the user's.
+        cancels: u32,
+    },
     /// Message by message, into a small buffer.
     Single {
         receive: Option<Flight<Recv>>,
@@ -132,7 +137,7 @@ impl<'a> Receive<'a> {
         match &self.way {
             Way::Large { .. } => self.poll_large(cx),
             Way::Single { .. } => self.poll_single(cx),
-            Way::Pool(_) | Way::Leaving(..) => self.poll_pool(cx),
+            Way::Pool(_) | Way::Leaving { .. } => self.poll_pool(cx),
         }
     }
 
@@ -145,7 +150,7 @@ impl<'a> Receive<'a> {
     fn poll_pool(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         let (multi, is_leaving) = match &mut self.way {
             Way::Pool(multi) => (multi, false),
-            Way::Leaving(multi, _) => (multi, true),
+            Way::Leaving { multi, .. } => (multi, true),
             Way::Large { .. } | Way::Single { .. } => return self.end(None),
         };
         if multi.is_idle() {
@@ -163,7 +168,7 @@ impl<'a> Receive<'a> {
         let Some(bytes) = arrival.buffer else {
             return match arrival.result() {
                 Ok(_) => self.end(None),
-                Err(error) if is_leaving && is_cancelled(&error) => self.enter_next(cx),
+                Err(error) if is_cancelled(&error) && self.is_by_us() => self.enter_next(cx),
                 Err(error) => self.end(Some(error)),
             };
         };
@@ -193,15 +198,33 @@ impl<'a> Receive<'a> {
         let Some(seat) = seat else {
             return Pending;
         };
-        multi.stop();
-        self.way = Way::Leaving(std::mem::take(multi), Next::Single(seat));
+        let multi = std::mem::take(multi);
+        self.leave(multi, Next::Single(seat));
         self.poll_pool(cx)
+    }
+
+    /// Stop a multishot receive for another way.
+    fn leave(&mut self, multi: Multi, next: Next) {
+        multi.stop();
+        self.way = Way::Leaving {
+            multi,
+            next,
+            cancels: self.socket.cancels(),
+        };
+    }
+
+    /// Whether the multishot receive was stopped for another way only.
+    fn is_by_us(&self) -> bool {
+        matches!(self.way, Way::Leaving { cancels, .. } if cancels == self.socket.cancels())
     }
 
     /// The multishot receive is over.
     fn enter_next(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         match std::mem::replace(&mut self.way, Way::Pool(Multi::default())) {
-            Way::Leaving(_, Next::Single(seat)) => {
+            Way::Leaving {
+                next: Next::Single(seat),
+                ..
+            } => {
                 self.way = Way::Single {
                     receive: None,
                     asked: 0,
@@ -268,8 +291,8 @@ impl<'a> Receive<'a> {
         }
         self.misfits += 1;
         if self.misfits == limits::FULL_RECEIVES_MAX {
-            multi.stop();
-            self.way = Way::Leaving(std::mem::take(multi), Next::Large);
+            let multi = std::mem::take(multi);
+            self.leave(multi, Next::Large);
         }
         bytes.followed()
     }

@@ -21,6 +21,8 @@ pub struct Socket {
     home: RefCell<Option<Home>>,
     /// The last receive left nothing behind, so the next one has to wait.
     is_drained: Cell<bool>,
+    /// How often everything on it was asked to stop.
+    cancel_count: Cell<u32>,
 }
 
 impl Socket {
@@ -172,10 +174,18 @@ impl Socket {
 
     /// Ask every operation in flight on this socket to stop; returns how many were asked.
     pub fn cancel(&self) -> usize {
+        self.cancel_count.update(|count| count.wrapping_add(1));
         match &*self.home.borrow() {
             Some(home) => home.cancel_descriptor(self.as_raw_fd()),
             None => 0,
         }
+    }
+
+    /// How often the user had everything on this socket stopped, or everything on its loop: what a receive that is being
+    /// stopped for another way compares.
+    pub fn cancels(&self) -> u32 {
+        let on_loop = Local::with_current(Local::cancels);
+        self.cancel_count.get().wrapping_add(on_loop)
     }
 
     /// Receive without taking the bytes off the socket.
@@ -216,6 +226,7 @@ impl From<OwnedFd> for Socket {
             fd: Some(fd),
             home: RefCell::new(None),
             is_drained: Cell::new(false),
+            cancel_count: Cell::new(0),
         }
     }
 }

@@ -201,3 +201,25 @@ fn what_a_single_receive_took_can_be_sent_and_its_memory_serves_the_next_one() {
         assert!(places[2..].contains(&places[0]) || places[2..].contains(&places[1]));
     });
 }
+
+#[test]
+fn cancel_that_meets_a_receive_on_its_way_to_another_is_not_lost() {
+    on_both(async || {
+        for everything in [false, true] {
+            let (stream, _peer) = pair();
+            let mut incoming = stream.receive();
+            insist(Shots::Many);
+            expect_nothing(&mut incoming).await;
+            insist(Shots::One);
+            expect_nothing(&mut incoming).await;
+            assert!(matches!(incoming.way, Way::Leaving { .. }));
+            if everything {
+                Local::current().cancel_all();
+            } else {
+                stream.cancel();
+            }
+            let ended = incoming.next().await.expect("an error");
+            assert!(is_cancelled(&ended.expect_err("it was cancelled")));
+        }
+    });
+}
