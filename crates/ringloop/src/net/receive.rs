@@ -1,8 +1,19 @@
 //! Bytes and datagrams as they come: one multishot receive for all of them, into buffers of the loop's pool; bytes that
-//! come in bulk by one receive at a time, into a large buffer that is warm.
+//! come in bulk by one receive at a time, into a large buffer that is warm; short messages of prompt peers by one
+//! receive each.
 //!
 //! Owns: [`Receive`], [`Datagrams`], [`Datagram`]. Called by: sockets' `receive()` and `datagrams()`.
 //! Never does: copy, or hold a buffer that was handed out.
+//!
+//! ```text
+//!                          the loop is busy, its peers prompt (`executor::pace`)
+//!           ┌──────────────────────────────────────────────────────▶ Leaving ─▸ Single
+//!   Pool ───┤                                                                     │ a long message, or not so any more
+//!    ▲ ▲    └──────────────▶ Leaving ─▸ Large                                     │
+//!    │ │   full buffers                   │ few bytes, or no buffer               │
+//!    │ └──────────────────────────────────┘                                       │
+//!    └────────────────────────────────────────────────────────────────────────────┘
+//! ```
 //!
 //! Byte path: from `driver` (a completion with a pool buffer) to the [`Received`] that the caller reads.
 
@@ -24,8 +35,11 @@ use std::task::{self, Context, ready};
 ///
 /// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
 /// an idle connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`]), with more behind or on a
-/// processor whose cache does not hold a batch of full ones ([`crate::Options::cache_bytes`]), goes over to large ones ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left,
-/// and then waits for word of more, by one multishot poll; when they are few again, back.
+/// processor whose cache does not hold a batch of full ones ([`crate::Options::cache_bytes`]), goes over to large ones
+/// ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left, and then waits
+/// for word of more, by one multishot poll; when they are few again, back. In a loop whose turns are long and whose peers
+/// answer within one, short messages are received one by one, each into a small buffer of the stream's own, by
+/// [`limits::SINGLE_STREAMS`] streams at most: their bytes are there when they are asked for.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
 /// back to the pool; where every buffer of that is held, it waits for one.
