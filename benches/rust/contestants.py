@@ -15,8 +15,8 @@ HERE = Path(__file__).resolve().parent
 # Apart from the product's: another workspace, another profile.
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[1] / "target") / "bench-rust"
 
-# The order is the order of the columns. Our own runtime stands there with each of its drivers. "-busy": it looks for
-# work before it sleeps, which of these two runtimes can.
+# The order is the order of the columns. Our own runtime stands there with each of its drivers.
+# "-busy": it looks for work before it sleeps, which two of these runtimes can.
 BUSY = "-busy"
 BUSY_US = "50"
 CONTESTANTS = (

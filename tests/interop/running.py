@@ -33,8 +33,8 @@ BYTES = 1 << 20
 # A client may tell the age of a ticket in whole seconds, as rustls does; GnuTLS refuses early
 # data by a ticket that is older by the client's word than by its own.
 GNUTLS_ATTEMPTS = 5
-# What a case ends with where one of ours changes keys by itself, which servers and clients do after a random
-# number of packets: qh3's own next update is refused by itself, and in version 2 qh3 and quic-go
+# What a case ends with where one of ours changes keys by itself, which servers and clients do after
+# a random number of packets: qh3's own next update is refused by itself, and in version 2 qh3 and quic-go
 # derive the new keys with version 1's label (docs/interop.md), so that the client waits in vain.
 OURS_WAITS = ("TimeoutError", "nothing happened")
 KEY_FAULTS = {
