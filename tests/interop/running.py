@@ -34,8 +34,8 @@ BYTES = 1 << 20
 # data by a ticket that is older by the client's word than by its own.
 GNUTLS_ATTEMPTS = 5
 # What a case ends with where one of ours changes keys by itself, which servers and clients do after
-# a random number of packets: qh3's own next update is refused by itself, and in version 2 qh3 and quic-go
-# derive the new keys with version 1's label (docs/interop.md), so that the client waits in vain.
+# a random number of packets: qh3's own next update is refused by itself, and in version 2 qh3 and
+# quic-go derive the new keys with version 1's label (docs/interop.md), so that the client waits in vain.
 OURS_WAITS = ("TimeoutError", "nothing happened")
 KEY_FAULTS = {
     ("client", "qh3", "key-update"): ("invalid key phase",),
