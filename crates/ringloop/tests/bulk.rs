@@ -7,7 +7,7 @@ mod support;
 use ringloop::driver::Kind;
 use ringloop::executor::Op;
 use ringloop::limits::{BATCH_BYTES, LARGE_BUFFERS, POOL_BUFFER_BYTES};
-use ringloop::net::{Received, TcpStream, UnixStream};
+use ringloop::net::{Receive, Received, TcpStream, UnixStream};
 use ringloop::op::{Recv, Send};
 use ringloop::{Options, Runtime, spawn, time};
 use std::future::{Future, poll_fn};
@@ -402,5 +402,100 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
         }
         drop(peer);
         assert_eq!(stream.read(buf).await.0.unwrap(), 0);
+    });
+}
+
+/// Give the others a turn.
+async fn give_way() {
+    let mut is_over = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A TCP stream that has gone over to large buffers and has taken everything, and its peer.
+fn tcp_pair() -> (TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (TcpStream::from(OwnedFd::from(ours)), peer)
+}
+
+/// Have the peer send a lot, and take it.
+async fn take_bulk(incoming: &mut Receive<'_>, peer: &std::net::TcpStream) {
+    let mut writer = peer.try_clone().unwrap();
+    let sending = std::thread::spawn(move || writer.write_all(pattern(4_000_000)).unwrap());
+    let mut came = 0;
+    while came < 4_000_000 {
+        came += incoming.next().await.unwrap().unwrap().len();
+    }
+    sending.join().unwrap();
+}
+
+/// One task that keeps the loop from resting, for ever or for a moment.
+fn busy(for_ever: bool) -> ringloop::executor::JoinHandle<()> {
+    spawn(async move {
+        let mut left = 3;
+        while for_ever || left > 0 {
+            give_way().await;
+            left -= 1 - i32::from(for_ever);
+        }
+    })
+}
+
+/// A receive stops at urgent data, with bytes behind it that nobody tells of again (tcp(7)).
+#[test]
+fn bytes_behind_urgent_data_come_in_a_loop_that_rests_and_in_one_that_never_does() {
+    run(async || {
+        for for_ever in [false, true] {
+            let (stream, mut peer) = tcp_pair();
+            let mut incoming = stream.receive();
+            take_bulk(&mut incoming, &peer).await;
+            for _ in 0..10 {
+                let others = busy(for_ever);
+                let waits = poll_fn(|cx| Poll::Ready(incoming.poll_next(cx).is_pending()));
+                assert!(waits.await, "everything was taken");
+                peer.write_all(b"before").unwrap();
+                let urgent = b"!".as_ptr().cast();
+                // SAFETY: one byte at a live address.
+                let sent = unsafe { libc::send(peer.as_raw_fd(), urgent, 1, libc::MSG_OOB) };
+                assert_eq!(sent, 1);
+                peer.write_all(b"behind").unwrap();
+                let mut came = Vec::new();
+                while came.len() < 12 {
+                    came.extend_from_slice(&incoming.next().await.unwrap().unwrap());
+                }
+                assert_eq!(came, b"beforebehind");
+                others.abort();
+            }
+        }
+    });
+}
+
+#[test]
+fn end_that_came_with_the_last_bytes_is_heard_of_in_a_busy_loop() {
+    run(async || {
+        for for_ever in [false, true] {
+            let (stream, mut peer) = tcp_pair();
+            let mut incoming = stream.receive();
+            take_bulk(&mut incoming, &peer).await;
+            let others = busy(for_ever);
+            let waits = poll_fn(|cx| Poll::Ready(incoming.poll_next(cx).is_pending()));
+            assert!(waits.await, "everything was taken");
+            peer.write_all(pattern(2 * POOL)).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut came = 0;
+            while let Some(bytes) = incoming.next().await {
+                came += bytes.unwrap().len();
+            }
+            assert_eq!(came, 2 * POOL);
+            others.abort();
+        }
     });
 }

@@ -4,6 +4,7 @@
 //! Called by: [`super::Runtime`], and embedders that run the turn themselves.
 //! Never does: block, or hold a borrow while a future is polled.
 
+use super::doubt::{Doubt, Doubts};
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
 use super::large::Large;
@@ -59,6 +60,7 @@ struct Shared {
     small: RefCell<Small>,
     /// Streams that receive message by message.
     single_count: Cell<usize>,
+    doubts: Doubts,
     /// How often everything was asked to stop.
     cancel_count: Cell<u32>,
     /// A batch of messages as long as a pool buffer stays in the cache until it is sent.
@@ -143,6 +145,7 @@ impl Local {
             large: RefCell::default(),
             small: RefCell::default(),
             single_count: Cell::default(),
+            doubts: Doubts::default(),
             cancel_count: Cell::default(),
             keeps_batches_warm: options
                 .cache_bytes
@@ -272,11 +275,22 @@ impl Local {
                 break;
             }
         }
-        self.shared.hub.ready_count() > 0
+        self.has_ready() || self.look_again()
+    }
+
+    /// The loop has nothing else to do: who was believed to have no bytes looks again. Returns whether anybody does.
+    pub(super) fn look_again(&self) -> bool {
+        self.shared.doubts.look_again()
+    }
+
+    /// A stream waits for word of more, and may believe that it has to.
+    pub(crate) fn wait_in_doubt(&self, doubt: &Doubt, waker: &Waker) {
+        doubt.wait(&self.shared.doubts, waker);
     }
 
     /// Take what other threads have sent, and what was given up while the engine was borrowed.
     pub(super) fn tidy(&self) {
+        self.shared.doubts.pass_turn();
         if self.shared.hub.has_arrivals() {
             self.take_arrivals();
         }

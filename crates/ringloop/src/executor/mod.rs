@@ -14,6 +14,7 @@
 mod blocking;
 mod busy;
 mod count;
+mod doubt;
 mod hub;
 mod inbox;
 mod join;
@@ -50,6 +51,7 @@ use std::io;
 use std::time::Duration;
 
 pub use blocking::{Blocking, spawn_blocking};
+pub(crate) use doubt::Doubt;
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub use link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};

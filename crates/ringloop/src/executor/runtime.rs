@@ -291,7 +291,7 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
                 break;
             }
         }
-        let more = local.has_ready() || root.is_woken();
+        let more = local.has_ready() || root.is_woken() || local.look_again();
         let mut engine = local.engine();
         engine.park(if more { Some(Duration::ZERO) } else { None })?;
         engine.fire_timers();

@@ -20,7 +20,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Beginning, Flight, Local, Multi, Received, Shots, SingleSeat};
+use crate::executor::{Beginning, Doubt, Flight, Local, Multi, Received, Shots, SingleSeat};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -78,7 +78,11 @@ enum Way {
         _seat: SingleSeat,
     },
     /// Into a large buffer, until none are left; then once there is word of more.
-    Large { word: Multi, is_drained: bool },
+    Large {
+        word: Multi,
+        is_drained: bool,
+        doubt: Doubt,
+    },
 }
 
 /// What a multishot receive is stopped for.
@@ -316,6 +320,7 @@ impl<'a> Receive<'a> {
         self.way = Way::Large {
             word: Multi::default(),
             is_drained: false,
+            doubt: Doubt::default(),
         };
         self.poll_large(cx)
     }
@@ -328,18 +333,27 @@ impl<'a> Receive<'a> {
     fn poll_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         let fd = self.socket.on_loop();
         loop {
-            let Way::Large { word, is_drained } = &mut self.way else {
+            let Way::Large {
+                word,
+                is_drained,
+                doubt,
+            } = &mut self.way
+            else {
                 return self.end(None);
             };
-            if *is_drained {
+            if *is_drained && !doubt.must_look() {
                 let interest = Interest::READ;
                 let request = || Request::PollMulti(PollMulti { fd, interest });
-                let arrival = ready!(word.poll_next(cx, request));
-                *is_drained = false;
+                let Ready(arrival) = word.poll_next(cx, request) else {
+                    Local::with_current(|local| local.wait_in_doubt(doubt, cx.waker()));
+                    return Pending;
+                };
+                doubt.settle();
                 if let Err(error) = arrival.result() {
                     return self.end(Some(error));
                 }
             }
+            *is_drained = false;
             if !Local::spend_share() {
                 cx.waker().wake_by_ref();
                 return Pending;
@@ -357,6 +371,11 @@ impl<'a> Receive<'a> {
                     return self.end(None);
                 }
                 Ok(count) => {
+                    // Alone, the loop would sleep next, and look again before.
+                    if count < limits::LARGE_BUFFER_BYTES && !local.is_alone() {
+                        *is_drained = true;
+                        doubt.believe();
+                    }
                     self.misfits = if is_small(count, &local) {
                         self.misfits + 1
                     } else {
