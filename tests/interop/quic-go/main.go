@@ -193,6 +193,10 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 			}
 		}
 	case "close-codes":
+		// Until the server has the last flight no code is told (RFC 9000 section 10.2.3).
+		if err := exchange(ctx, connection, 100); err != nil {
+			return nil, err
+		}
 		connection.CloseWithError(42, "as the client says")
 		return closedBy(ctx, server, security, config)
 	case "v2":
