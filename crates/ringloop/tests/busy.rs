@@ -169,10 +169,13 @@ fn loop_that_looks_does_not_sleep_and_one_that_does_not_look_does() {
         for (runtime, looks) in [(looking, true), (plain, false)] {
             let slept = runtime.block_on(async {
                 let before = sleeps();
-                time::sleep(Duration::from_millis(20)).await;
+                for _ in 0..20 {
+                    time::sleep(Duration::from_millis(5)).await;
+                }
                 sleeps() - before
             });
-            assert_eq!(slept.unwrap() == 0, looks, "{driver:?}");
+            // The kernel may put a thread to sleep for reasons of its own, now and then.
+            assert_eq!(slept.unwrap() < 10, looks, "{driver:?}");
         }
     }
 }
