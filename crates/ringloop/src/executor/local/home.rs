@@ -1,0 +1,143 @@
+//! A loop, for what belongs to it and may outlive it: descriptors, buffers, seats.
+//!
+//! Owns: [`Home`], [`SingleSeat`]. Called by: sockets and files (before a descriptor is closed), received bytes (when
+//! they are dropped). Never does: keep the loop alive.
+
+use super::{Local, Shared};
+use crate::driver::Lease;
+use crate::limits;
+use std::ops::Range;
+use std::os::fd::{OwnedFd, RawFd};
+use std::rc::{Rc, Weak};
+
+/// The loop whose driver knows a descriptor: it is told before the descriptor is closed, wherever
+/// that happens. The default is nobody's.
+#[derive(Clone, Default)]
+pub(crate) struct Home(Weak<Shared>);
+
+impl std::fmt::Debug for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Home").finish_non_exhaustive()
+    }
+}
+
+impl Home {
+    pub(super) fn of(shared: &Rc<Shared>) -> Self {
+        Self(Rc::downgrade(shared))
+    }
+
+    /// The loop that the calling code runs in, if any.
+    pub(crate) fn of_current() -> Option<Self> {
+        Local::try_current().map(|local| local.home())
+    }
+
+    /// Give a large buffer back; a loop that is gone needs none.
+    pub(crate) fn give_back_large(&self, buffer: Vec<u8>) {
+        if let Some(shared) = self.0.upgrade() {
+            Local { shared }.keep_large(buffer);
+        }
+    }
+
+    /// Whether it is this loop.
+    pub(crate) fn is(&self, local: &Local) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&local.shared))
+    }
+
+    /// Have the driver forget a descriptor that is its owner's to keep.
+    pub(crate) fn release(&self, fd: RawFd) {
+        if let Some(shared) = self.0.upgrade()
+            && let Ok(mut engine) = shared.engine.try_borrow_mut()
+        {
+            engine.driver_mut().release(fd);
+        }
+    }
+
+    /// Cancel what is in flight on a descriptor; returns how many operations.
+    pub(crate) fn cancel_descriptor(&self, fd: RawFd) -> usize {
+        let Some(shared) = self.0.upgrade() else {
+            return 0;
+        };
+        match shared.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().cancel_descriptor(fd),
+            Err(_) => 0,
+        }
+    }
+
+    /// Give a pool buffer back to the driver it is of; a driver that is gone needs none.
+    #[inline(never)]
+    pub(crate) fn give_back(&self, lease: Lease) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.give_back(lease);
+        }
+    }
+
+    /// Whether one more pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
+    pub(in crate::executor) fn may_lend(&self) -> bool {
+        let shared = self.0.upgrade();
+        shared.is_some_and(|shared| shared.lent_count.get() < limits::LENT_BUFFERS)
+    }
+
+    /// One more is.
+    pub(in crate::executor) fn count_lent(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lent_count.update(|count| count + 1);
+        }
+    }
+
+    /// One less is.
+    pub(in crate::executor) fn uncount_lent(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lent_count.update(|count| count - 1);
+        }
+    }
+
+    /// Copy bytes out of a pool buffer, which is given back.
+    #[inline]
+    pub(crate) fn copy_out(&self, lease: Lease, bytes: Range<usize>) -> Vec<u8> {
+        let Some(shared) = self.0.upgrade() else {
+            return lease.bytes()[bytes].to_vec();
+        };
+        let mut copy = shared.small.borrow_mut().take(bytes.len());
+        copy.extend_from_slice(&lease.bytes()[bytes]);
+        shared.give_back(lease);
+        copy
+    }
+
+    /// Keep the memory of such a copy for the next one.
+    #[inline(never)]
+    pub(crate) fn keep_small(&self, buffer: Vec<u8>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.small.borrow_mut().keep(buffer);
+        }
+    }
+
+    /// Close a descriptor whose operations are over or given up.
+    pub(crate) fn close(&self, fd: OwnedFd) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        match shared.engine.try_borrow_mut() {
+            Ok(mut engine) => engine.driver_mut().close(fd),
+            // By a waker's own drop; the next turn closes it.
+            Err(_) => shared.closing.borrow_mut().push(fd),
+        }
+    }
+}
+
+/// A stream's seat among those that receive message by message, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct SingleSeat(Home);
+
+impl SingleSeat {
+    pub(super) fn new(home: Home) -> Self {
+        Self(home)
+    }
+}
+
+impl Drop for SingleSeat {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.0.upgrade() {
+            shared.single_count.update(|count| count - 1);
+        }
+    }
+}
