@@ -121,6 +121,13 @@ impl SendBuf {
     }
 }
 
+impl Default for SendBuf {
+    /// Nothing to send.
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
 impl From<Vec<u8>> for SendBuf {
     fn from(vec: Vec<u8>) -> Self {
         Self {
@@ -235,6 +242,22 @@ impl RecvBuf {
         };
         // SAFETY: invariant 3; `set_filled` bounds the count by the capacity.
         unsafe { std::slice::from_raw_parts(ptr, self.filled as usize) }
+    }
+
+    /// As [`RecvBuf::into_vec`]; no room is left.
+    #[inline(always)]
+    pub(crate) fn take_vec(&mut self) -> Vec<u8> {
+        let (start, filled) = (self.start, std::mem::take(&mut self.filled) as usize);
+        match &mut self.memory {
+            Memory::Vec(vec) => {
+                let mut vec = std::mem::take(vec);
+                (self.start, self.limit) = (0, 0);
+                // SAFETY: invariant 3; `filled` never exceeds the room behind `start`.
+                unsafe { vec.set_len(start + filled) };
+                vec
+            }
+            Memory::Foreign(_) => std::mem::replace(self, Self::with_capacity(0)).into_vec(),
+        }
     }
 
     /// The received bytes as a vector, behind what it held in case of [`RecvBuf::append`]; copies where

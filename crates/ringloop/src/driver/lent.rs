@@ -82,7 +82,7 @@ impl Lent {
             // SAFETY: the same; the driver claims every completion, as it pops it.
             Memory::Pieces(ring) => unsafe { ring.claim(cqe) }?,
         };
-        Some(BufferId { pool: kind, index })
+        Some(BufferId::new(kind, index))
     }
 
     /// Take every buffer that a bundle's completion has filled out of the kernel's hands, in order.
@@ -100,15 +100,15 @@ impl Lent {
             pool.claimed_count += ids.len();
         }
         let ids = ids.into_iter().map(u32::from);
-        ids.map(|index| BufferId { pool: kind, index }).collect()
+        ids.map(|index| BufferId::new(kind, index)).collect()
     }
 
     /// The first `len` bytes of a claimed buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
-        match &self.pools[id.pool as usize] {
+        match &self.pools[id.pool()] {
             Some(pool) => match &*pool.memory {
-                Memory::Whole(ring) => ring.bytes(id.index as u16, len),
-                Memory::Pieces(ring) => ring.bytes(id.index, len),
+                Memory::Whole(ring) => ring.bytes(id.index() as u16, len),
+                Memory::Pieces(ring) => ring.bytes(id.index(), len),
             },
             None => &[],
         }
@@ -118,23 +118,23 @@ impl Lent {
     // By value: an id is given back once.
     #[allow(clippy::needless_pass_by_value)]
     pub fn recycle(&mut self, id: BufferId) {
-        if let Some(pool) = &mut self.pools[id.pool as usize] {
+        if let Some(pool) = &mut self.pools[id.pool()] {
             match &mut *pool.memory {
                 Memory::Whole(ring) => {
-                    ring.recycle(id.index as u16);
+                    ring.recycle(id.index() as u16);
                     pool.claimed_count -= 1;
                 }
-                Memory::Pieces(ring) => ring.recycle(id.index),
+                Memory::Pieces(ring) => ring.recycle(id.index()),
             }
         }
     }
 
     /// Make a claimed buffer a value of its own.
     pub fn lease(&mut self, id: BufferId) -> Option<Lease> {
-        let pool = self.pools[id.pool as usize].as_mut()?;
+        let pool = self.pools[id.pool()].as_mut()?;
         let buffer = match &mut *pool.memory {
-            Memory::Whole(ring) => ring.detach(id.index as u16)?,
-            Memory::Pieces(ring) => ring.detach(id.index)?,
+            Memory::Whole(ring) => ring.detach(id.index() as u16)?,
+            Memory::Pieces(ring) => ring.detach(id.index())?,
         };
         Some(Lease(lease::Memory::Ring(buffer)))
     }

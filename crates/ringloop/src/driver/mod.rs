@@ -27,10 +27,11 @@ mod working;
 
 use crate::error::Error;
 use crate::limits;
-use crate::op::{Need, Operation, Request};
+use crate::op::{Need, Operation, Renewed, Request};
 use crate::sys::event::EventFd;
 use crate::sys::uring::{Features, Slot};
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -40,7 +41,7 @@ pub(crate) use blocking_pool::{BlockingPool, Call, Place};
 pub use choice::{Choice, Kind};
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
-use table::Wait;
+use table::{Wait, flag};
 pub use uring::UringDriver;
 
 /// A pool of receive buffers. A loop owns no memory of one that it never received into.
@@ -124,11 +125,40 @@ pub enum Sink {
 
 /// Names a buffer of a receive pool that holds received bytes; give it back with
 /// [`Driver::recycle`].
-#[derive(Debug, PartialEq, Eq)]
-pub struct BufferId {
-    pool: PoolKind,
-    /// Of the buffer, or of the piece of one.
-    index: u32,
+// One word of 32 bits, also where there may be none: a result and its buffer are passed on in a register.
+#[derive(PartialEq, Eq)]
+pub struct BufferId(NonZeroU32);
+
+impl BufferId {
+    /// Bits of the number; those above it tell the pool, counted from one.
+    const INDEX_BITS: u32 = 28;
+
+    /// `index` is the number of the buffer, or of the piece of one.
+    #[inline]
+    fn new(pool: PoolKind, index: u32) -> Self {
+        debug_assert!(index >> Self::INDEX_BITS == 0);
+        let index = index & ((1 << Self::INDEX_BITS) - 1);
+        let pool = (pool as u32 + 1) << Self::INDEX_BITS;
+        // Its upper bits are never 0.
+        Self(NonZeroU32::new(pool | index).unwrap_or(NonZeroU32::MAX))
+    }
+
+    /// Which pool, by its number.
+    #[inline]
+    fn pool(&self) -> usize {
+        (self.0.get() >> Self::INDEX_BITS) as usize - 1
+    }
+
+    #[inline]
+    fn index(&self) -> u32 {
+        self.0.get() & ((1 << Self::INDEX_BITS) - 1)
+    }
+}
+
+impl std::fmt::Debug for BufferId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BufferId({}, {})", self.pool(), self.index())
+    }
 }
 
 /// One result of an operation.
@@ -245,14 +275,50 @@ impl Driver {
 
     /// Hand a request over. It runs at the next [`Driver::wait`] at the latest.
     pub fn submit(&mut self, request: Request, sink: Sink) -> Key {
-        self.submit_as(request, sink, false)
+        self.submit_with(request, sink, 0)
     }
 
     /// As [`Driver::submit`]. Where the request's descriptor is known not to be ready (`is_patient`) it is not tried
     /// before it is.
     #[inline(always)]
     pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
-        each!(self, driver => driver.submit_as(request, sink, is_patient))
+        self.submit_with(request, sink, if is_patient { flag::PATIENT } else { 0 })
+    }
+
+    #[inline(always)]
+    fn submit_with(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
+        each!(self, driver => driver.submit_as(request, sink, flags))
+    }
+
+    /// Hand a request over whose slot its owner keeps, to make it again ([`Driver::renew`]) until it forgets it.
+    pub(crate) fn submit_standing(&mut self, request: Request, waker: &Waker) -> Key {
+        self.submit_with(request, Sink::Waker(waker.clone()), flag::KEPT)
+    }
+
+    /// Make such a request again, whose result was taken, under a new key; `None`, and nothing made, where the key is
+    /// stale.
+    #[inline(always)]
+    pub(crate) fn renew<K: Renewed>(
+        &mut self,
+        key: Key,
+        waker: &Waker,
+        make: &mut impl FnMut() -> K,
+    ) -> Option<Key> {
+        each!(self, driver => driver.renew(key, waker, make))
+    }
+
+    /// The result of such a request, and its memory; `None` where the key is stale.
+    #[inline(always)]
+    pub(crate) fn take_standing<K: Renewed>(
+        &mut self,
+        key: Key,
+        waker: &Waker,
+    ) -> Poll<Option<(i32, K::Memory)>> {
+        let table = each!(self, driver => driver.table_mut());
+        match table.take_standing(key, waker) {
+            Ok(taken) => Poll::Ready(taken.map(|(result, over)| (result, K::memory(over, result)))),
+            Err(_) => Poll::Pending,
+        }
     }
 
     /// Hand requests over as a link that the kernel runs in order, without coming back in between; they

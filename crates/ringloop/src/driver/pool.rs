@@ -19,8 +19,8 @@ struct Value {
 }
 
 impl Detached {
-    pub fn kind(&self) -> PoolKind {
-        self.0.id.pool
+    pub fn pool(&self) -> usize {
+        self.0.id.pool()
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -64,10 +64,7 @@ impl Pool {
         if buffer.is_empty() {
             *buffer = vec![0; self.kind.buffer_len() as usize].into_boxed_slice();
         }
-        Some(BufferId {
-            pool: self.kind,
-            index,
-        })
+        Some(BufferId::new(self.kind, index))
     }
 
     /// Take up to `count` free buffers with their memory, to be filled at once.
@@ -76,7 +73,7 @@ impl Pool {
         let ids: Vec<_> = ids.collect();
         ids.into_iter()
             .map(|id| {
-                let memory = std::mem::take(&mut self.memory[id.index as usize]);
+                let memory = std::mem::take(&mut self.memory[id.index() as usize]);
                 (id, memory)
             })
             .collect()
@@ -84,12 +81,12 @@ impl Pool {
 
     /// Take the memory of a lent buffer back; the buffer is still taken.
     pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
-        self.memory[id.index as usize] = memory;
+        self.memory[id.index() as usize] = memory;
     }
 
     /// Hand out a taken buffer as a value of its own.
     pub fn detach(&mut self, id: BufferId) -> Detached {
-        let memory = std::mem::take(&mut self.memory[id.index as usize]);
+        let memory = std::mem::take(&mut self.memory[id.index() as usize]);
         if let Some(mut value) = self.values.pop() {
             (value.id, value.memory) = (id, memory);
             return Detached(value);
@@ -107,10 +104,7 @@ impl Pool {
         if !Arc::ptr_eq(&self.identity, &value.pool) {
             return None;
         }
-        let id = BufferId {
-            pool: value.id.pool,
-            index: value.id.index,
-        };
+        let id = BufferId(value.id.0);
         self.restore(&id, std::mem::take(&mut value.memory));
         self.values.push(value);
         Some(id)
@@ -118,7 +112,7 @@ impl Pool {
 
     /// The memory of a buffer that was taken, to be written.
     pub fn uninit(&mut self, id: &BufferId) -> &mut [MaybeUninit<u8>] {
-        let buffer = &mut *self.memory[id.index as usize];
+        let buffer = &mut *self.memory[id.index() as usize];
         // SAFETY: initialised bytes may be viewed as possibly uninitialised ones; the system calls
         // that write here only ever write bytes.
         unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
@@ -126,11 +120,11 @@ impl Pool {
 
     /// The first `len` bytes of a buffer.
     pub fn bytes(&self, id: &BufferId, len: usize) -> &[u8] {
-        let buffer = &self.memory[id.index as usize];
+        let buffer = &self.memory[id.index() as usize];
         &buffer[..len.min(buffer.len())]
     }
 
     pub fn put(&mut self, id: BufferId) {
-        self.free.push(id.index);
+        self.free.push(id.index());
     }
 }

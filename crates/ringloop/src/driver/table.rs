@@ -21,6 +21,8 @@
 //! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
+mod standing;
+
 use super::results::{Kept, Results};
 use super::{BufferId, Completion, Event, Key, Sink, Taken, Token};
 use crate::op::{Need, Operation, Request, Shape};
@@ -51,6 +53,8 @@ pub(super) enum Phase {
     Settled,
     /// Complete; the result waits for its future.
     Done,
+    /// Its result was taken, and its owner keeps the slot for the next one ([`flag::KEPT`]): nothing is in flight.
+    Idle,
 }
 
 /// Who gets an operation's completions.
@@ -78,6 +82,8 @@ pub(super) mod flag {
     pub const WAS_STOPPED: u8 = 1 << 4;
     /// Its system call, made for each of many results, cannot wait: the descriptor was found non-blocking.
     pub const NEVER_WAITS: u8 = 1 << 5;
+    /// Its owner makes it again and again: the slot, with its waker, outlives each result.
+    pub const KEPT: u8 = 1 << 6;
 }
 
 /// One operation, in two lines of the cache: a thousand connections have a thousand of them. What a message of a
@@ -204,7 +210,7 @@ impl Slot {
     /// Wake the future; for the last time where no more comes.
     #[inline]
     fn wake(&mut self, more: bool) {
-        if more {
+        if more || self.is(flag::KEPT) {
             if let Receiver::Waker(waker) = &self.receiver {
                 waker.wake_by_ref();
             }
@@ -288,7 +294,7 @@ impl Table {
         }
     }
 
-    /// Operations that have not been freed.
+    /// Operations that have not been freed, and are not idle.
     pub fn len(&self) -> usize {
         self.live_count
     }
@@ -323,9 +329,7 @@ impl Table {
     /// The slot a key names, while it does (invariant 2).
     #[inline]
     pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
-        let chunk = self.chunks.get_mut(key.index as usize / CHUNK)?;
-        let slot = &mut chunk[key.index as usize % CHUNK];
-        (slot.generation == key.generation && slot.phase != Phase::Free).then_some(slot)
+        find(&mut self.chunks, key)
     }
 
     /// Hand a completion to whoever waits for it. Without `more` it is the operation's last.
@@ -432,8 +436,13 @@ impl Table {
             }
             buffers.extend(kept.buffer);
         }
-        if slot.phase == Phase::Done {
-            self.free(key);
+        match slot.phase {
+            Phase::Done => self.free(key),
+            Phase::Idle => {
+                self.live_count += 1;
+                self.free(key);
+            }
+            _ => {}
         }
         buffers
     }
@@ -529,6 +538,13 @@ impl Table {
         self.chunks.push(chunk);
         self.free_head = first;
     }
+}
+
+#[inline(always)]
+fn find(chunks: &mut [Box<[Slot; CHUNK]>], key: Key) -> Option<&mut Slot> {
+    let chunk = chunks.get_mut(key.index as usize / CHUNK)?;
+    let slot = &mut chunk[key.index as usize % CHUNK];
+    (slot.generation == key.generation && slot.phase != Phase::Free).then_some(slot)
 }
 
 #[cfg(test)]

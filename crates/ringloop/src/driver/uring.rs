@@ -19,6 +19,7 @@ mod cancel;
 mod late;
 mod link;
 mod registered;
+mod standing;
 
 use self::late::Late;
 use self::registered::Registered;
@@ -175,8 +176,7 @@ impl UringDriver {
     }
 
     #[inline(always)]
-    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
-        let flags = if is_patient { flag::PATIENT } else { 0 };
+    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
         let may_arm = self.bound.is_some() && self.backlog.is_empty() && self.has_room();
         let (key, slot) = self.table.insert(request, sink, flags);
         // What nearly every operation is: an entry that names one descriptor and no pool.
@@ -206,7 +206,7 @@ impl UringDriver {
     pub(super) fn has_ended(&mut self, key: Key) -> bool {
         match self.table.slot(key) {
             Some(slot) if slot.phase == Phase::Armed => self.ring.peek(key.user_data()).is_some(),
-            Some(slot) => matches!(slot.phase, Phase::Settled | Phase::Done),
+            Some(slot) => matches!(slot.phase, Phase::Settled | Phase::Done | Phase::Idle),
             None => true,
         }
     }
@@ -330,6 +330,9 @@ impl UringDriver {
         let key = Key::from_user_data(cqe.user_data);
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
+        if slot.complete_standing(cqe.res) {
+            return None;
+        }
         let shape = slot.shape();
         // The next of its link begins.
         self.may_have_begun |= slot.is(flag::LINKED);
@@ -565,10 +568,14 @@ impl UringDriver {
     }
 
     /// Whether the submission queue takes another entry; a full one is handed over first.
-    #[inline]
+    #[inline(always)]
     fn has_room(&mut self) -> bool {
-        self.ring.has_room()
-            || (self.bound.is_some() && self.hand_over().is_ok() && self.ring.has_room())
+        self.ring.has_room() || self.make_room()
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        self.bound.is_some() && self.hand_over().is_ok() && self.ring.has_room()
     }
 }
 

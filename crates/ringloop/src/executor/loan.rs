@@ -1,6 +1,6 @@
 //! A buffer of the pool on loan to a task, and the loan while the bytes in it are sent.
 //!
-//! Owns: [`Loan`], [`Lent`]. Called by: `received`, whose bytes they hold. Never does: I/O, or copy.
+//! Owns: [`Loan`], [`Lent`]. Called by: `received`, whose bytes they send. Never does: I/O, or copy.
 //!
 //! # Invariants
 //! 1. The bytes of a lent buffer neither move nor change, and nobody gets the buffer, until the `SendBuf` of them is
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// A buffer of the pool, given back when it is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Loan {
     home: Home,
     /// There until then.
@@ -22,7 +22,7 @@ pub(super) struct Loan {
 
 /// A loan that an operation sends from; the loop counts them ([`crate::limits::LENT_BUFFERS`]).
 #[derive(Debug)]
-pub struct Lent {
+pub(crate) struct Lent {
     loan: Loan,
     /// Where the bytes lie that are sent.
     range: Range<usize>,
@@ -48,14 +48,8 @@ impl Loan {
         }
     }
 
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         self.lease.as_ref().map_or(&[], Lease::bytes)
-    }
-
-    /// Whether one more buffer of the loop's may be held until it was sent.
-    pub fn may_be_lent(&self) -> bool {
-        self.home.may_lend()
     }
 
     /// Send `range` of it from where it lies. The loan is to be had again ([`Lent::end`]) once the buffer is dropped.
@@ -72,17 +66,6 @@ impl Loan {
         // SAFETY: invariant 1; the count that `owner` is keeps the loan, on the loop's own thread.
         let buf = unsafe { SendBuf::from_raw(ptr, len, owner, release) };
         (buf, lent)
-    }
-
-    /// Copy `range` out of it and give the buffer back.
-    #[inline]
-    pub fn copy_out(mut self, range: Range<usize>) -> (Vec<u8>, Home) {
-        let home = std::mem::take(&mut self.home);
-        let copy = match self.lease.take() {
-            Some(lease) => home.copy_out(lease, range),
-            None => Vec::new(),
-        };
-        (copy, home)
     }
 }
 
@@ -101,10 +84,9 @@ unsafe fn release(owner: *mut ()) {
 }
 
 impl Lent {
-    /// The loan again and where the bytes lie, when nothing is sent from it any more; an empty one while an operation
-    /// has it.
-    pub(super) fn end(self: Rc<Self>) -> (Loan, Range<usize>) {
-        let lent = Rc::into_inner(self);
-        lent.map_or_else(Default::default, |lent| (lent.loan, lent.range))
+    /// The buffer again and where the bytes lie, when nothing is sent from it any more; `None` while an operation has it.
+    pub(super) fn end(self: Rc<Self>) -> Option<(Lease, Range<usize>)> {
+        let mut lent = Rc::into_inner(self)?;
+        Some((lent.loan.lease.take()?, lent.range))
     }
 }

@@ -5,13 +5,13 @@
 //! Never does: block, or hold a borrow while a future is polled.
 
 use super::doubt::{Doubt, Doubts};
+use super::holder::{Holder, Holders};
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
 use super::large::Large;
 use super::operation::Beginning;
 #[cfg(feature = "hyper")]
 use super::remote::{self, RemoteJoinHandle};
-use super::small::Small;
 use super::task::{self, Next};
 use super::workers::Team;
 use super::{Engine, Options, TimerKey};
@@ -60,7 +60,7 @@ struct Shared {
     /// Pool buffers that operations send from.
     lent_count: Cell<usize>,
     large: RefCell<Large>,
-    small: RefCell<Small>,
+    holders: RefCell<Holders>,
     /// Streams that receive message by message.
     single_count: Cell<usize>,
     doubts: Doubts,
@@ -146,7 +146,7 @@ impl Local {
             returned: RefCell::new(Vec::new()),
             lent_count: Cell::default(),
             large: RefCell::default(),
-            small: RefCell::default(),
+            holders: RefCell::default(),
             single_count: Cell::default(),
             doubts: Doubts::default(),
             cancel_count: Cell::default(),
@@ -175,6 +175,12 @@ impl Local {
     /// How often that was asked for.
     pub(crate) fn cancels(&self) -> u32 {
         self.shared.cancel_count.get()
+    }
+
+    /// Whether it is the same loop.
+    #[inline]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The one that the calling code runs in.
@@ -386,8 +392,19 @@ impl Local {
     }
 
     /// A small buffer, to receive into ([`limits::SMALL_BUFFER_BYTES`]).
-    pub(crate) fn small_buffer(&self) -> Vec<u8> {
-        self.shared.small.borrow_mut().take(0)
+    #[inline]
+    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
+    pub(crate) fn small_holder(&self) -> Box<Holder> {
+        let holders = &self.shared.holders;
+        holders.borrow_mut().take_small(|| self.home())
+    }
+
+    /// A place for a received buffer.
+    #[inline]
+    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
+    pub(super) fn empty_holder(&self) -> Box<Holder> {
+        let holders = &self.shared.holders;
+        holders.borrow_mut().take_empty(|| self.home())
     }
 
     /// A seat for a stream that receives message by message ([`limits::SINGLE_STREAMS`]).

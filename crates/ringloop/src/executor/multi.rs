@@ -95,7 +95,7 @@ impl Multi {
         let lease = taken.buffer.and_then(|id| driver.lease(id));
         drop(engine);
         let len = result.max(0) as usize;
-        let buffer = lease.map(|lease| Received::new(local.home(), lease, len));
+        let buffer = lease.map(|lease| Received::new(local, lease, len));
         if !more {
             self.in_flight = None;
         }

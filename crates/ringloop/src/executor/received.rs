@@ -2,16 +2,19 @@
 //!
 //! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
 //! out of a pool buffer whose few bytes are sent, or when too many of them are lent.
+//!
+//! The value is two words, which go from hand to hand in registers; where the bytes are says a [`Holder`], which the loop
+//! uses again for the next ones.
 
+use super::holder::{Holder, Memory};
 use super::large::lead_len;
-use super::loan::{Lent, Loan};
+use super::loan::Loan;
 use super::{Home, Local};
 use crate::buf::{Outgoing, SendBuf};
 use crate::driver::Lease;
 use crate::limits;
 use std::fmt;
-use std::ops::Deref;
-use std::rc::Rc;
+use std::ops::{Deref, Range};
 
 /// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
 ///
@@ -19,102 +22,108 @@ use std::rc::Rc;
 /// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
 /// Cost: no copy. Hold it shortly: while every buffer of the pool is held, all streams of the loop wait.
 pub struct Received {
-    memory: Memory,
-    /// Where in it the bytes begin and end; no buffer of a loop is as long as 4 GiB.
-    start: u32,
-    end: u32,
+    /// There until it is dropped.
+    holder: Option<Box<Holder>>,
+    span: Span,
 }
 
-/// Where received bytes are.
-enum Memory {
-    Pool(Loan),
-    /// Another, behind whose bytes there were more: what comes in bulk is sent on before those are taken.
-    Followed(Loan),
-    Large(Box<LargeLoan>),
-    /// A small buffer of the loop's: received into, or copied into to be sent.
-    Small(Small),
-}
+/// Where the bytes begin and end in their buffer; none of a loop's is as long as 4 GiB.
+#[derive(Clone, Copy)]
+struct Span(u64);
 
-/// Bytes in one of the loop's small buffers, whose memory serves the next ones when it is dropped.
-struct Small {
-    home: Home,
-    bytes: Vec<u8>,
-}
+impl Span {
+    #[inline]
+    fn new(start: usize, end: usize) -> Self {
+        Self((start as u64) << 32 | (end as u64 & u64::from(u32::MAX)))
+    }
 
-impl Drop for Small {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.bytes.capacity() > 0 {
-            self.home.keep_small(std::mem::take(&mut self.bytes));
-        }
+    #[inline]
+    fn start(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    #[inline]
+    fn end(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        self.end() - self.start()
+    }
+
+    #[inline]
+    fn range(self) -> Range<usize> {
+        self.start()..self.end()
     }
 }
 
-/// One of the loop's few large buffers, given back when it is dropped; where it is empty it was lost to an operation.
-#[derive(Debug)]
-pub struct LargeLoan {
-    home: Home,
-    bytes: Vec<u8>,
-}
-
-impl Drop for LargeLoan {
+impl Drop for Received {
+    #[inline]
     fn drop(&mut self) {
-        self.home.give_back_large(std::mem::take(&mut self.bytes));
+        if let Some(holder) = self.holder.take() {
+            Home::keep_holder(holder);
+        }
     }
 }
 
 impl Received {
     /// The `len` bytes at the beginning of a pool buffer.
     #[inline]
-    pub(super) fn new(home: Home, lease: Lease, len: usize) -> Self {
+    pub(super) fn new(local: &Local, lease: Lease, len: usize) -> Self {
+        let span = Span::new(0, len.min(lease.bytes().len()));
+        let mut holder = local.empty_holder();
+        holder.memory = Memory::Pool(lease);
         Self {
-            start: 0,
-            end: len.min(lease.bytes().len()) as u32,
-            memory: Memory::Pool(Loan::new(home, lease)),
+            holder: Some(holder),
+            span,
         }
     }
 
     /// The bytes of one of `local`'s large buffers.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
-        let home = local.home();
+        let span = Span::new(lead_len(&bytes), bytes.len());
+        let mut holder = local.empty_holder();
+        holder.memory = Memory::Large(bytes);
         Self {
-            start: lead_len(&bytes) as u32,
-            end: bytes.len() as u32,
-            memory: Memory::Large(Box::new(LargeLoan { home, bytes })),
+            holder: Some(holder),
+            span,
         }
     }
 
-    /// The bytes of one of `local`'s small buffers.
-    pub(crate) fn small(local: &Local, bytes: Vec<u8>) -> Self {
-        let home = local.home();
+    /// Received bytes in the small buffer that was taken out of `holder`.
+    #[inline]
+    pub(crate) fn small(mut holder: Box<Holder>, bytes: Vec<u8>) -> Self {
+        let span = Span::new(0, bytes.len());
+        holder.put_small(bytes);
         Self {
-            start: 0,
-            end: bytes.len() as u32,
-            memory: Memory::Small(Small { home, bytes }),
+            holder: Some(holder),
+            span,
         }
     }
 
     /// They are part of more.
     pub(crate) fn followed(mut self) -> Self {
-        self.memory = match self.memory {
-            Memory::Pool(loan) => Memory::Followed(loan),
-            other => other,
-        };
+        if let Some(holder) = &mut self.holder {
+            holder.follow();
+        }
         self
     }
 
     /// Whether they are sent from where they lie, with the next batch: many bytes of a pool buffer, while that leaves
     /// the others enough of them.
+    #[inline]
     fn may_be_lent(&self) -> bool {
-        match &self.memory {
-            Memory::Pool(loan) => self.len() >= limits::EAGER_SEND_BYTES_MIN && loan.may_be_lent(),
-            Memory::Followed(_) | Memory::Large(_) | Memory::Small(_) => false,
-        }
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN
+            && self.holder.as_ref().is_some_and(|holder| {
+                matches!(holder.memory, Memory::Pool(_)) && holder.home.may_lend()
+            })
     }
 
     /// Drop the first `count` bytes, which have been used; more than there are counts as all.
     pub fn advance(&mut self, count: usize) {
-        self.start += count.min(self.len()) as u32;
+        let start = self.span.start() + count.min(self.len());
+        self.span = Span::new(start, self.span.end());
     }
 }
 
@@ -123,12 +132,11 @@ impl Deref for Received {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        let bytes = match &self.memory {
-            Memory::Pool(loan) | Memory::Followed(loan) => loan.bytes(),
-            Memory::Large(loan) => &loan.bytes,
-            Memory::Small(copy) => &copy.bytes,
-        };
-        &bytes[self.start as usize..self.end as usize]
+        let bytes = self
+            .holder
+            .as_ref()
+            .map_or(&[][..], |holder| holder.bytes());
+        &bytes[self.span.range()]
     }
 }
 
@@ -146,20 +154,9 @@ impl fmt::Debug for Received {
     }
 }
 
-/// What received bytes that are being sent leave behind; where the future is dropped the operation frees them.
+/// What received bytes that are being sent leave behind: themselves without their memory, which the operation has.
 #[derive(Debug)]
-pub enum Sending {
-    /// One of the large buffers, which is empty meanwhile, and where in it the bytes begin.
-    Large(Box<LargeLoan>, u32),
-    /// A buffer of the pool.
-    Lent(Rc<Lent>),
-    /// A copy, whose it is, and where in it the bytes begin.
-    Copy(Kept, u32),
-}
-
-/// The loop that a copy's memory goes back to.
-#[derive(Debug)]
-pub struct Kept(Home);
+pub struct Sending(Received);
 
 impl Outgoing for Received {
     type Kept = Sending;
@@ -173,64 +170,87 @@ impl Outgoing for Received {
     /// on that is more than a system call.
     #[inline]
     fn is_urgent(&self) -> bool {
-        self.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
     }
 
     /// Few bytes of a pool buffer are copied, and the buffer given back: were all held until their bytes are sent, the
     /// few of the pool would be what all streams wait for.
     #[inline]
-    fn lend(self) -> (SendBuf, Sending) {
-        let may_be_lent = self.may_be_lent();
-        let (start, end) = (self.start as usize, self.end as usize);
-        let (bytes, sending) = match self.memory {
-            Memory::Pool(loan) if may_be_lent => {
-                let (buf, lent) = loan.lend(start..end);
-                return (buf, Sending::Lent(lent));
-            }
-            Memory::Pool(loan) | Memory::Followed(loan) => {
-                let (copy, home) = loan.copy_out(start..end);
-                return (copy.into(), Sending::Copy(Kept(home), 0));
-            }
-            Memory::Large(mut loan) => (
-                std::mem::take(&mut loan.bytes),
-                Sending::Large(loan, self.start),
-            ),
-            Memory::Small(mut copy) => {
-                let home = std::mem::take(&mut copy.home);
-                let sending = Sending::Copy(Kept(home), self.start);
-                (std::mem::take(&mut copy.bytes), sending)
-            }
+    fn lend(mut self) -> (SendBuf, Sending) {
+        let Some(holder) = &mut self.holder else {
+            return (SendBuf::default(), Sending(self));
+        };
+        let bytes = match &mut holder.memory {
+            Memory::Large(bytes) | Memory::Small(bytes) => std::mem::take(bytes),
+            Memory::Pool(_) | Memory::Followed(_) => return self.lend_of_pool(),
+            Memory::Lent(_) | Memory::None => Vec::new(),
         };
         let mut buf = SendBuf::from(bytes);
-        buf.advance(start);
-        (buf, sending)
+        buf.advance(self.span.start());
+        (buf, Sending(self))
     }
 
-    #[inline]
+    #[inline(always)]
     fn restore(sending: Sending, buf: SendBuf) -> Self {
+        let Sending(mut received) = sending;
+        let Some(holder) = &mut received.holder else {
+            return received;
+        };
         // Foreign memory of a lent buffer: it ends here, before the loan does.
         let bytes = buf.into_vec().unwrap_or_default();
-        let end = bytes.len() as u32;
-        let (start, memory) = match sending {
-            Sending::Large(mut loan, start) => {
-                loan.bytes = bytes;
-                (start, Memory::Large(loan))
-            }
-            Sending::Lent(lent) => {
-                let (loan, range) = lent.end();
-                return Self {
-                    start: range.start as u32,
-                    end: range.end as u32,
-                    memory: Memory::Pool(loan),
-                };
-            }
-            Sending::Copy(Kept(home), start) => (start, Memory::Small(Small { home, bytes })),
-        };
-        Self {
-            // Where the buffer was lost to the operation there are none.
-            start: start.min(end),
-            end,
-            memory,
+        let end = bytes.len();
+        match &mut holder.memory {
+            Memory::Large(place) | Memory::Small(place) => *place = bytes,
+            _ => return received.restore_lent(),
         }
+        // Where the buffer was lost to the operation there are none.
+        received.span = Span::new(received.span.start().min(end), end);
+        received
+    }
+}
+
+impl Received {
+    fn lend_of_pool(mut self) -> (SendBuf, Sending) {
+        let may_be_lent = self.may_be_lent();
+        let range = self.span.range();
+        if let Some(mut holder) = self.holder.take()
+            && let Some(lease) = holder.take_lease()
+        {
+            if may_be_lent {
+                let (buf, lent) = Loan::new(holder.home.clone(), lease).lend(range);
+                holder.memory = Memory::Lent(lent);
+                self.holder = Some(holder);
+                return (buf, Sending(self));
+            }
+            let (copy, holder) = Home::copy_out(holder, lease, range);
+            self.span = Span::new(0, copy.len());
+            self.holder = Some(holder);
+            return (copy.into(), Sending(self));
+        }
+        (SendBuf::default(), Sending(self))
+    }
+
+    /// Nothing is sent from the pool's buffer any more; where an operation still has it there are no bytes.
+    fn restore_lent(mut self) -> Self {
+        self.span = Span::new(0, 0);
+        if let Some(holder) = &mut self.holder
+            && let Memory::Lent(lent) = std::mem::take(&mut holder.memory)
+            && let Some((lease, range)) = lent.end()
+        {
+            holder.memory = Memory::Pool(lease);
+            self.span = Span::new(range.start, range.end);
+        }
+        self
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn received_bytes_are_two_words_and_so_is_what_they_leave_behind() {
+        assert_eq!(size_of::<Received>(), 16);
+        assert_eq!(size_of::<Sending>(), 16);
     }
 }

@@ -20,7 +20,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Beginning, Doubt, Flight, Local, Multi, Received, Shots, SingleSeat};
+use crate::executor::{Doubt, Holder, Local, Multi, Received, Shots, SingleSeat, Standing};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -72,7 +72,9 @@ enum Way {
     },
     /// Message by message, into a small buffer.
     Single {
-        receive: Option<Flight<Recv>>,
+        receive: Standing<Recv>,
+        /// Where its bytes will be.
+        holder: Option<Box<Holder>>,
         /// The turn in which it was asked for.
         asked: u32,
         _seat: SingleSeat,
@@ -243,8 +245,10 @@ impl<'a> Receive<'a> {
                 next: Next::Single(seat),
                 ..
             } => {
+                self.socket.keep_sender();
                 self.way = Way::Single {
-                    receive: None,
+                    receive: Standing::default(),
+                    holder: None,
                     asked: 0,
                     _seat: seat,
                 };
@@ -255,37 +259,46 @@ impl<'a> Receive<'a> {
     }
 
     fn poll_single(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let Way::Single { receive, asked, .. } = &mut self.way else {
+        let Way::Single {
+            receive,
+            holder,
+            asked,
+            ..
+        } = &mut self.way
+        else {
             return self.end(None);
         };
-        let (received, buf) = if let Some(flight) = receive {
-            let over = ready!(flight.poll(cx.waker()));
-            *receive = None;
-            over
-        } else {
-            let local = Local::current();
-            let fd = self.socket.on(&local);
-            let buf = RecvBuf::append(local.small_buffer(), limits::SMALL_BUFFER_BYTES);
-            *asked = local.engine().pace().turn();
-            match Flight::begin(local, Recv { fd, buf }, Beginning::Plain, cx.waker()) {
-                Ok(flight) => {
-                    *receive = Some(flight);
-                    return Pending;
-                }
-                Err(over) => over,
-            }
-        };
-        let asked = *asked;
-        match received {
-            Ok(0) => return self.end(None),
-            Ok(count) => self.was_long = count >= limits::SMALL_BUFFER_BYTES,
-            Err(error) => return self.end(Some(error)),
+        if !receive.is_in_flight() {
+            Local::with_current(|local| {
+                let fd = self.socket.on(local);
+                let small = holder.insert(local.small_holder());
+                *asked = local.engine().pace().turn();
+                receive.begin(local, cx.waker(), || Recv {
+                    fd,
+                    buf: RecvBuf::append(small.take_small(), limits::SMALL_BUFFER_BYTES),
+                });
+            });
+            return Pending;
         }
-        let (shots, bytes) = Local::with_current(|local| {
+        let (received, bytes) = ready!(receive.poll(cx.waker(), |received, bytes| {
+            let holder = holder.take();
+            (
+                received,
+                holder.map(|holder| Received::small(holder, bytes)),
+            )
+        }));
+        let (Ok(count), Some(bytes)) = (&received, bytes) else {
+            return self.end(received.err());
+        };
+        if *count == 0 {
+            return self.end(None);
+        }
+        self.was_long = *count >= limits::SMALL_BUFFER_BYTES;
+        let asked = *asked;
+        let shots = Local::with_current(|local| {
             let mut engine = local.engine();
             engine.pace().note(asked);
-            let bytes = Received::small(local, buf.into_vec());
-            (engine.pace().shots(), bytes)
+            engine.pace().shots()
         });
         if self.was_long || shots == Shots::Many {
             self.way = Way::Pool(Multi::default());
@@ -331,7 +344,8 @@ impl<'a> Receive<'a> {
     }
 
     fn poll_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let fd = self.socket.on_loop();
+        let local = Local::current();
+        let fd = self.socket.on(&local);
         loop {
             let Way::Large {
                 word,
@@ -345,7 +359,7 @@ impl<'a> Receive<'a> {
                 let interest = Interest::READ;
                 let request = || Request::PollMulti(PollMulti { fd, interest });
                 let Ready(arrival) = word.poll_next(cx, request) else {
-                    Local::with_current(|local| local.wait_in_doubt(doubt, cx.waker()));
+                    local.wait_in_doubt(doubt, cx.waker());
                     return Pending;
                 };
                 doubt.settle();
@@ -358,7 +372,6 @@ impl<'a> Receive<'a> {
                 cx.waker().wake_by_ref();
                 return Pending;
             }
-            let local = Local::current();
             let Some(buffer) = local.large_buffer() else {
                 self.leave_large();
                 return self.poll_pool(cx);

@@ -18,13 +18,25 @@ use std::task::{Context, Poll, Waker, ready};
 #[must_use = "nothing is sent until it is awaited"]
 pub struct SendAll<'a, B: Outgoing> {
     socket: &'a Socket,
-    state: State<B>,
+    stage: Stage,
+    /// [`Socket::cancels`] when it began: a later one is of this send.
+    cancels: u32,
+    /// There while it is `Unsent`.
+    bytes: Option<B>,
+    /// What is left of them while they are being sent.
+    kept: Option<B::Kept>,
+    /// The operation, while it is `Sending`.
+    flight: Option<Flight<Send>>,
 }
 
-enum State<B: Outgoing> {
-    Unsent(B),
-    /// What is left, and behind it what it is part of: the operation goes first.
-    Sending(Flight<Send>, B::Kept),
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unsent,
+    /// By an operation of its own.
+    Sending,
+    /// By the socket's, which keeps its place.
+    Standing,
     Over,
 }
 
@@ -34,24 +46,52 @@ impl<B: Outgoing> Unpin for SendAll<'_, B> {}
 type Sent<B> = (io::Result<()>, B);
 
 impl<'a, B: Outgoing> SendAll<'a, B> {
+    #[inline]
     pub(super) fn new(socket: &'a Socket, bytes: B) -> Self {
         Self {
             socket,
-            state: State::Unsent(bytes),
+            stage: Stage::Unsent,
+            cancels: 0,
+            bytes: Some(bytes),
+            kept: None,
+            flight: None,
         }
     }
 
+    #[inline(always)]
     fn begin(&mut self, bytes: B, waker: &Waker) -> Poll<Sent<B>> {
-        let is_alone = Local::with_current(Local::is_alone);
+        let local = Local::current();
+        self.cancels = self.socket.cancels_on(&local);
+        let is_alone = local.is_alone();
+        if is_alone || bytes.is_urgent() {
+            return self.begin_at_once(bytes, is_alone, waker);
+        }
+        let (mut buf, kept) = bytes.lend();
+        if !buf.is_empty()
+            && let Some(sender) = &mut *self.socket.sender()
+            && !sender.is_in_flight()
+        {
+            let fd = self.socket.on(&local);
+            sender.begin(&local, waker, || Send {
+                fd,
+                buf: std::mem::take(&mut buf),
+            });
+            self.stage = Stage::Standing;
+            self.kept = Some(kept);
+            return Poll::Pending;
+        }
+        self.send_rest(buf, kept, Beginning::Plain, waker)
+    }
+
+    /// Bytes that were received a moment ago go by the system call, as many as the socket takes.
+    fn begin_at_once(&mut self, bytes: B, is_alone: bool, waker: &Waker) -> Poll<Sent<B>> {
         let mut beginning = if is_alone {
             Beginning::Eager
         } else {
             Beginning::Plain
         };
         let mut sent_count = 0;
-        if let Some(received) = bytes.just_received()
-            && (is_alone || bytes.is_urgent())
-        {
+        if let Some(received) = bytes.just_received() {
             // What the socket does not take now waits for room.
             beginning = Beginning::Plain;
             match send_now(self.socket, received) {
@@ -68,22 +108,37 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         self.send_rest(buf, kept, beginning, waker)
     }
 
-    #[inline]
-    fn send(&mut self, flight: Flight<Send>, kept: B::Kept) {
-        let over = std::mem::replace(&mut self.state, State::Sending(flight, kept));
-        debug_assert!(matches!(over, State::Over));
-        // There is nothing in it to drop, which the compiler does not see.
-        std::mem::forget(over);
+    /// An operation is over.
+    #[inline(always)]
+    fn end(&mut self, sent: io::Result<usize>, mut buf: SendBuf, waker: &Waker) -> Poll<Sent<B>> {
+        self.stage = Stage::Over;
+        let Some(kept) = self.kept.take() else {
+            panic!("a send was polled after it was over");
+        };
+        match sent {
+            Ok(count) if count == buf.len() => {
+                buf.advance(count);
+                Poll::Ready((Ok(()), B::restore(kept, buf)))
+            }
+            Ok(count) => {
+                buf.advance(count);
+                self.go_on(buf, kept, waker)
+            }
+            Err(error) => Poll::Ready((Err(error), B::restore(kept, buf))),
+        }
     }
 
-    /// The kernel took a part.
+    /// The kernel took a part: the socket has room for no more, or the operation was cancelled after it.
     #[cold]
     fn go_on(&mut self, buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
+        if self.socket.cancels() != self.cancels {
+            let cancelled = io::Error::from_raw_os_error(libc::ECANCELED);
+            return Poll::Ready((Err(cancelled), B::restore(kept, buf)));
+        }
         self.send_rest(buf, kept, Beginning::Plain, waker)
     }
 
     /// Send what is left.
-    #[inline(always)]
     fn send_rest(
         &mut self,
         mut buf: SendBuf,
@@ -96,7 +151,9 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
             let fd = self.socket.on(&local);
             match Flight::begin(local, Send { fd, buf }, beginning, waker) {
                 Ok(flight) => {
-                    self.send(flight, kept);
+                    self.stage = Stage::Sending;
+                    self.kept = Some(kept);
+                    self.flight = Some(flight);
                     return Poll::Pending;
                 }
                 Err((Ok(count), back)) => {
@@ -110,6 +167,23 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         }
         Poll::Ready((Ok(()), B::restore(kept, buf)))
     }
+
+    #[inline(always)]
+    fn poll_standing(&mut self, waker: &Waker) -> Poll<Sent<B>> {
+        let socket = self.socket;
+        let mut sender = socket.sender();
+        let sender = sender.get_or_insert_default();
+        ready!(sender.poll(waker, |sent, buf| self.end(sent, buf, waker)))
+    }
+
+    fn poll_sending(&mut self, waker: &Waker) -> Poll<Sent<B>> {
+        let Some(flight) = &mut self.flight else {
+            panic!("a send was polled after it was over");
+        };
+        let (sent, buf) = ready!(flight.poll(waker));
+        self.flight = None;
+        self.end(sent, buf, waker)
+    }
 }
 
 impl<B: Outgoing> Future for SendAll<'_, B> {
@@ -117,25 +191,30 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent<B>> {
-        if let State::Sending(flight, _) = &mut self.state {
-            let (sent, mut buf) = ready!(flight.poll(cx.waker()));
-            if let State::Sending(_, kept) = std::mem::replace(&mut self.state, State::Over) {
-                return match sent {
-                    Ok(count) if count == buf.len() => {
-                        buf.advance(count);
-                        Poll::Ready((Ok(()), B::restore(kept, buf)))
-                    }
-                    Ok(count) => {
-                        buf.advance(count);
-                        self.go_on(buf, kept, cx.waker())
-                    }
-                    Err(error) => Poll::Ready((Err(error), B::restore(kept, buf))),
-                };
+        match self.stage {
+            Stage::Standing => return self.poll_standing(cx.waker()),
+            Stage::Sending => return self.poll_sending(cx.waker()),
+            Stage::Unsent => {
+                self.stage = Stage::Over;
+                if let Some(bytes) = self.bytes.take() {
+                    return self.begin(bytes, cx.waker());
+                }
             }
-        } else if let State::Unsent(bytes) = std::mem::replace(&mut self.state, State::Over) {
-            return self.begin(bytes, cx.waker());
+            Stage::Over => {}
         }
         panic!("a send was polled after it was over");
+    }
+}
+
+impl<B: Outgoing> Drop for SendAll<'_, B> {
+    #[inline]
+    fn drop(&mut self) {
+        // As a `Flight` does by itself.
+        if self.stage == Stage::Standing
+            && let Some(sender) = &mut *self.socket.sender()
+        {
+            sender.leave();
+        }
     }
 }
 
@@ -148,3 +227,6 @@ fn send_now(socket: &Socket, bytes: &[u8]) -> Option<io::Result<usize>> {
         may.then(|| local.engine().driver_mut().send_first(fd, bytes))?
     })
 }
+
+#[cfg(test)]
+mod tests;

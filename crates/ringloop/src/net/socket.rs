@@ -5,16 +5,16 @@
 
 use super::send_all::SendAll;
 use crate::buf::{Outgoing, RecvBuf, SendBuf};
-use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
+use crate::executor::{Home, Lent, Local, Op, SendZeroCopy, Standing};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
 use crate::sys::socket;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A socket that tells the driver before it is closed.
-#[derive(Debug)]
 pub struct Socket {
     fd: Option<OwnedFd>,
     /// Where it was used last.
@@ -23,7 +23,12 @@ pub struct Socket {
     is_drained: Cell<bool>,
     /// How often everything on it was asked to stop.
     cancel_count: Cell<u32>,
+    /// What its messages are sent by where they are many and short.
+    sender: RefCell<Option<Sender>>,
 }
+
+/// A send that is made again and again.
+pub(super) type Sender = Standing<Send>;
 
 impl Socket {
     /// A new socket, by the numbers of socket(2).
@@ -110,6 +115,17 @@ impl Socket {
         (result, into_vecs(bufs))
     }
 
+    /// Have messages sent by an operation that keeps its place, from now on.
+    pub fn keep_sender(&self) {
+        self.sender.borrow_mut().get_or_insert_default();
+    }
+
+    /// That operation, where there is one.
+    #[inline]
+    pub(super) fn sender(&self) -> RefMut<'_, Option<Sender>> {
+        self.sender.borrow_mut()
+    }
+
     /// Send all of `bufs`, in order.
     pub async fn send_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
         let mut bufs: Vec<SendBuf> = bufs.into_iter().map(SendBuf::from).collect();
@@ -184,8 +200,13 @@ impl Socket {
     /// How often the user had everything on this socket stopped, or everything on its loop: what a receive that is being
     /// stopped for another way compares.
     pub fn cancels(&self) -> u32 {
-        let on_loop = Local::with_current(Local::cancels);
-        self.cancel_count.get().wrapping_add(on_loop)
+        Local::with_current(|local| self.cancels_on(local))
+    }
+
+    /// The same, of `local`, which is the one that runs.
+    #[inline]
+    pub fn cancels_on(&self, local: &Local) -> u32 {
+        self.cancel_count.get().wrapping_add(local.cancels())
     }
 
     /// Receive without taking the bytes off the socket.
@@ -196,6 +217,14 @@ impl Socket {
         };
         let (result, buf) = Op::new(peek).await;
         (result, buf.into_vec())
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("fd", &self.fd)
+            .finish_non_exhaustive()
     }
 }
 
@@ -227,6 +256,7 @@ impl From<OwnedFd> for Socket {
             home: RefCell::new(None),
             is_drained: Cell::new(false),
             cancel_count: Cell::new(0),
+            sender: RefCell::new(None),
         }
     }
 }

@@ -66,6 +66,7 @@ pub use connect::Connect;
 pub use descriptors::{RecvDescriptors, SendDescriptors};
 pub use fsync::Fsync;
 pub use hard_link::HardLink;
+pub(crate) use kind::Renewed;
 pub use kind::{Kind, Outcome};
 pub use metadata::Statx;
 pub use mkdir::MakeDir;
@@ -350,7 +351,8 @@ macro_rules! each {
     };
 }
 
-/// As the functions of [`Operation`], for what is no send: a message costs one of those, which is asked for first.
+/// As the functions of [`Operation`], for what is neither a send nor a receive: those are what a message costs, and are
+/// asked for first.
 impl Request {
     fn prepare_other(&mut self, sqe: &mut Sqe) {
         each!(self, op => op.prepare(sqe));
@@ -370,6 +372,7 @@ impl Operation for Request {
     fn prepare(&mut self, sqe: &mut Sqe) {
         match self {
             Self::Send(send) => send.prepare(sqe),
+            Self::Recv(recv) => recv.prepare(sqe),
             other => other.prepare_other(sqe),
         }
     }
@@ -378,6 +381,7 @@ impl Operation for Request {
     fn need(&self) -> Need {
         match self {
             Self::Send(send) => send.need(),
+            Self::Recv(recv) => recv.need(),
             other => other.need_of_other(),
         }
     }
@@ -414,6 +418,7 @@ impl Operation for Request {
     fn finish(&mut self, result: i32) -> i32 {
         match self {
             Self::Send(send) => send.finish(result),
+            Self::Recv(recv) => recv.finish(result),
             other => other.finish_other(result),
         }
     }

@@ -7,7 +7,8 @@
 use super::{Need, Operation, Request, Shape};
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::op::{Kind, Outcome};
+use crate::op::kind::renew;
+use crate::op::{Kind, Outcome, Renewed};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -35,6 +36,7 @@ impl Recv {
 }
 
 impl Operation for Recv {
+    #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (ptr, capacity) = self.buf.as_mut_ptr();
         sqe.opcode = abi::OP_RECV;
@@ -43,6 +45,7 @@ impl Operation for Recv {
         sqe.len = capacity.min(i32::MAX as usize) as u32;
     }
 
+    #[inline]
     fn need(&self) -> Need {
         Need::Ready(self.fd, Interest::READ)
     }
@@ -52,6 +55,7 @@ impl Operation for Recv {
         Ok(count as u32)
     }
 
+    #[inline]
     fn finish(&mut self, result: i32) -> i32 {
         // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
         unsafe { self.buf.set_filled(result.max(0) as usize) };
@@ -76,6 +80,31 @@ impl Kind for Recv {
             _ => RecvBuf::with_capacity(0),
         };
         (outcome.result.map(|count| count as usize), buf)
+    }
+}
+
+impl Renewed for Recv {
+    type Memory = Vec<u8>;
+
+    #[inline(always)]
+    fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    #[inline(always)]
+    fn renew(self, last: &mut Request) -> &mut Self {
+        renew!(self, last, Request::Recv)
+    }
+
+    #[inline(always)]
+    fn memory(over: &mut Request, result: i32) -> Vec<u8> {
+        match over {
+            Request::Recv(over) => {
+                over.finish(result);
+                over.buf.take_vec()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::op::{Kind, Outcome};
+use crate::op::kind::renew;
+use crate::op::{Kind, Outcome, Renewed};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -61,5 +62,27 @@ impl Kind for Send {
             _ => Vec::new().into(),
         };
         (outcome.result.map(|count| count as usize), buf)
+    }
+}
+
+impl Renewed for Send {
+    type Memory = SendBuf;
+
+    #[inline(always)]
+    fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    #[inline(always)]
+    fn renew(self, last: &mut Request) -> &mut Self {
+        renew!(self, last, Request::Send)
+    }
+
+    #[inline(always)]
+    fn memory(over: &mut Request, _: i32) -> SendBuf {
+        match over {
+            Request::Send(over) => std::mem::take(&mut over.buf),
+            _ => SendBuf::default(),
+        }
     }
 }

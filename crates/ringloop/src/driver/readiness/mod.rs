@@ -26,7 +26,7 @@ use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
-use crate::op::{Need, Operation, Request, Shape};
+use crate::op::{Need, Operation, Renewed, Request, Shape};
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
 use attempt::{blocked_after, negated, outcome, would_block};
@@ -35,6 +35,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use watches::Watches;
 
@@ -95,11 +96,11 @@ impl ReadinessDriver {
     }
 
     pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        self.pools[id.pool as usize].bytes(id, len)
+        self.pools[id.pool()].bytes(id, len)
     }
 
     pub(super) fn recycle(&mut self, id: BufferId) {
-        let pool = &mut self.pools[id.pool as usize];
+        let pool = &mut self.pools[id.pool()];
         pool.put(id);
         for key in std::mem::take(&mut pool.starved) {
             if !self.is_armed(key) {
@@ -114,13 +115,13 @@ impl ReadinessDriver {
     // The ring's buffers may be another's; one signature serves both.
     #[allow(clippy::unnecessary_wraps)]
     pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
-        let pool = &mut self.pools[id.pool as usize];
+        let pool = &mut self.pools[id.pool()];
         Some(Lease(Memory::Pool(pool.detach(id))))
     }
 
     pub(super) fn give_back(&mut self, lease: Lease) {
         if let Memory::Pool(buffer) = lease.0
-            && let Some(id) = self.pools[buffer.kind() as usize].reattach(buffer)
+            && let Some(id) = self.pools[buffer.pool()].reattach(buffer)
         {
             self.recycle(id);
         }
@@ -138,17 +139,17 @@ impl ReadinessDriver {
         }
     }
 
-    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
+    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, mut flags: u8) -> Key {
+        let is_patient = flags & flag::PATIENT != 0;
         let shape = request.shape();
         let need = request.need();
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
         // Asked once for all its connections.
-        let flags = match &request {
-            Request::Accept(accept) if accept.multi && accept.never_waits() => flag::NEVER_WAITS,
-            _ => 0,
-        };
+        if matches!(&request, Request::Accept(accept) if accept.multi && accept.never_waits()) {
+            flags |= flag::NEVER_WAITS;
+        }
         let (key, slot) = self.table.insert(request, sink, flags);
         slot.phase = Phase::Armed;
         match need {
@@ -180,6 +181,25 @@ impl ReadinessDriver {
             Need::Ready(..) | Need::Pool(_) => self.place(key),
         }
         key
+    }
+
+    /// See [`super::Driver::renew`].
+    pub(super) fn renew<K: Renewed>(
+        &mut self,
+        key: Key,
+        waker: &Waker,
+        make: &mut impl FnMut() -> K,
+    ) -> Option<Key> {
+        let (key, phase, request) = self.table.renew(key, waker)?;
+        make().renew(request);
+        *phase = Phase::Armed;
+        match self.need(key) {
+            Some(Need::Ready(fd, interest)) if self.watches.is_blocked(fd, interest) => {
+                self.park(key, fd, interest);
+            }
+            _ => self.place(key),
+        }
+        Some(key)
     }
 
     /// Try an operation, and leave it where it will be tried again.
@@ -263,7 +283,7 @@ impl ReadinessDriver {
     /// See [`super::Driver::has_ended`].
     pub(super) fn has_ended(&mut self, key: Key) -> bool {
         let slot = self.table.slot(key);
-        slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done))
+        slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done | Phase::Idle))
     }
 
     /// See [`super::Driver::forget_now`]: here no operation holds on to a file.

@@ -38,7 +38,7 @@ fn driver_that_polls(polling: Option<Duration>) -> UringDriver {
 }
 
 fn submit(driver: &mut UringDriver, request: Request, sink: Sink) -> Key {
-    driver.submit_as(request, sink, false)
+    driver.submit_as(request, sink, 0)
 }
 
 /// Turns until the operation is over.

@@ -5,6 +5,7 @@
 
 use super::{Local, Shared};
 use crate::driver::Lease;
+use crate::executor::holder::{Holder, Memory};
 use crate::limits;
 use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
@@ -29,13 +30,6 @@ impl Home {
     /// The loop that the calling code runs in, if any.
     pub(crate) fn of_current() -> Option<Self> {
         Local::try_current().map(|local| local.home())
-    }
-
-    /// Give a large buffer back; a loop that is gone needs none.
-    pub(crate) fn give_back_large(&self, buffer: Vec<u8>) {
-        if let Some(shared) = self.0.upgrade() {
-            Local { shared }.keep_large(buffer);
-        }
     }
 
     /// Whether it is this loop.
@@ -91,24 +85,47 @@ impl Home {
         }
     }
 
-    /// Copy bytes out of a pool buffer, which is given back.
-    #[inline]
-    pub(crate) fn copy_out(&self, lease: Lease, bytes: Range<usize>) -> Vec<u8> {
-        let Some(shared) = self.0.upgrade() else {
-            return lease.bytes()[bytes].to_vec();
+    /// Copy bytes out of a pool buffer, which is given back; the copy is in a small buffer where it fits, and goes with
+    /// a holder of its own.
+    pub(in crate::executor) fn copy_out(
+        mut holder: Box<Holder>,
+        lease: Lease,
+        bytes: Range<usize>,
+    ) -> (Vec<u8>, Box<Holder>) {
+        let Some(shared) = holder.home.0.upgrade() else {
+            holder.memory = Memory::Small(Vec::new());
+            return (lease.bytes()[bytes].to_vec(), holder);
         };
-        let mut copy = shared.small.borrow_mut().take(bytes.len());
+        if bytes.len() > limits::SMALL_BUFFER_BYTES {
+            let copy = lease.bytes()[bytes].to_vec();
+            shared.give_back(lease);
+            holder.memory = Memory::Small(Vec::new());
+            return (copy, holder);
+        }
+        let mut holders = shared.holders.borrow_mut();
+        holders.keep(holder);
+        let mut small = holders.take_small(|| Self::of(&shared));
+        drop(holders);
+        let mut copy = small.take_small();
         copy.extend_from_slice(&lease.bytes()[bytes]);
         shared.give_back(lease);
-        copy
+        (copy, small)
     }
 
-    /// Keep the memory of such a copy for the next one.
+    /// Give back what a holder holds, and keep it for the next bytes; a loop that is gone needs none.
     #[inline(never)]
-    pub(crate) fn keep_small(&self, buffer: Vec<u8>) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.small.borrow_mut().keep(buffer);
+    pub(in crate::executor) fn keep_holder(mut holder: Box<Holder>) {
+        let Some(shared) = holder.home.0.upgrade() else {
+            return;
+        };
+        if !matches!(holder.memory, Memory::Small(_)) {
+            match std::mem::take(&mut holder.memory) {
+                Memory::Pool(lease) | Memory::Followed(lease) => shared.give_back(lease),
+                Memory::Large(buffer) => shared.large.borrow_mut().keep(buffer),
+                Memory::Lent(_) | Memory::Small(_) | Memory::None => {}
+            }
         }
+        shared.holders.borrow_mut().keep(holder);
     }
 
     /// Close a descriptor whose operations are over or given up.
