@@ -1,7 +1,7 @@
 # Every step that a person or CI runs. `make help` lists them.
 #
 # Needs on the machine: a Rust toolchain (cargo, with rustfmt and clippy for `make lint`), a C linker and
-# CPython >= 3.11. Everything else is installed by these targets into .venv* and $(TARGET)/tools.
+# CPython >= 3.11. Everything else is installed by these targets into .venv* and ~/.cache/ringloop.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -201,13 +201,15 @@ bench-quic: check-tools ## compare our QUIC with aioquic, qh3 and aiopquic; ARGS
 
 # --- lint -------------------------------------------------------------------------------------------------
 
-DENY := $(TARGET)/tools/bin/cargo-deny-$(CARGO_DENY_VERSION)
+# Beside what `make cpython` builds: another checkout finds it there.
+TOOLS := $(or $(RINGLOOP_TOOLS_DIR),$(HOME)/.cache/ringloop/tools)
+DENY := $(TOOLS)/bin/cargo-deny-$(CARGO_DENY_VERSION)
 # An unoptimised build: it runs for a second, and compiling it is most of the cost.
 $(DENY):
-	@echo "installing cargo-deny $(CARGO_DENY_VERSION) into $(TARGET)/tools (about a minute, once)"
-	@cargo install --quiet --locked --debug --root $(TARGET)/tools --target-dir $(TARGET)/tools/build \
+	@echo "installing cargo-deny $(CARGO_DENY_VERSION) into $(TOOLS) (one to three minutes, once)"
+	@cargo install --quiet --locked --debug --root $(TOOLS) --target-dir $(TARGET)/tools \
 		cargo-deny --version $(CARGO_DENY_VERSION)
-	@mv $(TARGET)/tools/bin/cargo-deny $@; rm -rf $(TARGET)/tools/build
+	@mv $(TOOLS)/bin/cargo-deny $@; rm -rf $(TARGET)/tools
 
 .PHONY: lint
 lint: lint-rust lint-python ## formatting, clippy, layers, dependencies, ruff, mypy
