@@ -177,12 +177,6 @@ impl Local {
         self.shared.cancel_count.get()
     }
 
-    /// Whether it is the same loop.
-    #[inline]
-    pub(super) fn is(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.shared, &other.shared)
-    }
-
     /// The one that the calling code runs in.
     ///
     /// # Panics

@@ -6,17 +6,18 @@
 //! [`Flight`](super::Flight) is the same for once. What a message costs there is mostly to come and go: a slot of the table
 //! is taken and freed, a request moved in and out, a waker cloned and dropped, by each operation. Here they stay.
 
-use super::Local;
+use super::{Home, Local};
 use crate::driver::Key;
 use crate::op::Renewed;
 use std::io;
 use std::marker::PhantomData;
 use std::task::{Poll, Waker, ready};
 
-/// An operation in flight, or the place for the next one. Dropping it cancels the operation.
+/// An operation in flight, or the place for the next one. Dropping it cancels the operation. It does not keep its loop
+/// alive: what has one may outlive that.
 #[derive(Debug)]
 pub(crate) struct Standing<K> {
-    place: Option<(Local, Key)>,
+    place: Option<(Home, Key)>,
     is_in_flight: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -43,8 +44,8 @@ impl<K: Renewed> Standing<K> {
     #[inline(always)]
     pub fn begin(&mut self, local: &Local, waker: &Waker, mut make: impl FnMut() -> K) {
         debug_assert!(!self.is_in_flight);
-        if let Some((own, key)) = &mut self.place
-            && own.is(local)
+        if let Some((home, key)) = &mut self.place
+            && home.is(local)
             && let Some(next) = local.engine().driver_mut().renew(*key, waker, &mut make)
         {
             *key = next;
@@ -61,7 +62,7 @@ impl<K: Renewed> Standing<K> {
         self.leave();
         let request = kind.into_request();
         let key = local.engine().driver_mut().submit_standing(request, waker);
-        self.place = Some((local.clone(), key));
+        self.place = Some((local.home(), key));
         self.is_in_flight = true;
     }
 
@@ -77,10 +78,13 @@ impl<K: Renewed> Standing<K> {
         K::Memory: Default,
     {
         let taken = match &self.place {
-            Some((local, key)) => {
-                let mut engine = local.engine();
-                ready!(engine.driver_mut().take_standing::<K>(*key, waker))
-            }
+            Some((home, key)) => match home.local() {
+                Some(local) => {
+                    let mut engine = local.engine();
+                    ready!(engine.driver_mut().take_standing::<K>(*key, waker))
+                }
+                None => None,
+            },
             None => None,
         };
         self.is_in_flight = false;
@@ -101,7 +105,9 @@ impl<K> Standing<K> {
     /// Give the place up, and what is in flight.
     pub fn leave(&mut self) {
         self.is_in_flight = false;
-        if let Some((local, key)) = self.place.take() {
+        if let Some((home, key)) = self.place.take()
+            && let Some(local) = home.local()
+        {
             local.forget(key);
         }
     }

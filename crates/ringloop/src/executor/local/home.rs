@@ -32,6 +32,13 @@ impl Home {
         Local::try_current().map(|local| local.home())
     }
 
+    /// The loop, while there is one.
+    #[inline]
+    pub(crate) fn local(&self) -> Option<Local> {
+        let shared = self.0.upgrade()?;
+        Some(Local { shared })
+    }
+
     /// Whether it is this loop.
     pub(crate) fn is(&self, local: &Local) -> bool {
         std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&local.shared))

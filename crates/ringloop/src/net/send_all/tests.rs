@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::driver::Choice;
+use crate::executor::Home;
 use crate::time::{self, timeout, yield_now};
 use crate::{Options, Runtime, spawn};
 use std::cell::Cell;
@@ -234,6 +235,26 @@ fn socket_that_goes_to_another_loop_takes_a_place_there() {
         });
     }
     peer.write_all(b"still open").expect("an open socket");
+}
+
+#[test]
+fn socket_that_keeps_its_sender_does_not_keep_the_loop() {
+    for driver in [Choice::Auto, Choice::Epoll] {
+        let (socket, _peer) = pair();
+        let runtime = runtime(driver);
+        let home = Cell::default();
+        busy(&runtime, async {
+            home.set(Home::of_current());
+            let mut send = socket.send_all(b"sent".to_vec());
+            start(&mut send).await;
+            send.await.0.expect("an open socket");
+        });
+        let home = home.into_inner().expect("a loop");
+        assert!(home.local().is_some());
+        drop(runtime);
+        assert!(home.local().is_none(), "the socket is still there");
+        drop(socket);
+    }
 }
 
 #[test]
