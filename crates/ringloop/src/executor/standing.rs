@@ -103,7 +103,7 @@ impl<K: Renewed> Standing<K> {
 
 impl<K> Standing<K> {
     /// Give the place up, and what is in flight.
-    pub fn leave(&mut self) {
+    fn leave(&mut self) {
         self.is_in_flight = false;
         if let Some((home, key)) = self.place.take()
             && let Some(local) = home.local()

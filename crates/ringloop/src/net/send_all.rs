@@ -209,11 +209,10 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
 impl<B: Outgoing> Drop for SendAll<'_, B> {
     #[inline]
     fn drop(&mut self) {
-        // As a `Flight` does by itself.
-        if self.stage == Stage::Standing
-            && let Some(sender) = &mut *self.socket.sender()
-        {
-            sender.leave();
+        // As a `Flight` does by itself. What goes with it may run foreign code, of a waker: nothing is borrowed then.
+        if self.stage == Stage::Standing {
+            let given_up = self.socket.sender().as_mut().map(std::mem::take);
+            drop(given_up);
         }
     }
 }
