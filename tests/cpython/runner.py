@@ -68,6 +68,9 @@ MODULES = (
     "test.test_unittest.test_async_case",
 )
 WORKERS = 4
+# Copied by the thread that imports: pytest changes os.environ for each test, and what a pool's thread
+# copies beside that may lose a name halfway (KeyError).
+ENVIRONMENT = dict(os.environ)
 RESTARTS_MAX = 30
 # More than these are no matter of time.
 AGAIN_MAX = 3
@@ -181,7 +184,7 @@ def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
     """Run the module to its end, restarting after each test that takes the process down."""
     module, loop = outcome.module, outcome.loop
     kind, _, driver = loop.partition("-")
-    environment = os.environ | {"RINGLOOP_DRIVER": driver or "auto"}
+    environment = ENVIRONMENT | {"RINGLOOP_DRIVER": driver or "auto"}
     with tempfile.TemporaryDirectory(prefix="ringloop-cpython-") as folder:
         report, skip = Path(folder, "report"), Path(folder, "skip")
         for _ in range(RESTARTS_MAX):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import Any
+
 import pytest
 
 from tests.cpython import runner
@@ -70,3 +73,20 @@ def test_what_fails_is_played_again_and_a_difference_stays_one(
     assert plays == [([], 30), *[(["fine"], 120)] * 3]
     assert outcome.tests["late"][0] == ("passed again" if fails == 3 else "failed")
     assert bool(outcome.wrong) == (fails == 100)
+
+
+def test_module_is_played_without_a_look_at_what_pytest_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[dict[str, str]] = []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        given.append(options["env"])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(runner, "DIFFERENCES", ())
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("RINGLOOP_NOT_AT_THE_START", "1")
+    runner.run_module("test.test_asyncio.test_x", "ringloop-uring")
+    assert given == [runner.ENVIRONMENT | {"RINGLOOP_DRIVER": "uring"}]
+    assert "RINGLOOP_NOT_AT_THE_START" not in given[0]
