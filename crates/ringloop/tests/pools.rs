@@ -59,6 +59,39 @@ fn starved_receiver_gets_its_bytes_once_a_buffer_is_back() {
     });
 }
 
+#[test]
+fn starved_receivers_get_the_buffers_in_the_order_in_which_they_came_to_wait() {
+    on_both(|bed| {
+        let mut held = exhaust_pool(bed);
+        let mut waiting = Vec::new();
+        for _ in 0..8 {
+            let (ours, mut peer) = tcp_pair();
+            let receive = Request::RecvMulti(RecvMulti::new(ours.as_raw_fd()));
+            let (key, token) = bed.submit(receive);
+            write_all(&mut peer, b"hello");
+            bed.expect_none(token);
+            waiting.push((ours, peer, key, token));
+        }
+        let mut served = Vec::new();
+        for at in 0..waiting.len() {
+            give_back_held(bed, held.pop().into_iter().collect());
+            served.push(bed.expect(waiting[at].3));
+            for later in &waiting[at + 1..] {
+                bed.expect_none(later.3);
+            }
+            bed.assert_sleeps();
+        }
+        for (_, _, key, _) in &waiting {
+            bed.forget(*key);
+        }
+        for mut completion in served {
+            assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        }
+        give_back_held(bed, held);
+        bed.drain();
+    });
+}
+
 /// The socket of a lent receiver may be closed, and its number be another's, while it starves: the
 /// driver must not name the number again, and whoever submitted it hears that buffers are back.
 #[test]

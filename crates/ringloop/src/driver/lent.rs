@@ -11,6 +11,7 @@ use super::lease::{self, Lease};
 use super::{BufferId, Key, PoolKind};
 use crate::sys::uring::abi::Cqe;
 use crate::sys::uring::{BufferRing, ChunkRing, Ring};
+use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 
@@ -26,8 +27,8 @@ struct Pool {
     memory: ManuallyDrop<Memory>,
     /// Buffers that hold received bytes, of those that are used whole.
     claimed_count: usize,
-    /// Multishot receives that ended for want of a buffer.
-    starved: Vec<Key>,
+    /// Multishot receives that ended for want of a buffer, those that have waited longest first.
+    starved: VecDeque<Key>,
 }
 
 /// How buffers are used.
@@ -38,10 +39,13 @@ enum Memory {
 }
 
 impl Pool {
-    fn has_free_buffer(&self) -> bool {
+    /// How many receives could go on.
+    fn room(&self) -> usize {
         match &*self.memory {
-            Memory::Whole(ring) => self.claimed_count < usize::from(ring.count()),
-            Memory::Pieces(ring) => ring.offers_some(),
+            Memory::Whole(ring) => usize::from(ring.count()).saturating_sub(self.claimed_count),
+            // A buffer serves many.
+            Memory::Pieces(ring) if ring.offers_some() => usize::MAX,
+            Memory::Pieces(_) => 0,
         }
     }
 }
@@ -59,7 +63,7 @@ impl Lent {
             *pool = Some(Pool {
                 memory: ManuallyDrop::new(memory),
                 claimed_count: 0,
-                starved: Vec::new(),
+                starved: VecDeque::new(),
             });
         }
         Ok(())
@@ -159,7 +163,7 @@ impl Lent {
     /// A receive found no buffer.
     pub fn starve(&mut self, kind: PoolKind, key: Key) {
         if let Some(pool) = &mut self.pools[kind as usize] {
-            pool.starved.push(key);
+            pool.starved.push_back(key);
         }
     }
 
@@ -172,19 +176,22 @@ impl Lent {
     /// Whether a starved receive could go on.
     pub fn can_feed(&self) -> bool {
         let mut pools = self.pools.iter().flatten();
-        pools.any(|pool| !pool.starved.is_empty() && pool.has_free_buffer())
+        pools.any(|pool| !pool.starved.is_empty() && pool.room() > 0)
     }
 
-    /// The starved receives that can go on. Asked of the pools, not of what came back since the last
-    /// wait: a receive may report that it ran out after the buffers were returned.
+    /// The starved receives that can go on, one a free buffer: the others would find none, and lose their place in the
+    /// queue. Asked of the pools, not of what came back since the last wait: a receive may report that it ran out after
+    /// the buffers were returned.
     pub fn take_fed(&mut self) -> Vec<Key> {
         if !self.can_feed() {
             return Vec::new();
         }
         let pools = self.pools.iter_mut().flatten();
-        let fed = pools.filter(|pool| pool.has_free_buffer());
-        fed.flat_map(|pool| std::mem::take(&mut pool.starved))
-            .collect()
+        let fed = pools.flat_map(|pool| {
+            let count = pool.room().min(pool.starved.len());
+            pool.starved.drain(..count)
+        });
+        fed.collect()
     }
 
     /// Free every pool.
@@ -196,5 +203,42 @@ impl Lent {
             // SAFETY: this function's contract; the pool is not used after this.
             unsafe { ManuallyDrop::drop(&mut pool.memory) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::uring::Config;
+
+    #[test]
+    fn as_many_go_on_as_there_are_buffers_those_who_waited_longest_first() {
+        let mut ring = Ring::new(&Config {
+            entries: 8,
+            cq_entries: 64,
+            polling: None,
+        })
+        .expect("a ring");
+        ring.enable().expect("a ring that runs");
+        let mut lent = Lent::default();
+        let kind = PoolKind::Streams;
+        lent.open(&ring, kind).expect("a pool");
+        let keys: Vec<_> = (1..=5).map(Key::from_user_data).collect();
+        for key in &keys {
+            lent.starve(kind, *key);
+        }
+        let claim_all_but = |free: usize, lent: &mut Lent| {
+            let pool = lent.pools[kind as usize].as_mut().expect("it was opened");
+            pool.claimed_count = usize::from(kind.buffer_count()) - free;
+        };
+        claim_all_but(0, &mut lent);
+        assert!(!lent.can_feed() && lent.take_fed().is_empty());
+        claim_all_but(2, &mut lent);
+        assert_eq!(lent.take_fed(), keys[..2]);
+        claim_all_but(100, &mut lent);
+        assert_eq!(lent.take_fed(), keys[2..]);
+        assert!(!lent.can_feed());
+        // SAFETY: nothing was ever armed.
+        unsafe { lent.free() };
     }
 }
