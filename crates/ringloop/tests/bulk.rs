@@ -9,7 +9,7 @@ use ringloop::executor::Op;
 use ringloop::limits::{BATCH_BYTES, LARGE_BUFFERS, POOL_BUFFER_BYTES};
 use ringloop::net::{Receive, Received, TcpStream, UnixStream};
 use ringloop::op::{Recv, Send};
-use ringloop::{Options, Runtime, spawn, time};
+use ringloop::{spawn, time};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::Duration;
-use support::{PATIENCE, alone, drivers, in_runtimes};
+use support::{PATIENCE, in_runtimes, in_runtimes_of};
 
 type Peer = std::os::unix::net::UnixStream;
 
@@ -33,19 +33,6 @@ fn pattern(len: usize) -> &'static [u8] {
     static PATTERN: LazyLock<Vec<u8>> =
         LazyLock::new(|| (0..4_000_000).map(|at| (at % 251) as u8).collect());
     &PATTERN[..len]
-}
-
-/// As [`in_runtimes`], on a processor whose cache holds so much.
-fn in_runtimes_of(cache_bytes: usize, test: impl Fn(&Runtime)) {
-    let _alone = alone();
-    for driver in drivers() {
-        let options = Options {
-            driver,
-            cache_bytes: Some(cache_bytes),
-            ..Options::default()
-        };
-        test(&Runtime::with_options(options).unwrap());
-    }
 }
 
 fn run(test: impl AsyncFn()) {

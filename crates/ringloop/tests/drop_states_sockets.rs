@@ -1,4 +1,4 @@
-//! As `drop_states.rs`, for multishot polls, peeks, zero-copy sends and waits for children: forget, cancel and
+//! As `drop_states.rs`, for multishot polls, peeks, datagrams, zero-copy sends and waits for children: forget, cancel and
 //! drop at every state, on both drivers.
 //!
 //! After each: nothing is in flight, no descriptor leaked, foreign memory was released once and not touched
@@ -9,21 +9,24 @@ mod support;
 
 use ringloop::driver::Choice;
 use ringloop::op::{
-    Kind as _, Peek, PollMulti, Request, Send, SendMsg, SendMsgZc, SendZc, WaitChild,
+    Kind as _, Peek, PollMulti, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc, WaitChild,
 };
 use ringloop::sys::interest::Interest;
 use ringloop::sys::{process, socket};
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use support::states::{Case, End, State, at_every_state, give_up, reach};
-use support::{Bed, Foreign, open_descriptors, tcp_pair, write_all};
+use support::{Bed, Foreign, full_unix_datagrams, open_descriptors, tcp_pair, write_all};
 
 /// Everything an operation may want to talk to, and the foreign memory it is given.
 struct World {
     ours: TcpStream,
     peer: TcpStream,
+    /// A socket whose receiver's queue is full, and the receiver.
+    datagrams: (UnixDatagram, UnixDatagram),
     child: Child,
     pidfd: OwnedFd,
     foreign: Foreign,
@@ -38,6 +41,7 @@ impl World {
         Self {
             ours,
             peer,
+            datagrams: full_unix_datagrams(),
             child,
             pidfd,
             foreign: Foreign::holding(&[b'.'; 4096]),
@@ -99,6 +103,16 @@ fn send_msg_zc(world: &mut World) -> Request {
     Request::SendMsgZc(SendMsgZc::new(SendMsg::new(world.fd(), bufs)))
 }
 
+fn send_datagram(world: &mut World) -> Request {
+    let fd = world.datagrams.0.as_raw_fd();
+    Request::SendDatagram(SendDatagram::new(fd, world.foreign.send_buf()))
+}
+
+fn make_room_for_a_datagram(world: &mut World) {
+    let mut bytes = [0; 16];
+    assert_eq!(world.datagrams.1.recv(&mut bytes).unwrap(), 4);
+}
+
 fn wait_child(world: &mut World) -> Request {
     let pidfd = world.pidfd.as_raw_fd();
     Request::WaitChild(WaitChild { pidfd })
@@ -112,11 +126,12 @@ fn kill_child(world: &mut World) {
     world.child.kill().unwrap();
 }
 
-const CASES: [Case<World>; 5] = [
+const CASES: [Case<World>; 6] = [
     Case::new("poll multi", poll_multi, write_to_ours),
     Case::new("peek", peek, write_to_ours).with_foreign(),
     Case::new("send zc", send_zc, World::drain_peer).with_foreign(),
     Case::new("sendmsg zc", send_msg_zc, World::drain_peer).with_foreign(),
+    Case::new("send datagram", send_datagram, make_room_for_a_datagram).with_foreign(),
     Case::new("wait child", wait_child, kill_child),
 ];
 
@@ -155,6 +170,7 @@ fn run(choice: Choice, case: &Case<World>, state: State, end: End) {
         received.extend(bytes);
     }
     bed.release(&world.ours);
+    bed.release(&world.datagrams.0);
     bed.release(&world.pidfd);
     drop((bed, world));
     assert_eq!(open_descriptors(), before, "descriptors at the end");

@@ -7,8 +7,9 @@ mod support;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::Choice;
 use ringloop::executor::{Link, Local, Op};
-use ringloop::op::{Accept, Close, Fsync, Nop, Open, Read, Send, Timeout, Write};
+use ringloop::op::{Accept, Close, Fsync, Nop, Open, Read, Send, SendDatagram, Timeout, Write};
 use ringloop::sys::file;
+use ringloop::sys::interest::Interest;
 use ringloop::sys::storage::CURRENT_POSITION;
 use ringloop::{Options, Runtime, limits, spawn, time};
 use std::future::{Future, IntoFuture};
@@ -18,8 +19,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::{
-    Foreign, PATIENCE, alone, connect_to, drivers, expect_descriptors, is_closed, listener,
-    open_descriptors,
+    Foreign, PATIENCE, alone, connect_to, drivers, expect_descriptors, full_unix_datagrams,
+    is_closed, listener, open_descriptors,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -380,6 +381,34 @@ fn write_of_a_dropped_link_that_was_to_close_its_file_hits_no_other() {
         });
         done.unwrap();
     }
+}
+
+#[test]
+fn datagram_of_a_link_waits_for_room_and_the_next_begins_after_it() {
+    on_both(|| async {
+        let (sender, receiver) = full_unix_datagrams();
+        let (reader, writer) = file::pipe().unwrap();
+        let datagram = SendDatagram::new(sender.as_raw_fd(), b"linked".to_vec().into());
+        let mark = Write {
+            fd: writer.as_raw_fd(),
+            buf: SendBuf::from(b"!".to_vec()),
+            offset: None,
+        };
+        let linked = spawn(Link::new(datagram).then(mark).into_future());
+        time::sleep(SHORT).await;
+        let early = file::poll_now(reader.as_raw_fd(), Interest::READ).unwrap();
+        assert_eq!(early, Interest::NONE);
+        let mut bytes = [0; 16];
+        assert_eq!(receiver.recv(&mut bytes).unwrap(), 4);
+        let ((sent, _), (written, _)) = time::timeout(PATIENCE, linked).await.unwrap().unwrap();
+        assert_eq!((sent.unwrap(), written.unwrap()), (6, 1));
+        receiver.set_nonblocking(true).unwrap();
+        let mut last = 0;
+        while let Ok(count) = receiver.recv(&mut bytes) {
+            last = count;
+        }
+        assert_eq!(&bytes[..last], b"linked");
+    });
 }
 
 #[test]

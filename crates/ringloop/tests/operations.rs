@@ -6,7 +6,8 @@ mod support;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Completion, Event};
 use ringloop::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, RecvMsg, RecvMulti, Request, SendMsg, Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, RecvMsg, RecvMulti, Request, SendDatagram, SendMsg,
+    Timeout, Write,
 };
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::interest::Interest;
@@ -457,12 +458,14 @@ fn operations_on_a_descriptor_that_is_not_open_are_ebadf() {
                 poll(fd, Interest::READ, true),
                 Request::Accept(Accept { fd, multi: false }),
                 Request::Accept(Accept { fd, multi: true }),
-                Request::Connect(Connect::new(fd, addr)),
+                Request::Connect(Connect::new(fd, addr.clone())),
                 recv(fd, 16),
                 Request::RecvMulti(RecvMulti::new(fd)),
                 Request::RecvMsg(RecvMsg::new(fd, RecvBuf::with_capacity(16))),
                 send(fd, b"x"),
                 Request::SendMsg(SendMsg::new(fd, one())),
+                Request::SendDatagram(SendDatagram::new(fd, b"x".to_vec().into())),
+                Request::SendDatagram(SendDatagram::to(fd, b"x".to_vec().into(), addr.clone())),
                 read(fd, None),
                 Request::Write(Write {
                     fd,

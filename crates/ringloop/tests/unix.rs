@@ -3,15 +3,21 @@
 
 mod support;
 
+use ringloop::executor::{Local, Op};
 use ringloop::net::{UnixDatagram, UnixListener, UnixName, UnixStream};
-use ringloop::{Runtime, spawn, time};
+use ringloop::op::SendDatagram;
+use ringloop::{Options, Runtime, spawn, time};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram as StdDatagram;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, in_runtimes, read_exact};
+use support::{PATIENCE, alone, drivers, full_unix_datagrams, in_runtimes, read_exact};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -226,6 +232,81 @@ fn unix_datagram_to_a_full_socket_waits_until_there_is_room() {
             sending.await.unwrap();
         });
     });
+}
+
+/// Send datagrams of 1 to 1,000 bytes, each of its number.
+async fn send_numbered(sender: UnixDatagram, to: &[u8], is_connected: bool) {
+    let to = UnixName::Abstract(to);
+    if is_connected {
+        sender.connect(to).await.unwrap();
+    }
+    for number in 0..1000_u32 {
+        let bytes = vec![number as u8; 1 + number as usize];
+        let len = bytes.len();
+        let (sent, back) = if is_connected {
+            sender.send(bytes).await
+        } else {
+            sender.send_to(bytes, to).await
+        };
+        assert_eq!((sent.unwrap(), back.len()), (len, len));
+    }
+}
+
+/// A sender that waits for room, again and again: what arrives is whole, in order, and nothing else.
+#[test]
+fn unix_datagrams_that_wait_for_room_arrive_whole() {
+    in_runtimes(|runtime| {
+        let name = abstract_name("whole-datagrams", runtime);
+        for is_connected in [true, false] {
+            run(runtime, async {
+                let receiver = UnixDatagram::bind(UnixName::Abstract(&name)).unwrap();
+                let sender = UnixDatagram::unbound().unwrap();
+                let to = name.clone();
+                let sending = spawn(async move { send_numbered(sender, &to, is_connected).await });
+                for number in 0..1000_u32 {
+                    if number % 8 == 0 {
+                        time::sleep(Duration::from_millis(1)).await;
+                    }
+                    let next = time::timeout(PATIENCE, receiver.recv(Vec::with_capacity(1024)));
+                    let (count, bytes) = next.await.unwrap();
+                    assert_eq!(count.unwrap(), 1 + number as usize);
+                    assert!(bytes.iter().all(|byte| *byte == number as u8));
+                }
+                sending.await.unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn unix_datagram_that_was_forgotten_goes_to_no_other_socket_of_its_number() {
+    let _alone = alone();
+    for driver in drivers() {
+        let options = Options {
+            driver,
+            ..Options::default()
+        };
+        // What is forgotten keeps its loop, and so its descriptors.
+        run(&Runtime::with_options(options).unwrap(), async {
+            let (sender, receiver) = full_unix_datagrams();
+            let datagram = SendDatagram::new(sender.as_raw_fd(), b"stray".to_vec().into());
+            let mut sending = Op::new(datagram);
+            let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut sending).poll(cx)));
+            assert!(first.await.is_pending());
+            time::sleep(Duration::from_millis(5)).await;
+            support::leak(sending);
+            let local = Local::current();
+            local.engine().driver_mut().close(sender.into());
+            let (one, other) = StdDatagram::pair().unwrap();
+            receiver.recv(&mut [0; 8]).unwrap();
+            time::sleep(Duration::from_millis(20)).await;
+            for end in [one, other] {
+                end.set_nonblocking(true).unwrap();
+                let empty = end.recv(&mut [0; 8]).unwrap_err();
+                assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+            }
+        });
+    }
 }
 
 /// A Unix listener that takes one connection into its backlog, and no more.

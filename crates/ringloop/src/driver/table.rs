@@ -168,7 +168,9 @@ impl Slot {
     #[inline]
     fn finish(&mut self, result: i32) -> i32 {
         match (&mut self.request, self.shape) {
-            (Some(request), Shape::Once | Shape::Level | Shape::Edge) => request.finish(result),
+            (Some(request), Shape::Once | Shape::Retried | Shape::Level | Shape::Edge) => {
+                request.finish(result)
+            }
             _ => result,
         }
     }

@@ -3,8 +3,6 @@
 //! Owns: the ring, its provided buffers, and what waits for room or to be armed again.
 //! Called by: `Driver`. Never does: a data system call of its own; only `enter`.
 //!
-//! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
-//!
 //! # Invariants
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
 //! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
@@ -16,6 +14,7 @@
 
 mod bundle;
 mod cancel;
+mod completions;
 mod late;
 mod link;
 mod registered;
@@ -25,14 +24,14 @@ use self::late::Late;
 use self::registered::Registered;
 use super::lease::Lease;
 use super::lent::Lent;
-use super::table::{Delivery, Phase, Slot, Table, flag};
-use super::{BufferId, Event, Key, PoolKind, Setup, Sink};
+use super::table::{Phase, Slot, Table, flag};
+use super::{BufferId, Key, PoolKind, Setup, Sink};
 use crate::limits;
-use crate::op::{Need, Operation, Request, Shape};
+use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
-use crate::sys::uring::abi::{self, Cqe, Sqe};
+use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
@@ -299,144 +298,6 @@ impl UringDriver {
         entered
     }
 
-    pub(super) fn next_event(&mut self) -> Option<Event> {
-        loop {
-            if let Some((key, result)) = self.synthetic.pop_front() {
-                if let Some(event) = self.deliver(key, result, false, None) {
-                    return Some(event);
-                }
-                continue;
-            }
-            let Some(cqe) = self.ring.pop() else {
-                self.late.tidy(&mut self.table);
-                return None;
-            };
-            match cqe.user_data >> 56 {
-                KIND_OP => {
-                    if let Some(event) = self.completed(cqe) {
-                        return Some(event);
-                    }
-                }
-                KIND_WAKE => self.wake_armed = cqe.flags & abi::CQE_F_MORE != 0,
-                // A cancel that found nothing: its target completed first.
-                _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
-            }
-        }
-    }
-
-    /// One completion of an operation: arm it again, or pass the result on.
-    #[inline]
-    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
-        let key = Key::from_user_data(cqe.user_data);
-        // A slot is freed with the last completion, so one that carries a buffer finds it.
-        let slot = self.table.slot(key)?;
-        if slot.complete_standing(cqe.res) {
-            return None;
-        }
-        let shape = slot.shape();
-        // The next of its link begins.
-        self.may_have_begun |= slot.is(flag::LINKED);
-        let more = cqe.flags & abi::CQE_F_MORE != 0;
-        // What nearly every completion is.
-        let mut buffer = match shape {
-            Shape::Once => None,
-            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-            Shape::MultiBuffer(PoolKind::Streams) if more && cqe.res > 0 => unsafe {
-                self.pools.claim(PoolKind::Streams, &cqe)
-            },
-            _ => return self.completed_in_part(key, shape, cqe),
-        };
-        match slot.complete_for_future(cqe.res, more, &mut buffer) {
-            Some(false) => None,
-            Some(true) => {
-                self.pause(key);
-                None
-            }
-            None => self.deliver(key, cqe.res, more, buffer),
-        }
-    }
-
-    /// A completion of an operation that may have to be armed again after it.
-    fn completed_in_part(&mut self, key: Key, shape: Shape, mut cqe: Cqe) -> Option<Event> {
-        let mut buffer = match shape {
-            Shape::MultiBuffer(PoolKind::Bundles) => {
-                let (last_len, last) = self.hand_out_bundle(key, &cqe);
-                cqe.res = last_len;
-                last
-            }
-            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) => unsafe {
-                self.pools.claim(kind, &cqe)
-            },
-            _ => None,
-        };
-        if cqe.res <= 0
-            && let Some(id) = buffer.take()
-        {
-            // Nothing is in it.
-            self.recycle(id);
-        }
-        if cqe.flags & abi::CQE_F_MORE != 0 {
-            return self.deliver(key, cqe.res, true, buffer);
-        }
-        let slot = self.table.slot(key)?;
-        let rearms = slot.request().is_some_and(Operation::rearms);
-        if slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) && cqe.res == -libc::ECANCELED {
-            slot.phase = Phase::Resting;
-            self.rearm(key);
-            return None;
-        }
-        let goes_on = !slot.is(flag::CANCELLED)
-            && match shape {
-                Shape::Once => false,
-                Shape::Multi | Shape::Level | Shape::Edge => cqe.res >= 0,
-                // 0 is the end of the stream.
-                Shape::MultiBuffer(_) => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
-                Shape::OnceBuffer(_) => cqe.res == -libc::ENOBUFS,
-            };
-        if !goes_on {
-            // Out of buffers is a pause, not an end; what ended it is the cancel.
-            let paused = shape.pool().is_some() && cqe.res == -libc::ENOBUFS;
-            let result = if paused { -libc::ECANCELED } else { cqe.res };
-            return self.deliver(key, result, false, buffer);
-        }
-        if !rearms && cqe.res > 0 {
-            return self.deliver(key, cqe.res, false, buffer);
-        }
-        slot.phase = Phase::Resting;
-        match shape {
-            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
-                self.pools.starve(kind, key);
-                return None;
-            }
-            Shape::Level => self.resting.push(key),
-            _ => self.rearm(key),
-        }
-        self.deliver(key, cqe.res, true, buffer)
-    }
-
-    fn deliver(
-        &mut self,
-        key: Key,
-        res: i32,
-        more: bool,
-        buffer: Option<BufferId>,
-    ) -> Option<Event> {
-        match self.table.complete(key, res, more, buffer) {
-            Delivery::Event(event) => Some(event),
-            Delivery::Consumed(left_over) => {
-                if let Some(id) = left_over {
-                    self.recycle(id);
-                }
-                None
-            }
-            Delivery::Full => {
-                self.pause(key);
-                None
-            }
-        }
-    }
-
     /// Everything that has to be on the submission queue before a wait.
     fn prepare_to_wait(&mut self) {
         if !self.wake_armed {
@@ -504,7 +365,8 @@ impl UringDriver {
         if !matches!(slot.phase, Phase::Queued | Phase::Resting) {
             return true;
         }
-        let pool = slot.shape().pool();
+        let shape = slot.shape();
+        let pool = shape.pool();
         let Some(request) = slot.request_mut() else {
             return true;
         };
@@ -517,6 +379,9 @@ impl UringDriver {
                     return true;
                 }
                 self.unsubmitted.push(fd);
+                if shape == Shape::Retried {
+                    self.late.note(key, [fd, NO_FD]);
+                }
             }
             Need::Pool(fds) => {
                 if let Some(feature) = request.wants()

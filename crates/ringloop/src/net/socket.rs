@@ -7,7 +7,8 @@ use super::send_all::SendAll;
 use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy, Standing};
 use crate::limits;
-use crate::op::{self, Recv, Request, Send, SendMsg, SendMsgZc, SendZc};
+use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
+use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
@@ -100,6 +101,21 @@ impl Socket {
             buf: bytes.into(),
         };
         let (result, buf) = Op::new(send).await;
+        (result, buf.into_vec().unwrap_or_default())
+    }
+
+    /// Send one datagram, to the peer or to `to`; returns its length.
+    pub async fn send_datagram(
+        &self,
+        bytes: Vec<u8>,
+        to: Option<SockAddr>,
+    ) -> (io::Result<usize>, Vec<u8>) {
+        let (fd, buf) = (self.on_loop(), SendBuf::from(bytes));
+        let (result, buf) = Op::new(match to {
+            Some(to) => SendDatagram::to(fd, buf, to),
+            None => SendDatagram::new(fd, buf),
+        })
+        .await;
         (result, buf.into_vec().unwrap_or_default())
     }
 

@@ -7,9 +7,9 @@ use super::options;
 use super::receive::Datagrams;
 use super::socket::Socket;
 use super::tcp::{descriptor, domain, from_descriptor, inet};
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::RecvBuf;
 use crate::executor::Op;
-use crate::op::{Connect, Poll, RecvMsg, SendMsg};
+use crate::op::{Connect, Poll, RecvMsg};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{self, Control, Outgoing, SendError, Train};
 use crate::sys::interest::Interest;
@@ -96,15 +96,12 @@ impl UdpSocket {
     ///
     /// Errors: `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendmsg(2).
     pub async fn send_to(&self, bytes: Vec<u8>, to: SocketAddr) -> (io::Result<usize>, Vec<u8>) {
-        let bufs = vec![SendBuf::from(bytes)];
-        let (result, mut bufs) = Op::new(SendMsg::to(self.socket.on_loop(), bufs, to.into())).await;
-        let bytes = bufs.pop().and_then(SendBuf::into_vec);
-        (result, bytes.unwrap_or_default())
+        self.socket.send_datagram(bytes, Some(to.into())).await
     }
 
     /// Send one datagram to the peer.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        self.socket.send(bytes).await
+        self.socket.send_datagram(bytes, None).await
     }
 
     /// Receive one datagram, with where it came from. One that is longer than the capacity of `buf` is

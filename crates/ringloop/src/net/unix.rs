@@ -7,10 +7,10 @@ use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
 use super::tcp::{descriptor, from_descriptor, from_listener, from_socket};
-use crate::buf::{Outgoing, RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf};
 use crate::executor::Op;
 use crate::limits;
-use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors, SendMsg};
+use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors};
 use crate::sys::address::{SockAddr, UnixName};
 use crate::sys::datagram::Control;
 use crate::sys::descriptors::DESCRIPTORS_MAX;
@@ -235,28 +235,24 @@ impl UnixDatagram {
             Ok(to) => to,
             Err(error) => return (Err(error), bytes),
         };
-        let mut bufs = vec![SendBuf::from(bytes)];
+        let mut bytes = bytes;
         let mut pause = limits::CONNECT_PAUSE_MIN;
         loop {
-            let send = SendMsg::to(self.socket.on_loop(), bufs, to.clone());
-            let (result, back) = Op::new(send).await;
-            bufs = back;
+            let (result, back) = self.socket.send_datagram(bytes, Some(to.clone())).await;
             match result {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    bytes = back;
                     sleep(pause).await;
                     pause = (pause * 2).min(limits::CONNECT_PAUSE_MAX);
                 }
-                result => {
-                    let bytes = bufs.pop().and_then(SendBuf::into_vec);
-                    return (result, bytes.unwrap_or_default());
-                }
+                result => return (result, back),
             }
         }
     }
 
     /// Send one datagram to the peer.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        self.socket.send(bytes).await
+        self.socket.send_datagram(bytes, None).await
     }
 
     /// Receive one datagram, with the name of its sender. One that is longer than the capacity of `buf` is

@@ -36,6 +36,7 @@ mod recvmsg_multi;
 mod registered;
 mod rename;
 mod send;
+mod send_datagram;
 mod send_zc;
 mod sendmsg;
 mod splice;
@@ -85,6 +86,7 @@ pub use recvmsg_multi::RecvMsgMulti;
 pub use registered::{RegisteredBuf, RegisteredFd};
 pub use rename::Rename;
 pub use send::Send;
+pub use send_datagram::SendDatagram;
 pub(crate) use send_zc::sent_parts;
 pub use send_zc::{SendMsgZc, SendZc, Transfer};
 pub use sendmsg::SendMsg;
@@ -123,6 +125,8 @@ pub(crate) enum Need {
 pub(crate) enum Shape {
     /// One completion, and it is over.
     Once,
+    /// As `Once`, but the ring driver asks the request after each completion whether it goes on.
+    Retried,
     /// As `Once`, and the completion carries a buffer of this pool.
     OnceBuffer(PoolKind),
     /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
@@ -140,14 +144,19 @@ impl Shape {
     pub const fn pool(self) -> Option<PoolKind> {
         match self {
             Self::OnceBuffer(kind) | Self::MultiBuffer(kind) => Some(kind),
-            Self::Once | Self::Multi | Self::Level | Self::Edge => None,
+            Self::Once | Self::Retried | Self::Multi | Self::Level | Self::Edge => None,
         }
+    }
+
+    /// Whether it is over with one result on the readiness driver.
+    pub const fn is_single(self) -> bool {
+        matches!(self, Self::Once | Self::Retried)
     }
 
     /// Completions that may wait for a future before the operation is paused until they are taken.
     pub const fn untaken_max(self) -> usize {
         match self {
-            Self::Once | Self::OnceBuffer(_) | Self::Level => usize::MAX,
+            Self::Once | Self::Retried | Self::OnceBuffer(_) | Self::Level => usize::MAX,
             Self::Multi => limits::UNTAKEN_CONNECTIONS_MAX,
             Self::MultiBuffer(PoolKind::Streams | PoolKind::Singles) => {
                 limits::UNTAKEN_RECEIVES_MAX
@@ -190,6 +199,12 @@ pub(crate) trait Operation {
     /// How it goes on after a completion.
     fn shape(&self) -> Shape {
         Shape::Once
+    }
+
+    /// Ring form of what is [`Shape::Retried`]: take note of a completion, and tell whether the operation is to be armed
+    /// again for what it needs next.
+    fn goes_on(&mut self, _result: i32) -> bool {
+        false
     }
 
     /// Whether the driver may arm it again by its descriptor's number, where its shape goes on.
@@ -246,6 +261,8 @@ pub enum Request {
     Send(Send),
     /// Send several buffers in one call.
     SendMsg(SendMsg),
+    /// Send one datagram.
+    SendDatagram(SendDatagram),
     /// Send one buffer without copying.
     SendZc(SendZc),
     /// Send several buffers without copying.
@@ -319,6 +336,7 @@ macro_rules! each {
             Request::RecvMulti($op) => $body,
             Request::Send($op) => $body,
             Request::SendMsg($op) => $body,
+            Request::SendDatagram($op) => $body,
             Request::SendZc($op) => $body,
             Request::SendMsgZc($op) => $body,
             Request::RecvMsg($op) => $body,
@@ -404,6 +422,10 @@ impl Operation for Request {
 
     fn shape(&self) -> Shape {
         each!(self, op => op.shape())
+    }
+
+    fn goes_on(&mut self, result: i32) -> bool {
+        each!(self, op => op.goes_on(result))
     }
 
     fn rearms(&self) -> bool {

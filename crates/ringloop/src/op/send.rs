@@ -10,7 +10,8 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes that went out; it may be less than all.
+/// The result is the number of bytes that went out; it may be less than all. For datagrams there is
+/// [`super::SendDatagram`].
 #[derive(Debug)]
 pub struct Send {
     /// The socket.

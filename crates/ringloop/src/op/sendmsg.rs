@@ -5,19 +5,14 @@ use crate::buf::SendBuf;
 use crate::limits::SEND_VECTOR_MAX;
 use crate::op::{Kind, Outcome};
 use crate::sys::address::SockAddr;
-use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// What both drivers say for the kernel's `EAGAIN` where the sender is writable: no readiness comes.
-const RECEIVER_FULL: i32 = libc::EBUSY;
-
-/// The result is the number of bytes that went out; it may be less than all.
-///
-/// Errors: those of sendmsg(2), but `EBUSY` where the queue of the Unix socket it is for is full: try again later.
+/// The result is the number of bytes that went out; it may be less than all. For datagrams there is
+/// [`super::SendDatagram`].
 #[derive(Debug)]
 pub struct SendMsg {
     fd: RawFd,
@@ -40,7 +35,7 @@ impl SendMsg {
     }
 
     /// Send `bufs` as one datagram to `to`.
-    pub fn to(fd: RawFd, bufs: Vec<SendBuf>, to: SockAddr) -> Self {
+    pub(super) fn to(fd: RawFd, bufs: Vec<SendBuf>, to: SockAddr) -> Self {
         Self::with(fd, bufs, Some(to))
     }
 
@@ -63,10 +58,8 @@ impl SendMsg {
         self.parts.bufs
     }
 
-    /// Whether it goes to a Unix socket that is named: unix(7) makes the sender writable by its own queue alone.
-    fn is_to_unix(&self) -> bool {
-        let to = self.parts.to.as_ref();
-        to.is_some_and(|to| to.to_unix().is_some())
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd
     }
 
     fn header(&mut self) -> *const libc::msghdr {
@@ -107,24 +100,7 @@ impl Operation for SendMsg {
     fn attempt(&mut self) -> io::Result<u32> {
         let header = self.header();
         // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
-        let sent = unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) };
-        match sent {
-            Err(error)
-                if error.raw_os_error() == Some(libc::EAGAIN)
-                    && self.is_to_unix()
-                    && file::poll_now(self.fd, Interest::WRITE)? != Interest::NONE =>
-            {
-                Err(io::Error::from_raw_os_error(RECEIVER_FULL))
-            }
-            sent => sent.map(|count| count as u32),
-        }
-    }
-
-    fn finish(&mut self, result: i32) -> i32 {
-        if result == -libc::EAGAIN && self.is_to_unix() {
-            return -RECEIVER_FULL;
-        }
-        result
+        unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

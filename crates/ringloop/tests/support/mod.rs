@@ -16,8 +16,11 @@ use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,14 +69,23 @@ pub fn on_both(test: impl Fn(&mut Bed)) {
 
 /// Run a test on every driver, in a runtime of its own, and alone; nothing may be left open.
 pub fn in_runtimes(test: impl Fn(&Runtime)) {
+    in_runtimes_with(Options::default(), test);
+}
+
+/// As [`in_runtimes`], on a processor whose cache holds so much.
+pub fn in_runtimes_of(cache_bytes: usize, test: impl Fn(&Runtime)) {
+    let options = Options {
+        cache_bytes: Some(cache_bytes),
+        ..Options::default()
+    };
+    in_runtimes_with(options, test);
+}
+
+fn in_runtimes_with(options: Options, test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let before = open_descriptors();
-        let runtime = Runtime::with_options(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let runtime = Runtime::with_options(Options { driver, ..options }).unwrap();
         test(&runtime);
         drop(runtime);
         expect_descriptors(before);
@@ -320,6 +332,23 @@ pub fn read(fd: RawFd, offset: Option<u64>) -> Request {
 }
 
 /// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
+/// A Unix socket whose peer's queue is full of datagrams of four bytes, their numbers from 0 on; and that peer.
+pub fn full_unix_datagrams() -> (UnixDatagram, UnixDatagram) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ringloop-full-{}-{number}", std::process::id());
+    let address = UnixAddr::from_abstract_name(name).unwrap();
+    let receiver = UnixDatagram::bind_addr(&address).unwrap();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.connect_addr(&address).unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let mut next = 0_u32;
+    while sender.send(&next.to_le_bytes()).is_ok() {
+        next += 1;
+    }
+    (sender, receiver)
+}
+
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

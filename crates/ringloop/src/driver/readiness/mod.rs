@@ -167,7 +167,7 @@ impl ReadinessDriver {
             {
                 self.park(key, fd, interest);
             }
-            Need::Ready(fd, interest) if shape != Shape::Once => {
+            Need::Ready(fd, interest) if !shape.is_single() => {
                 self.park(key, fd, interest);
                 // Not tried here, where more than one result has no place; but tried: what is wrong
                 // with the descriptor may not show as readiness. Epoll tells what a poll asks.
@@ -450,7 +450,7 @@ impl ReadinessDriver {
                 self.unpark(key);
                 self.deliver(key, interest.poll_mask() as i32, false, None)
             }
-            Shape::Once => {
+            Shape::Once | Shape::Retried => {
                 let before = self.need(key);
                 let result = self.attempt(key);
                 if result.is_none() && self.need(key) == before {
@@ -561,7 +561,7 @@ impl ReadinessDriver {
             Need::Pool(_) => return attempt(request).map(|result| request.finish(result)),
             _ => return None,
         };
-        if request.shape() != Shape::Once || self.watches.is_blocked(fd, interest) {
+        if !request.shape().is_single() || self.watches.is_blocked(fd, interest) {
             return None;
         }
         let result = attempt(request);

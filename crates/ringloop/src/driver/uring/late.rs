@@ -6,7 +6,8 @@
 //! Of most entries the kernel has found the file when it has taken them. Not of these (since 5.18 and 6.14):
 //! * what is behind another operation in a link begins when that one is over;
 //! * what only a thread of the kernel's can do (to cut a file, write it out, open one, move bytes by a pipe) begins when one
-//!   is free.
+//!   is free;
+//! * what is [`Shape::Retried`](crate::op::Shape::Retried) may have to be armed again.
 //!
 //! A cancel may find them too late, or not at all (`uring::link`). So their numbers stay taken until they are over.
 

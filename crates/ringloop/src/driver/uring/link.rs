@@ -18,7 +18,7 @@ use super::{Entry, KIND_CANCEL, UringDriver};
 use crate::driver::table::{Phase, flag};
 use crate::driver::{Key, Sink};
 use crate::limits;
-use crate::op::{NO_FD, Need, Operation, Request};
+use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 
@@ -33,7 +33,8 @@ impl UringDriver {
         let (submissions, _) = self.ring.capacity();
         requests.len() <= limits::LINKED_MAX.min(submissions as usize)
             && !self.ring.polls()
-            && requests.iter().all(has)
+            // What is armed again would leave its place.
+            && requests.iter().all(|request| has(request) && request.shape() != Shape::Retried)
     }
 
     /// Hand requests over as a link. Each has a completion of its own; after one that fails, or moves less

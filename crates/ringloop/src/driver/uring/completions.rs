@@ -1,0 +1,174 @@
+//! Completions: who each is of, what goes on after it, and to whom its result goes.
+//!
+//! Called by: `Driver`, through [`UringDriver::next_event`]. Never does: wait for one, or free a slot that has another to
+//! come.
+//!
+//! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
+
+use super::{KIND_CANCEL, KIND_OP, KIND_WAKE, UringDriver};
+use crate::driver::table::{Delivery, Phase, flag};
+use crate::driver::{BufferId, Event, Key, PoolKind};
+use crate::op::{Operation, Shape};
+use crate::sys::uring::abi::{self, Cqe};
+
+impl UringDriver {
+    /// The next completion for the embedder.
+    pub(in crate::driver) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((key, result)) = self.synthetic.pop_front() {
+                if let Some(event) = self.deliver(key, result, false, None) {
+                    return Some(event);
+                }
+                continue;
+            }
+            let Some(cqe) = self.ring.pop() else {
+                self.late.tidy(&mut self.table);
+                return None;
+            };
+            match cqe.user_data >> 56 {
+                KIND_OP => {
+                    if let Some(event) = self.completed(cqe) {
+                        return Some(event);
+                    }
+                }
+                KIND_WAKE => self.wake_armed = cqe.flags & abi::CQE_F_MORE != 0,
+                // A cancel that found nothing: its target completed first.
+                _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
+            }
+        }
+    }
+
+    /// One completion of an operation: arm it again, or pass the result on.
+    #[inline]
+    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
+        let key = Key::from_user_data(cqe.user_data);
+        // A slot is freed with the last completion, so one that carries a buffer finds it.
+        let slot = self.table.slot(key)?;
+        if slot.complete_standing(cqe.res) {
+            return None;
+        }
+        let shape = slot.shape();
+        // The next of its link begins.
+        self.may_have_begun |= slot.is(flag::LINKED);
+        let more = cqe.flags & abi::CQE_F_MORE != 0;
+        // What nearly every completion is.
+        let mut buffer = match shape {
+            Shape::Once => None,
+            Shape::Edge if more => None,
+            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
+            Shape::MultiBuffer(PoolKind::Streams) if more && cqe.res > 0 => unsafe {
+                self.pools.claim(PoolKind::Streams, &cqe)
+            },
+            _ => return self.completed_in_part(key, shape, cqe),
+        };
+        match slot.complete_for_future(cqe.res, more, &mut buffer) {
+            Some(true) if shape != Shape::Edge => {
+                self.pause(key);
+                None
+            }
+            Some(_) => None,
+            None => self.deliver(key, cqe.res, more, buffer),
+        }
+    }
+
+    /// A completion of an operation that may have to be armed again after it.
+    fn completed_in_part(&mut self, key: Key, shape: Shape, mut cqe: Cqe) -> Option<Event> {
+        let mut buffer = match shape {
+            Shape::MultiBuffer(PoolKind::Bundles) => {
+                let (last_len, last) = self.hand_out_bundle(key, &cqe);
+                cqe.res = last_len;
+                last
+            }
+            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
+            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) => unsafe {
+                self.pools.claim(kind, &cqe)
+            },
+            _ => None,
+        };
+        if cqe.res <= 0
+            && let Some(id) = buffer.take()
+        {
+            // Nothing is in it.
+            self.recycle(id);
+        }
+        if cqe.flags & abi::CQE_F_MORE != 0 {
+            return self.deliver(key, cqe.res, true, buffer);
+        }
+        let slot = self.table.slot(key)?;
+        let rearms = slot.request().is_some_and(Operation::rearms);
+        if slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) && cqe.res == -libc::ECANCELED {
+            slot.phase = Phase::Resting;
+            self.rearm(key);
+            return None;
+        }
+        if shape == Shape::Retried {
+            return self.completed_try(key, cqe.res);
+        }
+        let goes_on = !slot.is(flag::CANCELLED)
+            && match shape {
+                Shape::Once | Shape::Retried => false,
+                Shape::Multi | Shape::Level | Shape::Edge => cqe.res >= 0,
+                // 0 is the end of the stream.
+                Shape::MultiBuffer(_) => cqe.res > 0 || cqe.res == -libc::ENOBUFS,
+                Shape::OnceBuffer(_) => cqe.res == -libc::ENOBUFS,
+            };
+        if !goes_on {
+            // Out of buffers is a pause, not an end; what ended it is the cancel.
+            let paused = shape.pool().is_some() && cqe.res == -libc::ENOBUFS;
+            let result = if paused { -libc::ECANCELED } else { cqe.res };
+            return self.deliver(key, result, false, buffer);
+        }
+        if !rearms && cqe.res > 0 {
+            return self.deliver(key, cqe.res, false, buffer);
+        }
+        slot.phase = Phase::Resting;
+        match shape {
+            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
+                self.pools.starve(kind, key);
+                return None;
+            }
+            Shape::Level => self.resting.push(key),
+            _ => self.rearm(key),
+        }
+        self.deliver(key, cqe.res, true, buffer)
+    }
+
+    /// A completion of an operation that knows itself whether it is over.
+    fn completed_try(&mut self, key: Key, mut res: i32) -> Option<Event> {
+        let slot = self.table.slot(key)?;
+        if slot
+            .request_mut()
+            .is_some_and(|request| request.goes_on(res))
+        {
+            if !slot.is(flag::CANCELLED) {
+                slot.phase = Phase::Resting;
+                self.rearm(key);
+                return None;
+            }
+            res = -libc::ECANCELED;
+        }
+        self.deliver(key, res, false, None)
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        key: Key,
+        res: i32,
+        more: bool,
+        buffer: Option<BufferId>,
+    ) -> Option<Event> {
+        match self.table.complete(key, res, more, buffer) {
+            Delivery::Event(event) => Some(event),
+            Delivery::Consumed(left_over) => {
+                if let Some(id) = left_over {
+                    self.recycle(id);
+                }
+                None
+            }
+            Delivery::Full => {
+                self.pause(key);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Send one datagram, whole: send(2) or sendmsg(2), without SIGPIPE.
+//!
+//! ```text
+//!   ring:  send that does not wait ──EAGAIN──▶ poll for room ──▶ send that does not wait ──▶ …
+//! ```
+//! The kernel must not repeat such a send by itself: it goes on behind the bytes that its first try has taken, and what
+//! a Unix socket gets then is an empty datagram (measured on 6.18, `tests/unix.rs`).
+
+use super::{Need, Operation, Request, Send, SendMsg, Shape};
+use crate::buf::SendBuf;
+use crate::op::{Kind, Outcome};
+use crate::sys::address::SockAddr;
+use crate::sys::file;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::RawFd;
+
+/// What both drivers say for the kernel's `EAGAIN` where the sender is writable: no readiness comes.
+const RECEIVER_FULL: i32 = libc::EBUSY;
+
+/// The result is the datagram's length.
+///
+/// Errors: those of send(2), but `EBUSY` where the queue of the Unix socket it is for is full: try again later.
+#[derive(Debug)]
+pub struct SendDatagram {
+    message: Message,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Message {
+    /// To the peer.
+    Connected(Send),
+    To {
+        send: SendMsg,
+        /// Unix sockets are writable by their own queue alone, see unix(7).
+        is_unix: bool,
+    },
+}
+
+/// What the ring is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Sending,
+    AwaitingRoom,
+}
+
+impl SendDatagram {
+    /// Send `buf` to the peer of the socket `fd`.
+    pub fn new(fd: RawFd, buf: SendBuf) -> Self {
+        Self::with(Message::Connected(Send { fd, buf }))
+    }
+
+    /// Send `buf` to `to`.
+    pub fn to(fd: RawFd, buf: SendBuf, to: SockAddr) -> Self {
+        let is_unix = to.to_unix().is_some();
+        let send = SendMsg::to(fd, vec![buf], to);
+        Self::with(Message::To { send, is_unix })
+    }
+
+    fn with(message: Message) -> Self {
+        Self {
+            message,
+            stage: Stage::Sending,
+        }
+    }
+
+    /// The datagram, as it was handed in.
+    pub fn into_buf(self) -> SendBuf {
+        match self.message {
+            Message::Connected(send) => send.buf,
+            Message::To { send, .. } => send.into_bufs().pop().unwrap_or_default(),
+        }
+    }
+
+    fn fd(&self) -> RawFd {
+        match &self.message {
+            Message::Connected(send) => send.fd,
+            Message::To { send, .. } => send.fd(),
+        }
+    }
+
+    /// Whether a datagram that would have blocked has to wait for its receiver, not for room here.
+    fn is_receiver_full(&self) -> bool {
+        matches!(self.message, Message::To { is_unix: true, .. })
+            && file::poll_now(self.fd(), Interest::WRITE).is_ok_and(|ready| ready != Interest::NONE)
+    }
+}
+
+impl Operation for SendDatagram {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        if self.stage == Stage::AwaitingRoom {
+            sqe.opcode = abi::OP_POLL_ADD;
+            sqe.fd = self.fd();
+            sqe.op_flags = Interest::WRITE.poll_mask();
+            return;
+        }
+        match &mut self.message {
+            Message::Connected(send) => send.prepare(sqe),
+            Message::To { send, .. } => send.prepare(sqe),
+        }
+        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd(), Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let sent = match &mut self.message {
+            Message::Connected(send) => send.attempt(),
+            Message::To { send, .. } => send.attempt(),
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.is_receiver_full() => {
+                Err(io::Error::from_raw_os_error(RECEIVER_FULL))
+            }
+            sent => sent,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Retried
+    }
+
+    fn goes_on(&mut self, result: i32) -> bool {
+        let (goes_on, next) = match self.stage {
+            Stage::Sending => {
+                let waits = result == -libc::EAGAIN && !self.is_receiver_full();
+                (waits, Stage::AwaitingRoom)
+            }
+            Stage::AwaitingRoom => (result >= 0, Stage::Sending),
+        };
+        if goes_on {
+            self.stage = next;
+        }
+        goes_on
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        if result == -libc::EAGAIN {
+            return -RECEIVER_FULL;
+        }
+        result
+    }
+
+    fn lends_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Kind for SendDatagram {
+    type Output = (io::Result<usize>, SendBuf);
+
+    fn into_request(self) -> Request {
+        Request::SendDatagram(self)
+    }
+
+    fn output(outcome: Outcome) -> Self::Output {
+        let buf = match outcome.request {
+            Some(Request::SendDatagram(send)) => send.into_buf(),
+            _ => SendBuf::default(),
+        };
+        (outcome.result.map(|count| count as usize), buf)
+    }
+}
