@@ -44,8 +44,11 @@ fn memory_of_a_cancelled_read_is_written_no_more_and_no_byte_is_lost() {
             let memory = Rc::new(RefCell::new(vec![0; LEN]));
             let (mut stream, lent) = (ours.try_clone().unwrap(), Rc::clone(&memory));
             let reading = spawn_local(move || stream.read(&mut lent.borrow_mut()).unwrap());
+            // A sleep whose time is up when it begins lets nobody else run.
+            while memory.try_borrow().is_ok() {
+                yield_now();
+            }
             sleep(Duration::from_micros(100));
-            assert!(memory.try_borrow().is_err(), "it is parked");
             reading.cancel();
             assert!(is_cancelled(reading.join()));
             peer.write_all(&[0xff; LEN]).unwrap();
@@ -126,6 +129,7 @@ fn memory_of_a_cancelled_write_is_sent_no_more_and_what_was_sent_is_counted() {
             let mut before = usize::MAX;
             while before != sent.get() {
                 before = sent.get();
+                yield_now();
                 sleep(Duration::from_millis(1));
             }
             assert!(memory.try_borrow_mut().is_err(), "it is parked");
@@ -239,13 +243,19 @@ fn scope_is_left_with_its_readers_memory_back() {
     on_both(|| {
         let (ours, mut peer) = pair();
         let scoped = ours.try_clone().unwrap();
+        let is_reading = Rc::new(Cell::new(false));
+        let reads = Rc::clone(&is_reading);
         let outer = spawn_local(move || {
             let mut memory = [0; LEN];
             let _at_end = AtEnd(|| peer.write_all(&[0xff; LEN]).unwrap());
             scope(|scope| {
                 scope.spawn(|| (&scoped).read(&mut memory).map(drop));
+                reads.set(true);
             });
         });
+        while !is_reading.get() {
+            yield_now();
+        }
         sleep(Duration::from_millis(1));
         outer.cancel();
         assert!(is_cancelled(outer.join()));
@@ -276,6 +286,7 @@ fn destructor_reads_and_writes_though_its_coroutine_is_cancelled() {
                 assert!(!panics, "on purpose");
                 sleep(Duration::from_secs(3600));
             });
+            yield_now();
             sleep(Duration::from_millis(1));
             handle.cancel();
             sleep(Duration::from_millis(1));
