@@ -5,8 +5,11 @@
 //!
 //! A receive that takes less than it had room for has mostly emptied its socket (epoll(7), question 9), and the one that
 //! finds nothing behind it costs a system call. But a receive stops at urgent data too (tcp(7)), and an end or an error that
-//! came before it is not told of again. So a stream in a busy loop may believe it, and looks again when the loop has nothing
-//! else to do, or after so many turns.
+//! came before it is not told of again. So a stream in a busy loop may believe it, and looks again when the loop has had nothing
+//! else to do for a moment ([`limits::DOUBT_PAUSE`]), or after so many turns.
+//!
+//! Not sooner, though there may be bytes: whoever looked each turn, with a peer that answers within one, would be served
+//! again and again while word of others waits, of which a turn takes some twenty from a ring.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -53,6 +56,12 @@ impl Doubts {
         if turns >= TURNS_MAX {
             self.look_again();
         }
+    }
+
+    /// Whether nobody does.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.borrow().is_empty()
     }
 
     /// Wake everybody who waits and believes; returns whether there was anybody.

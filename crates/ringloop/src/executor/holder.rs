@@ -1,12 +1,13 @@
 //! Where received bytes are, behind one pointer.
 //!
-//! Owns: [`Holder`], and [`Holders`], the loop's spare ones, each with its small buffer where it had one. Called by:
-//! `received`, `local`. Never does: I/O.
+//! Owns: [`Holder`], and [`Holders`], the loop's spare ones, each with its small or medium buffer where it had one. Called
+//! by: `received`, `local`. Never does: I/O.
 //!
 //! An allocator gives the block that was freed last, too, but by a longer way: with dozens of messages between two turns
 //! it leaves its shortest one.
 
 use super::Home;
+use super::large::{self, PAGE};
 use super::loan::Lent;
 use crate::driver::Lease;
 use crate::limits;
@@ -34,14 +35,19 @@ pub(crate) enum Memory {
     Large(Vec<u8>),
     /// A small one: received into, or copied into to be sent. Empty as a large one.
     Small(Vec<u8>),
+    /// A medium one, whose room begins on a page: received into. Empty as a large one.
+    Medium(Vec<u8>),
 }
+
+/// What a medium buffer is allocated with.
+const MEDIUM_CAPACITY: usize = limits::MEDIUM_BUFFER_BYTES + PAGE;
 
 impl Holder {
     /// The whole of its buffer.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.memory {
-            Memory::Small(bytes) | Memory::Large(bytes) => bytes,
+            Memory::Small(bytes) | Memory::Medium(bytes) | Memory::Large(bytes) => bytes,
             Memory::Pool(lease) | Memory::Followed(lease) => lease.bytes(),
             Memory::Lent(_) | Memory::None => &[],
         }
@@ -66,20 +72,30 @@ impl Holder {
         }
     }
 
-    /// Put a small buffer in.
+    /// Put its small or medium buffer back; returns where its room begins.
     #[inline]
-    pub fn put_small(&mut self, buffer: Vec<u8>) {
+    pub fn put_own(&mut self, buffer: Vec<u8>) -> usize {
         match &mut self.memory {
-            Memory::Small(place) => *place = buffer,
-            other => *other = Memory::Small(buffer),
+            Memory::Small(place) => {
+                *place = buffer;
+                0
+            }
+            Memory::Medium(place) => {
+                *place = buffer;
+                large::lead_len(place)
+            }
+            other => {
+                *other = Memory::Small(buffer);
+                0
+            }
         }
     }
 
-    /// Take its small buffer out, to be received into.
+    /// Take its small or medium buffer out, filled up to its room, to be received into.
     #[inline]
-    pub fn take_small(&mut self) -> Vec<u8> {
+    pub fn take_own(&mut self) -> Vec<u8> {
         match &mut self.memory {
-            Memory::Small(bytes) => std::mem::take(bytes),
+            Memory::Small(bytes) | Memory::Medium(bytes) => std::mem::take(bytes),
             _ => Vec::new(),
         }
     }
@@ -92,6 +108,8 @@ impl Holder {
 pub(super) struct Holders {
     /// With a small buffer, which is empty.
     small: Vec<Box<Holder>>,
+    /// With a medium buffer, which is filled up to its room.
+    medium: Vec<Box<Holder>>,
     empty: Vec<Box<Holder>>,
 }
 
@@ -109,6 +127,18 @@ impl Holders {
         }
     }
 
+    /// One with a medium buffer, filled up to its room ([`limits::MEDIUM_BUFFER_BYTES`]).
+    #[allow(clippy::unnecessary_box_returns)] // As above.
+    pub fn take_medium(&mut self, home: impl FnOnce() -> Home) -> Box<Holder> {
+        match self.medium.pop() {
+            Some(holder) => holder,
+            None => Box::new(Holder {
+                home: home(),
+                memory: Memory::Medium(large::on_a_page(MEDIUM_CAPACITY)),
+            }),
+        }
+    }
+
     /// One without a buffer.
     #[inline]
     #[allow(clippy::unnecessary_box_returns)] // As above.
@@ -122,20 +152,24 @@ impl Holders {
         }
     }
 
-    /// Take one back that has a small buffer or none; a small one of another size, and one too many, is freed.
+    /// Take one back that has a small or medium buffer or none; one of another size, and one too many, is freed.
     #[inline]
     pub fn keep(&mut self, mut holder: Box<Holder>) {
-        let spare = match &mut holder.memory {
+        let (spare, max) = match &mut holder.memory {
             Memory::Small(bytes) if bytes.capacity() == limits::SMALL_BUFFER_BYTES => {
                 bytes.clear();
-                &mut self.small
+                (&mut self.small, limits::SMALL_BUFFERS)
+            }
+            Memory::Medium(bytes) if bytes.capacity() == MEDIUM_CAPACITY => {
+                bytes.truncate(large::lead_len(bytes));
+                (&mut self.medium, limits::MEDIUM_BUFFERS)
             }
             _ => {
                 holder.memory = Memory::None;
-                &mut self.empty
+                (&mut self.empty, limits::SMALL_BUFFERS)
             }
         };
-        if spare.len() < limits::SMALL_BUFFERS {
+        if spare.len() < max {
             spare.push(holder);
         }
     }
@@ -157,7 +191,7 @@ mod tests {
         let mut holders = Holders::default();
         let mut first = holders.take_small(Home::default);
         let second = holders.take_small(Home::default);
-        let mut bytes = first.take_small();
+        let mut bytes = first.take_own();
         bytes.push(1);
         first.memory = Memory::Small(bytes);
         let place = at(&first);

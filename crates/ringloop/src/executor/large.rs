@@ -9,7 +9,7 @@
 
 use crate::limits;
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Large buffers, made when they are needed.
 #[derive(Debug, Default)]
@@ -26,10 +26,10 @@ impl Large {
             return None;
         }
         self.held_count += 1;
-        let known = self.free.pop();
-        let mut buffer =
-            known.unwrap_or_else(|| Vec::with_capacity(limits::LARGE_BUFFER_BYTES + PAGE));
-        buffer.resize(lead_len(&buffer), 0);
+        let Some(mut buffer) = self.free.pop() else {
+            return Some(on_a_page(limits::LARGE_BUFFER_BYTES + PAGE));
+        };
+        buffer.truncate(lead_len(&buffer));
         Some(buffer)
     }
 
@@ -40,6 +40,13 @@ impl Large {
             self.free.push(buffer);
         }
     }
+}
+
+/// A buffer of `capacity` bytes, a page of them for its lead, filled up to its room.
+pub(super) fn on_a_page(capacity: usize) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(capacity);
+    buffer.resize(lead_len(&buffer), 0);
+    buffer
 }
 
 /// How many bytes of such a buffer lie before its room.

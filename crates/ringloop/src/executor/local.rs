@@ -28,13 +28,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 /// Loops that were made so far, and one: the next one's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
 
 mod home;
 
-pub(crate) use home::{Home, SingleSeat};
+pub(crate) use home::{Home, SingleSeat, Streaming};
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
@@ -63,6 +64,8 @@ struct Shared {
     holders: RefCell<Holders>,
     /// Streams that receive message by message.
     single_count: Cell<usize>,
+    /// Streams that receive, by whichever way.
+    stream_count: Cell<usize>,
     doubts: Doubts,
     /// How often everything was asked to stop.
     cancel_count: Cell<u32>,
@@ -148,12 +151,13 @@ impl Local {
             large: RefCell::default(),
             holders: RefCell::default(),
             single_count: Cell::default(),
+            stream_count: Cell::default(),
             doubts: Doubts::default(),
             cancel_count: Cell::default(),
-            keeps_batches_warm: options
-                .cache_bytes
-                .or_else(cache::second_level_bytes)
-                .is_none_or(|bytes| bytes >= limits::BATCH_BYTES),
+            keeps_batches_warm: match options.cache_bytes {
+                Some(bytes) => bytes >= limits::BATCH_BYTES,
+                None => cache::keeps_warm(limits::BATCH_BYTES),
+            },
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             refused: Cell::new(0),
@@ -281,9 +285,14 @@ impl Local {
         self.has_ready() || self.look_again()
     }
 
-    /// The loop has nothing else to do: who was believed to have no bytes looks again. Returns whether anybody does.
+    /// Have those look again who were believed to have no bytes. Returns whether there was anybody.
     pub(super) fn look_again(&self) -> bool {
         self.shared.doubts.look_again()
+    }
+
+    /// How long the loop is to wait for something else to do before they look; `None`: nobody is to.
+    pub(super) fn pause_of_doubt(&self) -> Option<Duration> {
+        (!self.shared.doubts.is_empty()).then_some(limits::DOUBT_PAUSE)
     }
 
     /// A stream waits for word of more, and may believe that it has to.
@@ -393,6 +402,13 @@ impl Local {
         holders.borrow_mut().take_small(|| self.home())
     }
 
+    /// A medium buffer, to receive into ([`limits::MEDIUM_BUFFER_BYTES`]).
+    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
+    pub(crate) fn medium_holder(&self) -> Box<Holder> {
+        let holders = &self.shared.holders;
+        holders.borrow_mut().take_medium(|| self.home())
+    }
+
     /// A place for a received buffer.
     #[inline]
     #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
@@ -401,14 +417,30 @@ impl Local {
         holders.borrow_mut().take_empty(|| self.home())
     }
 
-    /// A seat for a stream that receives message by message ([`limits::SINGLE_STREAMS`]).
-    pub(crate) fn single_seat(&self) -> Option<SingleSeat> {
+    /// A seat for a stream that receives message by message, while fewer than `max` do; with medium buffers where its
+    /// messages are long, and those go message by message at all ([`Local::may_be_single_and_long`]).
+    pub(crate) fn single_seat(&self, max: usize, is_long: bool) -> Option<SingleSeat> {
+        let is_free = self.shared.single_count.get() < max;
+        let is_free = is_free && (!is_long || self.may_be_single_and_long());
+        is_free.then(|| SingleSeat::new(self.home(), is_long))
+    }
+
+    /// Whether long messages may be received one by one: where the cache does not ask for another way, and every stream of
+    /// the loop may have a buffer. Those without one would wait behind the others.
+    pub(crate) fn may_be_single_and_long(&self) -> bool {
         let shared = &self.shared;
-        let is_free = shared.single_count.get() < limits::SINGLE_STREAMS;
-        is_free.then(|| {
-            shared.single_count.update(|count| count + 1);
-            SingleSeat::new(self.home())
-        })
+        shared.keeps_batches_warm && shared.stream_count.get() <= limits::SINGLE_LONG_STREAMS
+    }
+
+    /// How many streams receive.
+    #[cfg(test)]
+    pub(crate) fn stream_count(&self) -> usize {
+        self.shared.stream_count.get()
+    }
+
+    /// One more stream receives, until this is dropped.
+    pub(crate) fn count_stream(&self) -> Streaming {
+        Streaming::new(self.home())
     }
 
     /// Whether messages as long as a pool buffer are better received and sent in batches than one by one through a large

@@ -58,7 +58,7 @@ pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub use link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};
 pub use local::{Entered, Local, spawn};
-pub(crate) use local::{Home, SingleSeat};
+pub(crate) use local::{Home, SingleSeat, Streaming};
 pub(crate) use multi::Multi;
 pub use operation::Op;
 pub(crate) use operation::{Beginning, Flight};
@@ -97,8 +97,9 @@ pub struct Options {
     pub ring_entries: u32,
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
-    /// Bytes that a core's second-level cache holds (`None`, the default: as the C library tells). Messages as long as a
-    /// pool buffer are sent in batches where it holds a batch of them, and each as soon as it was received where not.
+    /// Bytes that a core's second-level cache holds (`None`, the default: as the C library tells, and as much as is needed
+    /// where the processor copies by microcode that fetches ahead). Messages as long as a pool buffer are sent in batches where
+    /// it holds a batch of them, and each as soon as it was received where not.
     pub cache_bytes: Option<usize>,
     /// Messages that other threads may have waiting for a [`Local`].
     pub inbox_messages: usize,

@@ -7,22 +7,42 @@
 //! processor, and has the loop's thread do the receive as a piece of work of its own. A single receive that is
 //! submitted after the peer has answered finds the bytes there, and none of that happens. Where it finds nothing
 //! it has to wait, which costs more than what it would save. So it pays for a loop whose turns are long, with peers that answer
-//! within one:
+//! within one. Whether they do is tried with a few streams:
 //!
 //! ```text
-//!              turns bring many completions, and no trial failed lately
-//!      ┌──────────────────────────────────────────────────────────────┐
-//!   Many ◀──────────────────────────────────────────────────────────▶ One
-//!              turns bring few, or receives mostly had to wait (a failed trial: the next one comes later)
+//!          turns bring many completions,               receives found
+//!          and no trial failed lately                  their bytes there
+//!   Many ─────────────────────────────────▶ Trial ─────────────────────────▶ One
+//!    ▲ ▲          they mostly had to wait     │                               │
+//!    │ └──────────────────────────────────────┘                               │
+//!    └────────────────────────────────────────────────────────────────────────┘
+//!          turns bring few, or they mostly had to wait, two samples in a row
 //! ```
+//! After a failure the next trial comes later.
+
+use crate::limits;
 
 /// By what operation bytes are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shots {
     /// One for all that comes.
     Many,
+    /// By a few streams one for each message, to see how that goes.
+    Trial,
     /// One for each message.
     One,
+}
+
+impl Shots {
+    /// How many streams may receive message by message.
+    #[inline]
+    pub fn single_max(self) -> usize {
+        match self {
+            Self::Many => 0,
+            Self::Trial => limits::SINGLE_TRIAL_STREAMS,
+            Self::One => limits::SINGLE_STREAMS,
+        }
+    }
 }
 
 /// Completions of a turn, on the average, from which a trial is worth it; and below which single receives are over.
@@ -31,10 +51,12 @@ const BATCH_LOW: u32 = 4;
 /// The average is kept in parts of a completion, over about so many turns.
 const BATCH_PARTS: u32 = 256;
 const BATCH_TURNS: u32 = 256;
-/// Receives of a trial, and of what is looked at at a time after it.
+/// Receives of a trial, and of what is looked at at a time after it: some 64 rounds of the streams either way, so that a moment
+/// in which the peer is held up is a small part.
+const TRIAL_SAMPLE: u32 = 1024;
 const SAMPLE: u32 = 4096;
-/// How many of them have to be prompt: with fewer, waiting costs more than it saves.
-const PROMPT_MIN: u32 = SAMPLE * 6 / 10;
+/// In how many parts of ten they have to be prompt: with fewer, waiting costs more than it saves.
+const PROMPT_TENTHS: u32 = 6;
 /// Turns from a failed trial to the next: each costs a cancel a stream. It doubles with each failure.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 16;
@@ -52,6 +74,8 @@ pub(crate) struct Pace {
     /// Of the present sample.
     seen_count: u32,
     prompt_count: u32,
+    /// The sample before it failed.
+    has_missed: bool,
     /// Turns before a trial may begin, and how many a failure costs.
     rest: u32,
     pause: u32,
@@ -68,6 +92,7 @@ impl Pace {
             batches: 0,
             seen_count: 0,
             prompt_count: 0,
+            has_missed: false,
             rest: 0,
             pause: PAUSE_MIN,
             #[cfg(test)]
@@ -85,9 +110,11 @@ impl Pace {
         self.rest = self.rest.saturating_sub(1);
         match self.shots {
             Shots::Many if self.rest == 0 && self.batches >= BATCH_MIN * BATCH_PARTS => {
-                self.go_over(Shots::One);
+                self.go_over(Shots::Trial);
             }
-            Shots::One if self.batches < BATCH_LOW * BATCH_PARTS => self.go_over(Shots::Many),
+            Shots::Trial | Shots::One if self.batches < BATCH_LOW * BATCH_PARTS => {
+                self.go_over(Shots::Many);
+            }
             _ => {}
         }
     }
@@ -98,6 +125,7 @@ impl Pace {
             return;
         }
         self.shots = shots;
+        self.has_missed = false;
         (self.seen_count, self.prompt_count) = (0, 0);
     }
 
@@ -123,18 +151,23 @@ impl Pace {
     /// A single receive that was asked for in turn `asked` is over. One that is over at the next turn has found its
     /// bytes there, unless that turn brought little else: then the loop has slept for it.
     pub fn note(&mut self, asked: u32) {
-        if self.shots == Shots::Many {
-            return;
-        }
+        let sample = match self.shots {
+            Shots::Many => return,
+            Shots::Trial => TRIAL_SAMPLE,
+            Shots::One => SAMPLE,
+        };
         self.seen_count += 1;
         let is_prompt = self.turn.wrapping_sub(asked) == 1 && self.batch >= BATCH_LOW;
         self.prompt_count += u32::from(is_prompt);
-        if self.seen_count < SAMPLE {
+        if self.seen_count < sample {
             return;
         }
-        if self.prompt_count >= PROMPT_MIN {
+        if self.prompt_count * 10 >= sample * PROMPT_TENTHS {
             self.pause = PAUSE_MIN;
             self.go_over(Shots::One);
+        } else if self.shots == Shots::One && !self.has_missed {
+            (self.seen_count, self.prompt_count) = (0, 0);
+            self.has_missed = true;
         } else {
             self.rest = self.pause;
             self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -182,13 +215,42 @@ mod tests {
         for turn in 0..200_000 {
             let before = pace.shots();
             play(&mut pace, 1, 40, 12);
-            if (before, pace.shots()) == (Shots::Many, Shots::One) {
+            if (before, pace.shots()) == (Shots::Many, Shots::Trial) {
                 trials.push(turn);
             }
         }
         let pauses: Vec<_> = trials.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.is_sorted(), "{pauses:?}");
         assert!((5..12).contains(&pauses.len()), "{pauses:?}");
+    }
+
+    #[test]
+    fn one_sample_of_receives_that_waited_is_forgiven_and_two_in_a_row_are_not() {
+        let mut pace = Pace::new();
+        play(&mut pace, 1_000, 40, 1);
+        (pace.seen_count, pace.prompt_count) = (0, 0);
+        let turns = SAMPLE.div_ceil(20);
+        play(&mut pace, turns, 40, 2);
+        assert!(pace.has_missed);
+        play(&mut pace, turns, 40, 1);
+        assert!((pace.shots(), pace.has_missed) == (Shots::One, false));
+        (pace.seen_count, pace.prompt_count) = (0, 0);
+        play(&mut pace, 2 * turns, 40, 2);
+        assert_eq!(pace.shots(), Shots::Many);
+    }
+
+    #[test]
+    fn trial_is_of_a_few_streams_and_a_failed_sample_ends_it() {
+        let mut pace = Pace::new();
+        while pace.shots() == Shots::Many {
+            pace.begin_turn(40);
+        }
+        assert_eq!(pace.shots(), Shots::Trial);
+        assert!((1..limits::SINGLE_STREAMS).contains(&pace.shots().single_max()));
+        for _ in 0..TRIAL_SAMPLE {
+            pace.note(pace.turn().wrapping_sub(12));
+        }
+        assert_eq!((pace.shots(), pace.shots().single_max()), (Shots::Many, 0));
     }
 
     #[test]

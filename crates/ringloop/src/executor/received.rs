@@ -91,11 +91,11 @@ impl Received {
         }
     }
 
-    /// Received bytes in the small buffer that was taken out of `holder`.
+    /// Received bytes in the small or medium buffer that was taken out of `holder`.
     #[inline]
-    pub(crate) fn small(mut holder: Box<Holder>, bytes: Vec<u8>) -> Self {
-        let span = Span::new(0, bytes.len());
-        holder.put_small(bytes);
+    pub(crate) fn single(mut holder: Box<Holder>, bytes: Vec<u8>) -> Self {
+        let end = bytes.len();
+        let span = Span::new(holder.put_own(bytes), end);
         Self {
             holder: Some(holder),
             span,
@@ -118,6 +118,12 @@ impl Received {
             && self.holder.as_ref().is_some_and(|holder| {
                 matches!(holder.memory, Memory::Pool(_)) && holder.home.may_lend()
             })
+    }
+
+    /// Whether they are in a buffer that nobody else needs meanwhile.
+    fn is_own(&self) -> bool {
+        let memory = self.holder.as_ref().map(|holder| &holder.memory);
+        matches!(memory, Some(Memory::Medium(_)))
     }
 
     /// Drop the first `count` bytes, which have been used; more than there are counts as all.
@@ -170,7 +176,7 @@ impl Outgoing for Received {
     /// on that is more than a system call.
     #[inline]
     fn is_urgent(&self) -> bool {
-        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.is_own() && !self.may_be_lent()
     }
 
     /// Few bytes of a pool buffer are copied, and the buffer given back: were all held until their bytes are sent, the
@@ -181,7 +187,9 @@ impl Outgoing for Received {
             return (SendBuf::default(), Sending(self));
         };
         let bytes = match &mut holder.memory {
-            Memory::Large(bytes) | Memory::Small(bytes) => std::mem::take(bytes),
+            Memory::Large(bytes) | Memory::Small(bytes) | Memory::Medium(bytes) => {
+                std::mem::take(bytes)
+            }
             Memory::Pool(_) | Memory::Followed(_) => return self.lend_of_pool(),
             Memory::Lent(_) | Memory::None => Vec::new(),
         };
@@ -200,7 +208,7 @@ impl Outgoing for Received {
         let bytes = buf.into_vec().unwrap_or_default();
         let end = bytes.len();
         match &mut holder.memory {
-            Memory::Large(place) | Memory::Small(place) => *place = bytes,
+            Memory::Large(place) | Memory::Small(place) | Memory::Medium(place) => *place = bytes,
             _ => return received.restore_lent(),
         }
         // Where the buffer was lost to the operation there are none.

@@ -291,11 +291,20 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
                 break;
             }
         }
-        let more = local.has_ready() || root.is_woken() || local.look_again();
+        let is_ready = || local.has_ready() || root.is_woken();
+        let pause = if is_ready() {
+            Some(Duration::ZERO)
+        } else {
+            local.pause_of_doubt()
+        };
         let mut engine = local.engine();
-        engine.park(if more { Some(Duration::ZERO) } else { None })?;
+        engine.park(pause)?;
         engine.fire_timers();
         // Only futures submit here, so a completion never comes out as an event.
         while engine.next_event().is_some() {}
+        drop(engine);
+        if pause.is_some_and(|pause| !pause.is_zero()) && !is_ready() {
+            local.look_again();
+        }
     }
 }

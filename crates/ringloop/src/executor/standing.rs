@@ -33,6 +33,12 @@ impl<K> Default for Standing<K> {
 }
 
 impl<K: Renewed> Standing<K> {
+    /// Which slot of the driver's table it keeps.
+    #[cfg(test)]
+    pub fn slot(&self) -> Option<u32> {
+        self.place.as_ref().map(|(_, key)| key.user_data() as u32)
+    }
+
     /// Whether its result has yet to be taken.
     #[inline]
     pub fn is_in_flight(&self) -> bool {

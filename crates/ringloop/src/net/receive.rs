@@ -20,7 +20,9 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{Doubt, Holder, Local, Multi, Received, Shots, SingleSeat, Standing};
+use crate::executor::{
+    Doubt, Holder, Local, Multi, Received, Shots, SingleSeat, Standing, Streaming,
+};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -38,7 +40,7 @@ use std::task::{self, Context, ready};
 /// processor whose cache does not hold a batch of full ones ([`crate::Options::cache_bytes`]), goes over to large ones
 /// ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left, and then waits
 /// for word of more, by one multishot poll; when they are few again, back. In a loop whose turns are long and whose peers
-/// answer within one, short messages are received one by one, each into a small buffer of the stream's own, by
+/// answer within one, messages are received one by one, each into a small or medium buffer of the stream's own, by
 /// [`limits::SINGLE_STREAMS`] streams at most: their bytes are there when they are asked for.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
@@ -56,6 +58,8 @@ pub struct Receive<'a> {
     misfits: u32,
     /// The last one was more than a small buffer holds.
     was_long: bool,
+    /// There once the stream receives.
+    streaming: Option<Streaming>,
 }
 
 /// How bytes are received.
@@ -70,14 +74,14 @@ enum Way {
         /// [`Socket::cancels`] when it was: a later one is the user's.
         cancels: u32,
     },
-    /// Message by message, into a small buffer.
+    /// Message by message, into a small buffer or a medium one.
     Single {
         receive: Standing<Recv>,
         /// Where its bytes will be.
         holder: Option<Box<Holder>>,
         /// The turn in which it was asked for.
         asked: u32,
-        _seat: SingleSeat,
+        seat: SingleSeat,
     },
     /// Into a large buffer, until none are left; then once there is word of more.
     Large {
@@ -105,6 +109,7 @@ impl<'a> Receive<'a> {
             is_over: false,
             misfits: 0,
             was_long: false,
+            streaming: None,
         }
     }
 
@@ -179,6 +184,7 @@ impl<'a> Receive<'a> {
             }
             let local = Local::current();
             self.pool = local.engine().driver_mut().receive_pool(self.pool);
+            self.streaming.get_or_insert_with(|| local.count_stream());
         }
         let (fd, pool) = (self.socket.on_loop(), self.pool);
         let request = || Request::RecvMulti(RecvMulti::into_pool(fd, pool));
@@ -208,12 +214,13 @@ impl<'a> Receive<'a> {
         let Way::Pool(multi) = &mut self.way else {
             return Pending;
         };
-        if self.pool != PoolKind::Streams || self.was_long {
+        if self.pool != PoolKind::Streams || self.misfits > 0 {
             return Pending;
         }
-        let seat = Local::with_current(|local| match local.engine().pace().shots() {
-            Shots::Many => None,
-            Shots::One => local.single_seat(),
+        let is_long = self.was_long;
+        let seat = Local::with_current(|local| {
+            let shots = local.engine().pace().shots();
+            local.single_seat(shots.single_max(), is_long)
         });
         let Some(seat) = seat else {
             return Pending;
@@ -250,7 +257,7 @@ impl<'a> Receive<'a> {
                     receive: Standing::default(),
                     holder: None,
                     asked: 0,
-                    _seat: seat,
+                    seat,
                 };
                 self.poll_single(cx)
             }
@@ -263,7 +270,7 @@ impl<'a> Receive<'a> {
             receive,
             holder,
             asked,
-            ..
+            seat,
         } = &mut self.way
         else {
             return self.end(None);
@@ -271,11 +278,16 @@ impl<'a> Receive<'a> {
         if !receive.is_in_flight() {
             Local::with_current(|local| {
                 let fd = self.socket.on(local);
-                let small = holder.insert(local.small_holder());
+                let (own, room) = if seat.is_long() {
+                    (local.medium_holder(), limits::MEDIUM_BUFFER_BYTES)
+                } else {
+                    (local.small_holder(), limits::SMALL_BUFFER_BYTES)
+                };
+                let own = holder.insert(own);
                 *asked = local.engine().pace().turn();
                 receive.begin(local, cx.waker(), || Recv {
                     fd,
-                    buf: RecvBuf::append(small.take_small(), limits::SMALL_BUFFER_BYTES),
+                    buf: RecvBuf::append(own.take_own(), room),
                 });
             });
             return Pending;
@@ -284,7 +296,7 @@ impl<'a> Receive<'a> {
             let holder = holder.take();
             (
                 received,
-                holder.map(|holder| Received::small(holder, bytes)),
+                holder.map(|holder| Received::single(holder, bytes)),
             )
         }));
         let (Ok(count), Some(bytes)) = (&received, bytes) else {
@@ -294,13 +306,21 @@ impl<'a> Receive<'a> {
             return self.end(None);
         }
         self.was_long = *count >= limits::SMALL_BUFFER_BYTES;
+        let mut fits = !self.was_long;
+        if seat.is_long() {
+            self.misfits = if self.was_long { 0 } else { self.misfits + 1 };
+            fits =
+                *count < limits::MEDIUM_BUFFER_BYTES && self.misfits < limits::SMALL_RECEIVES_MAX;
+        }
         let asked = *asked;
-        let shots = Local::with_current(|local| {
+        let goes_on = Local::with_current(|local| {
             let mut engine = local.engine();
             engine.pace().note(asked);
-            engine.pace().shots()
+            let may = engine.pace().shots() != Shots::Many;
+            fits && may && (!seat.is_long() || local.may_be_single_and_long())
         });
-        if self.was_long || shots == Shots::Many {
+        if !goes_on {
+            self.misfits = 0;
             self.way = Way::Pool(Multi::default());
         }
         Ready(Some(Ok(bytes)))

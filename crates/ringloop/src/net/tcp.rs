@@ -53,6 +53,9 @@ pub struct TcpListener {
 
 impl TcpListener {
     /// Listen on `addr` with `SO_REUSEADDR` and the system's largest backlog.
+    ///
+    /// Errors: as [`TcpListener::bind_with`]. `EADDRINUSE` also for some milliseconds after a process that listened there
+    /// through a ring was killed: the kernel closes what a ring holds a moment after its process is gone.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         Self::bind_with(addr, ListenOptions::default())
     }

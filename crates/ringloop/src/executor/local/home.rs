@@ -92,6 +92,20 @@ impl Home {
         }
     }
 
+    fn count_single(&self, more: isize) {
+        if let Some(shared) = self.0.upgrade() {
+            let count = &shared.single_count;
+            count.update(|count| count.wrapping_add_signed(more));
+        }
+    }
+
+    fn count_stream(&self, more: isize) {
+        if let Some(shared) = self.0.upgrade() {
+            let count = &shared.stream_count;
+            count.update(|count| count.wrapping_add_signed(more));
+        }
+    }
+
     /// Copy bytes out of a pool buffer, which is given back; the copy is in a small buffer where it fits, and goes with
     /// a holder of its own.
     pub(in crate::executor) fn copy_out(
@@ -113,7 +127,7 @@ impl Home {
         holders.keep(holder);
         let mut small = holders.take_small(|| Self::of(&shared));
         drop(holders);
-        let mut copy = small.take_small();
+        let mut copy = small.take_own();
         copy.extend_from_slice(&lease.bytes()[bytes]);
         shared.give_back(lease);
         (copy, small)
@@ -125,11 +139,11 @@ impl Home {
         let Some(shared) = holder.home.0.upgrade() else {
             return;
         };
-        if !matches!(holder.memory, Memory::Small(_)) {
+        if !matches!(holder.memory, Memory::Small(_) | Memory::Medium(_)) {
             match std::mem::take(&mut holder.memory) {
                 Memory::Pool(lease) | Memory::Followed(lease) => shared.give_back(lease),
                 Memory::Large(buffer) => shared.large.borrow_mut().keep(buffer),
-                Memory::Lent(_) | Memory::Small(_) | Memory::None => {}
+                Memory::Lent(_) | Memory::Small(_) | Memory::Medium(_) | Memory::None => {}
             }
         }
         shared.holders.borrow_mut().keep(holder);
@@ -150,18 +164,43 @@ impl Home {
 
 /// A stream's seat among those that receive message by message, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct SingleSeat(Home);
+pub(crate) struct SingleSeat {
+    home: Home,
+    is_long: bool,
+}
 
 impl SingleSeat {
-    pub(super) fn new(home: Home) -> Self {
-        Self(home)
+    pub(super) fn new(home: Home, is_long: bool) -> Self {
+        home.count_single(1);
+        Self { home, is_long }
+    }
+
+    /// Whether it is for messages that take a medium buffer.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long
     }
 }
 
 impl Drop for SingleSeat {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.0.upgrade() {
-            shared.single_count.update(|count| count - 1);
-        }
+        self.home.count_single(-1);
+    }
+}
+
+/// One of the loop's streams that receive, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Streaming(Home);
+
+impl Streaming {
+    pub(super) fn new(home: Home) -> Self {
+        home.count_stream(1);
+        Self(home)
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.count_stream(-1);
     }
 }

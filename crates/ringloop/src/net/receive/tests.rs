@@ -12,6 +12,7 @@ use std::time::Duration;
 type Peer = std::os::unix::net::UnixStream;
 
 const SMALL: usize = limits::SMALL_BUFFER_BYTES;
+const MEDIUM: usize = limits::MEDIUM_BUFFER_BYTES;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn insist(shots: Shots) {
@@ -20,9 +21,15 @@ fn insist(shots: Shots) {
 
 /// Run a test on each driver, in a loop that insists on single receives.
 fn on_both(test: impl AsyncFn()) {
+    on_both_with(limits::BATCH_BYTES, test);
+}
+
+/// As [`on_both`], on a processor whose cache holds so much.
+fn on_both_with(cache_bytes: usize, test: impl AsyncFn()) {
     for driver in [Choice::Auto, Choice::Epoll] {
         let options = Options {
             driver,
+            cache_bytes: Some(cache_bytes),
             ..Options::default()
         };
         let runtime = Runtime::with_options(options).expect("a runtime");
@@ -82,7 +89,8 @@ fn stream_that_goes_over_and_back_all_the_time_yields_every_byte_in_order() {
             } else {
                 Shots::Many
             });
-            let len = 1 + round * 37 % (3 * SMALL);
+            let longer = if round % 11 < 2 { MEDIUM } else { 0 };
+            let len = 1 + round * 37 % (3 * SMALL) + longer;
             peer.write_all(&pattern(sent, len))
                 .expect("the stream is open");
             sent += len;
@@ -100,7 +108,7 @@ fn stream_that_goes_over_and_back_all_the_time_yields_every_byte_in_order() {
 }
 
 #[test]
-fn message_that_fills_a_small_buffer_brings_the_pool_back_until_a_short_one_comes() {
+fn message_that_fills_a_small_buffer_brings_the_pool_back_and_then_medium_ones() {
     on_both(async || {
         let (stream, mut peer) = pair();
         let mut incoming = stream.receive();
@@ -110,35 +118,168 @@ fn message_that_fills_a_small_buffer_brings_the_pool_back_until_a_short_one_come
         assert_eq!(next(&mut incoming).await.len(), SMALL);
         assert!(!is_single(&incoming));
         assert_eq!(&*next(&mut incoming).await, &*pattern(SMALL, 2 * SMALL));
+        settle(&mut incoming).await;
+        assert!(has_medium_buffers(&incoming));
+        for len in [SMALL, MEDIUM - 1, SMALL - 1, 1, SMALL] {
+            expect_nothing(&mut incoming).await;
+            peer.write_all(&pattern(len, len)).expect("an open stream");
+            assert_eq!(&*next(&mut incoming).await, &*pattern(len, len));
+            assert!(has_medium_buffers(&incoming));
+        }
+    });
+}
+
+#[test]
+fn short_messages_in_a_row_bring_small_buffers_back() {
+    on_both(async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        with_medium_buffers(&mut incoming, &mut peer).await;
+        for left in (0..limits::SMALL_RECEIVES_MAX).rev() {
+            expect_nothing(&mut incoming).await;
+            peer.write_all(b"short").expect("an open stream");
+            assert_eq!(&*next(&mut incoming).await, b"short");
+            assert_eq!(has_medium_buffers(&incoming), left > 0);
+        }
+        settle(&mut incoming).await;
+        assert!(!has_medium_buffers(&incoming));
+    });
+}
+
+#[test]
+fn message_that_fills_a_medium_buffer_brings_the_pool_back() {
+    on_both(async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        with_medium_buffers(&mut incoming, &mut peer).await;
         expect_nothing(&mut incoming).await;
-        assert!(matches!(incoming.way, Way::Pool(_)), "long ones stay there");
+        peer.write_all(&pattern(0, 2 * MEDIUM))
+            .expect("an open stream");
+        let mut came = Vec::new();
+        while came.len() < 2 * MEDIUM {
+            came.extend_from_slice(&next(&mut incoming).await);
+            assert!(!is_single(&incoming));
+        }
+        assert_eq!(came, pattern(0, 2 * MEDIUM));
+    });
+}
+
+/// There they go one by one through a large buffer, or by the pool.
+#[test]
+fn nobody_has_medium_buffers_where_the_cache_holds_no_batch() {
+    on_both_with(limits::BATCH_BYTES - 1, async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        for _ in 0..3 {
+            peer.write_all(&pattern(0, SMALL)).expect("an open stream");
+            assert_eq!(&*next(&mut incoming).await, &*pattern(0, SMALL));
+            expect_nothing(&mut incoming).await;
+        }
+        assert!(matches!(incoming.way, Way::Pool(_)));
         peer.write_all(b"short").expect("an open stream");
         assert_eq!(&*next(&mut incoming).await, b"short");
         settle(&mut incoming).await;
+        assert!(!has_medium_buffers(&incoming));
+    });
+}
+
+fn has_medium_buffers(incoming: &Receive<'_>) -> bool {
+    matches!(&incoming.way, Way::Single { seat, .. } if seat.is_long())
+}
+
+/// Long messages until one was received by the pool, and what follows goes into medium buffers.
+async fn with_medium_buffers(incoming: &mut Receive<'_>, peer: &mut Peer) {
+    while !has_medium_buffers(incoming) {
+        peer.write_all(&pattern(0, SMALL)).expect("an open stream");
+        assert_eq!(&*next(incoming).await, &*pattern(0, SMALL));
+        settle(incoming).await;
+    }
+}
+
+#[test]
+fn with_too_many_streams_nobody_has_medium_buffers() {
+    on_both(async || {
+        let local = Local::current();
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        with_medium_buffers(&mut incoming, &mut peer).await;
+        let others: Vec<_> = (1..=limits::SINGLE_LONG_STREAMS)
+            .map(|_| local.count_stream())
+            .collect();
+        expect_nothing(&mut incoming).await;
+        peer.write_all(&pattern(0, SMALL)).expect("an open stream");
+        assert_eq!(&*next(&mut incoming).await, &*pattern(0, SMALL));
+        for _ in 0..3 {
+            expect_nothing(&mut incoming).await;
+            assert!(matches!(incoming.way, Way::Pool(_)));
+        }
+        drop(others);
+        settle(&mut incoming).await;
+        assert!(has_medium_buffers(&incoming));
+        drop(incoming);
+        let (counted, streams) = (local.count_stream(), local.stream_count());
+        assert_eq!(streams, 1, "who has gone is not counted");
+        drop(counted);
     });
 }
 
 #[test]
 fn only_so_many_streams_hold_buffers_and_who_ends_makes_room() {
     on_both(async || {
-        let local = Local::current();
-        let mut seats: Vec<_> = (1..limits::SINGLE_STREAMS)
-            .map(|_| local.single_seat().expect("a seat"))
-            .collect();
-        let ((first, _first_peer), (second, mut peer)) = (pair(), pair());
-        let mut of_first = first.receive();
-        settle(&mut of_first).await;
-        let mut of_second = second.receive();
-        for _ in 0..3 {
-            peer.write_all(b"by the pool").expect("an open stream");
-            assert_eq!(&*next(&mut of_second).await, b"by the pool");
-            expect_nothing(&mut of_second).await;
-            assert!(matches!(of_second.way, Way::Pool(_)), "there is no seat");
-        }
-        drop(of_first);
-        settle(&mut of_second).await;
-        seats.clear();
+        expect_room_for(Shots::One).await;
+        expect_room_for(Shots::Trial).await;
     });
+}
+
+/// As many streams receive message by message as is said, and one more once one of them ends.
+async fn expect_room_for(shots: Shots) {
+    insist(shots);
+    let local = Local::current();
+    let max = shots.single_max();
+    let seats: Vec<_> = (1..max)
+        .map(|_| local.single_seat(max, false).expect("a seat"))
+        .collect();
+    let ((first, _first_peer), (second, mut peer)) = (pair(), pair());
+    let mut of_first = first.receive();
+    settle(&mut of_first).await;
+    let mut of_second = second.receive();
+    for _ in 0..3 {
+        peer.write_all(b"by the pool").expect("an open stream");
+        assert_eq!(&*next(&mut of_second).await, b"by the pool");
+        expect_nothing(&mut of_second).await;
+        assert!(matches!(of_second.way, Way::Pool(_)), "there is no seat");
+    }
+    drop(of_first);
+    settle(&mut of_second).await;
+    drop(seats);
+}
+
+#[test]
+fn receive_of_a_message_keeps_its_place_for_the_next_one() {
+    on_both(async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        settle(&mut incoming).await;
+        let place = place_of(&incoming);
+        assert!(place.is_some());
+        for _ in 0..100 {
+            peer.write_all(b"short").expect("an open stream");
+            assert_eq!(&*next(&mut incoming).await, b"short");
+            // Were the slot free, this would have it.
+            let other = pair();
+            let mut other_incoming = other.0.receive();
+            expect_nothing(&mut other_incoming).await;
+            expect_nothing(&mut incoming).await;
+            assert_eq!(place_of(&incoming), place);
+        }
+    });
+}
+
+fn place_of(incoming: &Receive<'_>) -> Option<u32> {
+    match &incoming.way {
+        Way::Single { receive, .. } => receive.slot(),
+        _ => None,
+    }
 }
 
 #[test]
@@ -197,6 +338,31 @@ fn what_a_single_receive_took_can_be_sent_and_its_memory_serves_the_next_one() {
             let mut back = [0; 5];
             std::io::Read::read_exact(&mut peer, &mut back).expect("an answer");
             assert_eq!(&back, b"echo>");
+        }
+        assert!(places[2..].contains(&places[0]) || places[2..].contains(&places[1]));
+    });
+}
+
+#[test]
+fn what_came_into_a_medium_buffer_can_be_sent_and_its_memory_serves_the_next_one() {
+    on_both(async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        with_medium_buffers(&mut incoming, &mut peer).await;
+        let mut places = Vec::new();
+        for len in [SMALL, 3 * SMALL, SMALL + 1, 16 * 1024] {
+            expect_nothing(&mut incoming).await;
+            peer.write_all(&pattern(0, len)).expect("an open stream");
+            let mut bytes = next(&mut incoming).await;
+            assert_eq!(bytes.as_ptr().addr() % 4096, 0);
+            places.push(bytes.as_ptr());
+            bytes.advance(1);
+            let (sent, bytes) = stream.write_all(bytes).await;
+            sent.expect("an open stream");
+            assert_eq!(&*bytes, &*pattern(1, len - 1));
+            let mut back = vec![0; len - 1];
+            std::io::Read::read_exact(&mut peer, &mut back).expect("an answer");
+            assert_eq!(back, pattern(1, len - 1));
         }
         assert!(places[2..].contains(&places[0]) || places[2..].contains(&places[1]));
     });

@@ -1,0 +1,113 @@
+//! Many streams of one loop that all have bytes: none waits while others are served again and again.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::limits::{BATCH_BYTES, POOL_BUFFER_BYTES};
+use ringloop::net::UnixStream;
+use ringloop::{spawn, time};
+use std::cell::Cell;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+use support::{PATIENCE, in_runtimes_of};
+
+type Peer = std::os::unix::net::UnixStream;
+
+const MESSAGE: [u8; POOL_BUFFER_BYTES as usize] = [7; POOL_BUFFER_BYTES as usize];
+/// Several times what a ring tells of in one turn, and what the pool has buffers for.
+const STREAMS: usize = 400;
+
+fn pair() -> (UnixStream, Peer) {
+    let (ours, peer) = Peer::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (OwnedFd::from(ours).into(), peer)
+}
+
+/// Run a test on each driver, on a processor whose cache holds so much.
+fn run(cache_bytes: usize, test: impl AsyncFn()) {
+    in_runtimes_of(cache_bytes, |runtime| {
+        let bounded = async { time::timeout(PATIENCE, test()).await.unwrap() };
+        runtime.block_on(bounded).unwrap();
+    });
+}
+
+/// A stream that asks its peer for the next message as soon as one is there.
+async fn asking(stream: UnixStream, index: usize, ask: Sender<usize>, count: Rc<Cell<usize>>) {
+    let mut incoming = stream.receive();
+    let mut missing = MESSAGE.len();
+    while let Some(bytes) = incoming.next().await {
+        missing -= bytes.unwrap().len();
+        if missing == 0 {
+            missing = MESSAGE.len();
+            count.set(count.get() + 1);
+            ask.send(index).unwrap();
+        }
+    }
+}
+
+/// Start streams whose peers, on a thread, answer sooner than the loop has served them all; wait until all have had
+/// several messages. Their count goes on.
+async fn busy_streams() -> Rc<Cell<usize>> {
+    let count = Rc::new(Cell::new(0));
+    let (ask, asked) = channel();
+    let mut peers = Vec::new();
+    for index in 0..STREAMS {
+        let (stream, mut peer) = pair();
+        peer.write_all(&MESSAGE).unwrap();
+        peers.push(peer);
+        spawn(asking(stream, index, ask.clone(), Rc::clone(&count)));
+    }
+    // Ends with the loop's tasks.
+    thread::spawn(move || {
+        for index in asked {
+            if peers[index].write_all(&MESSAGE).is_err() {
+                break;
+            }
+        }
+    });
+    while count.get() < 20 * STREAMS {
+        time::sleep(Duration::from_millis(1)).await;
+    }
+    count
+}
+
+/// How many messages the others get until a stream of the same kind has one that was sent to it.
+async fn overtaken_by(count: &Cell<usize>) -> usize {
+    let (stream, mut peer) = pair();
+    let mut incoming = stream.receive();
+    let mut worst = 0;
+    for _ in 0..20 {
+        let mut missing = MESSAGE.len();
+        peer.write_all(&MESSAGE).unwrap();
+        let before = count.get();
+        while missing > 0 {
+            missing -= incoming.next().await.unwrap().unwrap().len();
+        }
+        worst = worst.max(count.get() - before);
+        time::sleep(Duration::from_millis(2)).await;
+    }
+    worst
+}
+
+#[test]
+fn streams_in_bulk_whose_peers_answer_at_once_do_not_keep_another_waiting() {
+    run(BATCH_BYTES - 1, async || {
+        let count = busy_streams().await;
+        let worst = overtaken_by(&count).await;
+        assert!(worst <= 3 * STREAMS, "{worst} messages overtook one");
+    });
+}
+
+#[test]
+fn streams_that_share_too_few_buffers_do_not_keep_another_waiting() {
+    run(BATCH_BYTES, async || {
+        let count = busy_streams().await;
+        let worst = overtaken_by(&count).await;
+        assert!(worst <= 3 * STREAMS, "{worst} messages overtook one");
+    });
+}
