@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import signal
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tests.support import LoopFactory
 
 T = TypeVar("T")
+
+_TESTS = itertools.count()
 
 # Hooks: pytest finds them here.
 __all__ = ["pytest_pyfunc_call", "pytest_terminal_summary"]
@@ -61,6 +64,9 @@ def _forget_failure() -> None:
 def leak_check(loop_log: support.LoopLog) -> Iterator[None]:
     """Fail the test that leaves descriptors or threads open; its collection may still log."""
     check = support.LeakCheck.begin()
+    if next(_TESTS) % 50 == 0:
+        # pytest keeps a report of each test: each collection would look through all of them again.
+        gc.freeze()
     yield
     check.assert_clean()
 
