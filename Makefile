@@ -78,10 +78,9 @@ test: test-rust loom test-python ## Rust and Python tests, both drivers, every C
 
 .PHONY: test-rust
 test-rust: check-tools ## the engine on both drivers
-	@for driver in uring epoll; do \
-		echo "== cargo test, RINGLOOP_DRIVER=$$driver"; \
-		RINGLOOP_DRIVER=$$driver cargo test --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
-	done
+	@set -- --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
+		cargo test --no-run "$$@"; \
+		tools/both-drivers "cargo test" cargo test "$$@"
 	@echo "== QUIC on ring"
 	@cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
@@ -137,10 +136,10 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 	place="--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan"; \
 	cargo +$(NIGHTLY) build --quiet -p ringloop --examples $$place; \
 	cargo +$(NIGHTLY) build --quiet -p ringloop-coro --features sanitizer --examples $$place; \
-	for driver in uring epoll; do \
-		echo "== cargo test under AddressSanitizer, RINGLOOP_DRIVER=$$driver"; \
-		RINGLOOP_DRIVER=$$driver cargo +$(NIGHTLY) test --quiet -p ringloop --lib --tests $$place $(CARGO_TEST); \
-		RINGLOOP_DRIVER=$$driver cargo +$(NIGHTLY) test --quiet -p ringloop-coro --features sanitizer --lib --tests $$place $(CARGO_TEST); \
+	for package in "ringloop" "ringloop-coro --features sanitizer"; do \
+		set -- --quiet -p $$package --lib --tests $$place $(CARGO_TEST); \
+		cargo +$(NIGHTLY) test --no-run "$$@"; \
+		tools/both-drivers "$${package%% *} under AddressSanitizer" cargo +$(NIGHTLY) test "$$@"; \
 	done
 
 # On epoll: memcheck does not see what a ring's kernel writes, and valgrind lets no other thread run while one waits in
