@@ -33,10 +33,13 @@ fn command(name: &str, driver: &str) -> Command {
     command
 }
 
-/// Drivers to test: the ring only where there is one, or has to be.
+/// Drivers to test: the one that `RINGLOOP_DRIVER` names, or both; the ring only where there is one, or has to be.
 fn drivers() -> impl Iterator<Item = &'static str> {
     let excused = std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some();
-    DRIVERS.into_iter().filter(move |driver| {
+    let named = std::env::var("RINGLOOP_DRIVER").unwrap_or_default();
+    let mut drivers = DRIVERS.to_vec();
+    drivers.retain(|driver| *driver == named || !DRIVERS.contains(&named.as_str()));
+    drivers.into_iter().filter(move |driver| {
         let ring = ringloop::Runtime::builder().driver(ringloop::driver::Choice::Uring);
         *driver != "uring" || !excused || ring.build().is_ok()
     })

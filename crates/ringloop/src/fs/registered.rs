@@ -2,20 +2,21 @@
 //!
 //! What it saves is a look-up of the file and of the buffer's pages in each operation: it shows with many
 //! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either; there it counts
-//! that a [`RegisteredBuf`] begins with a page, which is what some processors copy fastest to.
+//! where in a page the buffer begins ([`RegisteredBuf::for_copies`]).
 
 use super::File;
 use super::file::{after, place};
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
+use crate::sys::cache;
 use crate::sys::storage::CURRENT_POSITION;
 use std::io;
 
 impl RegisteredBuf {
     /// A buffer for `capacity` bytes, registered with the ring of the running loop; one that is not, where
     /// there is no ring, no room in its table ([`crate::limits::REGISTERED_BUFFERS`]) or no more memory may
-    /// be locked.
+    /// be locked. It begins with a page, as `O_DIRECT` asks.
     ///
     /// Shape: at most 4 GiB less a byte.
     /// Cost: the memory is written once. The pages are looked up, about 0.1 µs each.
@@ -24,7 +25,20 @@ impl RegisteredBuf {
     /// # Panics
     /// Outside of a runtime.
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut buf = Self::unregistered(capacity);
+        Self::beginning_at(0, capacity)
+    }
+
+    /// The same for bytes that the kernel has in memory: it begins where this processor copies pages fastest to, which is
+    /// nowhere that `O_DIRECT` takes.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn for_copies(capacity: usize) -> Self {
+        Self::beginning_at(cache::copy_offset(), capacity)
+    }
+
+    fn beginning_at(offset: usize, capacity: usize) -> Self {
+        let mut buf = Self::unregistered(capacity, offset);
         let local = Local::current();
         let slot = local.engine().driver_mut().register_buffer(buf.whole());
         buf.set_slot(slot);
@@ -247,5 +261,5 @@ impl RegisteredFile {
 
 /// In place of a buffer that went down with its driver.
 fn nothing() -> RegisteredBuf {
-    RegisteredBuf::unregistered(0)
+    RegisteredBuf::unregistered(0, 0)
 }

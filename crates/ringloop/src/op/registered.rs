@@ -16,30 +16,36 @@ const PAGE_BYTES: usize = 4096;
 const CAPACITY_MAX: usize = u32::MAX as usize;
 
 /// A buffer of a fixed size that the kernel has at hand: it looks its pages up once, when the buffer is made,
-/// and not at each operation. It reads as the bytes that are in it. It begins with a page, as `O_DIRECT` asks, and as
-/// some processors copy fastest to.
+/// and not at each operation. It reads as the bytes that are in it.
 ///
 /// It belongs to the loop that it was made on. The kernel keeps its pages for itself (`RLIMIT_MEMLOCK`
 /// counts them) until some time after it was dropped.
 pub struct RegisteredBuf {
-    /// Longer than the buffer by a page but one byte: the buffer begins where the first page does.
+    /// Longer than the buffer by a page but one byte, so that the buffer may begin anywhere in a page.
     memory: Box<[u8]>,
+    start: usize,
     /// As `written`, in 32 bits: two fields of a word each would make every operation's slot a line longer.
     filled: u32,
     /// Bytes of these that are written already, while all are being written.
     written: u32,
-    slot: Option<Slot>,
+    /// In a box of its own for the same reason.
+    slot: Option<Box<Slot>>,
 }
 
 impl RegisteredBuf {
-    /// One that is not registered yet.
-    pub(crate) fn unregistered(capacity: usize) -> Self {
+    /// One that is not registered yet, and begins so many bytes behind a page's beginning.
+    pub(crate) fn unregistered(capacity: usize, offset: usize) -> Self {
         let memory = match capacity.min(CAPACITY_MAX) {
             0 => Box::default(),
             capacity => vec![0; capacity + PAGE_BYTES - 1].into_boxed_slice(),
         };
+        let start = match memory.len() {
+            0 => 0,
+            _ => offset.wrapping_sub(memory.as_ptr().addr()) % PAGE_BYTES,
+        };
         Self {
             memory,
+            start,
             filled: 0,
             written: 0,
             slot: None,
@@ -48,13 +54,13 @@ impl RegisteredBuf {
 
     /// The driver has registered its room.
     pub(crate) fn set_slot(&mut self, slot: Option<Slot>) {
-        self.slot = slot;
+        self.slot = slot.map(Box::new);
     }
 
     /// All of its bytes.
     pub(crate) fn whole(&mut self) -> &mut [u8] {
-        let (start, capacity) = (self.start(), self.capacity());
-        &mut self.memory[start..start + capacity]
+        let capacity = self.capacity();
+        &mut self.memory[self.start..][..capacity]
     }
 
     /// Whether the kernel has it at hand; without, everything works the same, a little slower.
@@ -65,13 +71,6 @@ impl RegisteredBuf {
     /// How many bytes it can hold.
     pub fn capacity(&self) -> usize {
         self.memory.len().saturating_sub(PAGE_BYTES - 1)
-    }
-
-    fn start(&self) -> usize {
-        match self.memory.as_ptr().addr() % PAGE_BYTES {
-            beyond if beyond > 0 && !self.memory.is_empty() => PAGE_BYTES - beyond,
-            _ => 0,
-        }
     }
 
     /// Have it hold a copy of as many of `bytes` as fit; returns how many.
@@ -109,7 +108,7 @@ impl RegisteredBuf {
 
     /// Name `len` bytes of it, from `from`, in an entry whose opcode is `plain`, or `fixed` where it is registered.
     pub(super) fn name(&self, sqe: &mut Sqe, (plain, fixed): (u8, u8), from: usize, len: usize) {
-        sqe.addr = self.memory[self.start() + from..].as_ptr() as u64;
+        sqe.addr = self.memory[self.start + from..].as_ptr() as u64;
         sqe.len = len.min(i32::MAX as usize) as u32;
         sqe.opcode = plain;
         if let Some(slot) = &self.slot {
@@ -123,7 +122,7 @@ impl Deref for RegisteredBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start()..][..self.filled as usize]
+        &self.memory[self.start..][..self.filled as usize]
     }
 }
 

@@ -1,6 +1,6 @@
 //! The processor's caches, and what they are worth to a copy.
 //!
-//! Owns: nothing. Called by: the executor, once a loop. Never does: measure.
+//! Owns: nothing. Called by: the executor, once a loop; who makes a registered buffer. Never does: measure.
 
 /// Whether so many bytes, which are received one after the other and then sent, are as good as at hand when they are sent:
 /// where a core's second-level cache holds them, or the kernel's copies fetch ahead of themselves. True where the C library
@@ -17,6 +17,29 @@ fn copies_fetch_ahead() -> bool {
         std::arch::is_x86_feature_detected!("ermsb")
     }
     #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// How far behind a page's beginning memory best begins that the kernel copies pages to.
+///
+/// Intel's microcode (`rep movsb`) is 5 % slower to the beginning of a line than to anywhere else. AMD's (Zen 3) is 27 times
+/// slower to a few bytes behind it, where loads seem to meet the stores before them (decision 15).
+pub fn copy_offset() -> usize {
+    if is_of_intel() { 4096 - 16 } else { 0 }
+}
+
+/// Source: Intel's manual, volume 2, CPUID: leaf 0 names the vendor in EBX, EDX and ECX.
+#[cfg(target_arch = "x86_64")]
+fn is_of_intel() -> bool {
+    // It is no longer unsafe in later versions of Rust.
+    #[allow(unused_unsafe)]
+    // SAFETY: every processor of this architecture has the instruction, and its leaf 0.
+    let leaf = unsafe { std::arch::x86_64::__cpuid(0) };
+    [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes) == [*b"Genu", *b"ineI", *b"ntel"]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_of_intel() -> bool {
     false
 }
 
@@ -45,6 +68,13 @@ mod tests {
         if second_level_bytes().is_some() {
             assert_eq!(keeps_warm(usize::MAX), copies_fetch_ahead());
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn vendor_is_the_one_that_the_kernel_names() {
+        let told = std::fs::read_to_string("/proc/cpuinfo").expect("/proc");
+        assert_eq!(told.contains("GenuineIntel"), is_of_intel());
     }
 
     #[test]

@@ -27,9 +27,13 @@ use std::time::{Duration, Instant};
 /// How long anything may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The drivers that exist here: both, unless `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a
-/// ring.
+/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses a
+/// kernel without a ring.
 pub fn drivers() -> Vec<Choice> {
+    match Choice::from_env().unwrap() {
+        Choice::Auto => {}
+        named => return vec![named],
+    }
     let uring = Engine::new(Options {
         driver: Choice::Uring,
         ..Options::default()
