@@ -23,7 +23,13 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// No test takes longer than this on a driver, also without optimisation beside others.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses a
+/// kernel without a ring.
 pub fn drivers() -> Vec<Choice> {
+    match Choice::from_env().unwrap() {
+        Choice::Auto => {}
+        named => return vec![named],
+    }
     let uring = Engine::new(Options {
         driver: Choice::Uring,
         ..Options::default()
