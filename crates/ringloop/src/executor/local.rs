@@ -69,8 +69,8 @@ struct Shared {
     doubts: Doubts,
     /// How often everything was asked to stop.
     cancel_count: Cell<u32>,
-    /// A batch of messages as long as a pool buffer stays in the cache until it is sent.
-    keeps_batches_warm: bool,
+    /// With how many streams a batch of messages as long as a pool buffer stays in the cache until it is sent.
+    warm_streams_max: Cell<usize>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
@@ -154,10 +154,13 @@ impl Local {
             stream_count: Cell::default(),
             doubts: Doubts::default(),
             cancel_count: Cell::default(),
-            keeps_batches_warm: match options.cache_bytes {
-                Some(bytes) => bytes >= limits::BATCH_BYTES,
-                None => cache::keeps_warm(limits::BATCH_BYTES),
-            },
+            warm_streams_max: Cell::new(match options.cache_bytes {
+                Some(bytes) if bytes < limits::BATCH_BYTES => 0,
+                Some(_) => usize::MAX,
+                None => {
+                    cache::warm_streams(limits::POOL_BUFFER_BYTES as usize, limits::BATCH_BYTES)
+                }
+            }),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             refused: Cell::new(0),
@@ -418,18 +421,22 @@ impl Local {
     }
 
     /// A seat for a stream that receives message by message, while fewer than `max` do; with medium buffers where its
-    /// messages are long, and those go message by message at all ([`Local::may_be_single_and_long`]).
-    pub(crate) fn single_seat(&self, max: usize, is_long: bool) -> Option<SingleSeat> {
+    /// last message, of `len` bytes, was long, and such go message by message at all ([`Local::may_be_single_and_long`]).
+    pub(crate) fn single_seat(&self, max: usize, len: usize) -> Option<SingleSeat> {
+        let is_long = len >= limits::SMALL_BUFFER_BYTES;
         let is_free = self.shared.single_count.get() < max;
-        let is_free = is_free && (!is_long || self.may_be_single_and_long());
+        let is_free = is_free && (!is_long || self.may_be_single_and_long(len));
         is_free.then(|| SingleSeat::new(self.home(), is_long))
     }
 
-    /// Whether long messages may be received one by one: where the cache does not ask for another way, and every stream of
-    /// the loop may have a buffer. Those without one would wait behind the others.
-    pub(crate) fn may_be_single_and_long(&self) -> bool {
+    /// Whether long messages, such as one of `len` bytes, may be received one by one: where the cache does not ask for
+    /// another way, and every stream of the loop may have a buffer. Those without one would wait behind the others.
+    pub(crate) fn may_be_single_and_long(&self, len: usize) -> bool {
         let shared = &self.shared;
-        shared.keeps_batches_warm && shared.stream_count.get() <= limits::SINGLE_LONG_STREAMS
+        let is_full = len >= limits::POOL_BUFFER_BYTES as usize;
+        shared.warm_streams_max.get() > 0
+            && shared.stream_count.get() <= limits::SINGLE_LONG_STREAMS
+            && (!is_full || self.keeps_batches_warm())
     }
 
     /// How many streams receive.
@@ -444,9 +451,15 @@ impl Local {
     }
 
     /// Whether messages as long as a pool buffer are better received and sent in batches than one by one through a large
-    /// buffer: whether the cache holds a batch.
+    /// buffer: whether the cache holds what so many streams receive.
     pub(crate) fn keeps_batches_warm(&self) -> bool {
-        self.shared.keeps_batches_warm
+        self.shared.stream_count.get() <= self.shared.warm_streams_max.get()
+    }
+
+    /// As on a processor that keeps the messages of so many streams warm.
+    #[cfg(test)]
+    pub(crate) fn keep_warm(&self, streams_max: usize) {
+        self.shared.warm_streams_max.set(streams_max);
     }
 
     /// Give such a buffer back; an empty vector stands for one that is lost.

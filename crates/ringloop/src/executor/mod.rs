@@ -98,8 +98,9 @@ pub struct Options {
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
     /// Bytes that a core's second-level cache holds (`None`, the default: as the C library tells, and as much as is needed
-    /// where the processor copies by microcode that fetches ahead). Messages as long as a pool buffer are sent in batches where
-    /// it holds a batch of them, and each as soon as it was received where not.
+    /// where the processor copies by microcode that fetches ahead; on Intel's for as many streams as it holds the messages
+    /// of). Messages as long as a pool buffer are sent in batches where it holds a batch of them, and each as soon as it was
+    /// received where not.
     pub cache_bytes: Option<usize>,
     /// Messages that other threads may have waiting for a [`Local`].
     pub inbox_messages: usize,

@@ -56,8 +56,8 @@ pub struct Receive<'a> {
     is_over: bool,
     /// Receives in a row that speak for the other way.
     misfits: u32,
-    /// The last one was more than a small buffer holds.
-    was_long: bool,
+    /// Bytes of the last one.
+    last_len: u32,
     /// There once the stream receives.
     streaming: Option<Streaming>,
 }
@@ -108,7 +108,7 @@ impl<'a> Receive<'a> {
             way: Way::Pool(Multi::default()),
             is_over: false,
             misfits: 0,
-            was_long: false,
+            last_len: 0,
             streaming: None,
         }
     }
@@ -217,10 +217,10 @@ impl<'a> Receive<'a> {
         if self.pool != PoolKind::Streams || self.misfits > 0 {
             return Pending;
         }
-        let is_long = self.was_long;
+        let len = self.last_len as usize;
         let seat = Local::with_current(|local| {
             let shots = local.engine().pace().shots();
-            local.single_seat(shots.single_max(), is_long)
+            local.single_seat(shots.single_max(), len)
         });
         let Some(seat) = seat else {
             return Pending;
@@ -305,10 +305,11 @@ impl<'a> Receive<'a> {
         if *count == 0 {
             return self.end(None);
         }
-        self.was_long = *count >= limits::SMALL_BUFFER_BYTES;
-        let mut fits = !self.was_long;
+        self.last_len = *count as u32;
+        let was_long = *count >= limits::SMALL_BUFFER_BYTES;
+        let mut fits = !was_long;
         if seat.is_long() {
-            self.misfits = if self.was_long { 0 } else { self.misfits + 1 };
+            self.misfits = if was_long { 0 } else { self.misfits + 1 };
             fits =
                 *count < limits::MEDIUM_BUFFER_BYTES && self.misfits < limits::SMALL_RECEIVES_MAX;
         }
@@ -317,7 +318,7 @@ impl<'a> Receive<'a> {
             let mut engine = local.engine();
             engine.pace().note(asked);
             let may = engine.pace().shots() != Shots::Many;
-            fits && may && (!seat.is_long() || local.may_be_single_and_long())
+            fits && may && (!seat.is_long() || local.may_be_single_and_long(*count))
         });
         if !goes_on {
             self.misfits = 0;
@@ -328,7 +329,7 @@ impl<'a> Receive<'a> {
 
     /// What a receive into the pool took.
     fn weigh(&mut self, bytes: Received) -> Received {
-        self.was_long = bytes.len() >= limits::SMALL_BUFFER_BYTES;
+        self.last_len = bytes.len() as u32;
         if bytes.len() < limits::POOL_BUFFER_BYTES as usize {
             self.misfits = 0;
             return bytes;

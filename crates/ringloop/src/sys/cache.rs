@@ -2,11 +2,20 @@
 //!
 //! Owns: nothing. Called by: the executor, once a loop; who makes a registered buffer. Never does: measure.
 
-/// Whether so many bytes, which are received one after the other and then sent, are as good as at hand when they are sent:
-/// where a core's second-level cache holds them, or the kernel's copies fetch ahead of themselves. True where the C library
-/// does not tell how much the cache holds.
-pub fn keeps_warm(batch_bytes: usize) -> bool {
-    copies_fetch_ahead() || second_level_bytes().is_none_or(|bytes| bytes >= batch_bytes)
+/// With how many streams messages that are received one after the other, in batches of `batch_bytes` at most, are as good as
+/// at hand when they are sent.
+///
+/// With any where a core's second-level cache holds a batch, or the kernel's copies fetch ahead of themselves. Intel's do
+/// not fetch what its third level has, which is far from its cores, and each message is in the second level four times: as
+/// the peer's and as ours, received and to be sent (decision 18).
+pub fn warm_streams(message_bytes: usize, batch_bytes: usize) -> usize {
+    let second_level = second_level_bytes();
+    match second_level {
+        Some(bytes) if is_of_intel() => bytes / (4 * message_bytes),
+        Some(bytes) if bytes < batch_bytes && !copies_fetch_ahead() => 0,
+        // Where the C library does not tell, too.
+        _ => usize::MAX,
+    }
 }
 
 /// Whether bytes are copied by the processor's microcode (`rep movsb`, "ERMS"; of AMD's since Zen 3), which reads ahead
@@ -63,10 +72,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_kept_warm_and_what_no_cache_holds_by_fast_copies_only() {
-        assert!(keeps_warm(1));
-        if second_level_bytes().is_some() {
-            assert_eq!(keeps_warm(usize::MAX), copies_fetch_ahead());
+    fn little_is_kept_warm_for_many_and_what_no_cache_holds_by_fast_copies_only() {
+        let Some(bytes) = second_level_bytes() else {
+            return assert_eq!(warm_streams(1, usize::MAX), usize::MAX);
+        };
+        let (few, all) = (
+            warm_streams(bytes / 8, usize::MAX),
+            warm_streams(bytes / 8, 1),
+        );
+        if is_of_intel() {
+            assert_eq!((few, all), (2, 2));
+        } else {
+            assert_eq!(few, if copies_fetch_ahead() { usize::MAX } else { 0 });
+            assert_eq!(all, usize::MAX);
         }
     }
 

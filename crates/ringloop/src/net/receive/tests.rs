@@ -223,6 +223,40 @@ fn with_too_many_streams_nobody_has_medium_buffers() {
     });
 }
 
+/// As on Intel's processors: messages that fill a pool buffer are kept warm for a few streams.
+#[test]
+fn full_messages_of_more_streams_than_the_cache_is_for_go_through_a_large_buffer() {
+    on_both(async || {
+        const FULL: usize = limits::POOL_BUFFER_BYTES as usize;
+        let local = Local::current();
+        local.keep_warm(2);
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        with_medium_buffers(&mut incoming, &mut peer).await;
+        let mut is_echoed = async |len: usize, incoming: &mut Receive<'_>| {
+            expect_nothing(incoming).await;
+            peer.write_all(&pattern(len, len)).expect("an open stream");
+            let mut came = Vec::new();
+            while came.len() < len {
+                came.extend_from_slice(&next(incoming).await);
+            }
+            came == pattern(len, len)
+        };
+        assert!(is_echoed(FULL, &mut incoming).await && has_medium_buffers(&incoming));
+        let others = [local.count_stream(), local.count_stream()];
+        assert!(is_echoed(FULL - 1, &mut incoming).await && has_medium_buffers(&incoming));
+        assert!(is_echoed(FULL, &mut incoming).await && !is_single(&incoming));
+        for _ in 0..limits::FULL_RECEIVES_MAX {
+            assert!(is_echoed(FULL, &mut incoming).await);
+        }
+        while !matches!(incoming.way, Way::Large { .. }) {
+            expect_nothing(&mut incoming).await;
+            time::sleep(Duration::from_micros(100)).await;
+        }
+        drop(others);
+    });
+}
+
 #[test]
 fn only_so_many_streams_hold_buffers_and_who_ends_makes_room() {
     on_both(async || {
@@ -237,7 +271,7 @@ async fn expect_room_for(shots: Shots) {
     let local = Local::current();
     let max = shots.single_max();
     let seats: Vec<_> = (1..max)
-        .map(|_| local.single_seat(max, false).expect("a seat"))
+        .map(|_| local.single_seat(max, 0).expect("a seat"))
         .collect();
     let ((first, _first_peer), (second, mut peer)) = (pair(), pair());
     let mut of_first = first.receive();
