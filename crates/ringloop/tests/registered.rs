@@ -213,12 +213,14 @@ fn registered_pipe_is_written_whole() {
     });
 }
 
+type Make = fn(usize) -> RegisteredBuf;
+
 /// `O_DIRECT` takes nothing else than a page's beginning.
 #[test]
 fn registered_buffers_begin_with_a_page_and_those_for_copies_at_one_place_in_it() {
     on_both(|_, _| async move {
         let place = RegisteredBuf::for_copies(1).as_ptr().addr() % 4096;
-        let ways: [(fn(usize) -> RegisteredBuf, usize); 2] = [
+        let ways: [(Make, usize); 2] = [
             (RegisteredBuf::with_capacity, 0),
             (RegisteredBuf::for_copies, place),
         ];
