@@ -85,11 +85,10 @@ test-rust: check-tools ## the engine on both drivers
 	@cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
 .PHONY: test-python
-# The newest first: a free-threaded one plays its tests twice and would else be the last to end.
 test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found, JOBS=2 for two at a time
 	@BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) \
 		xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {} \
-		< <(tools/pythons | tac)
+		< <(tools/test-python --all)
 
 # SUITES="uvicorn anyio" instead of all, QUICK=1 for a part of each, WRITE=1 to update tests/ecosystem/RESULTS.md,
 # ARGS="--help" for the rest.
