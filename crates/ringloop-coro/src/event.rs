@@ -57,6 +57,7 @@ impl<S> EventSource<S> {
     /// Park until it is ready for one of these; tells for which.
     ///
     /// Errors: `EPERM` for what cannot be waited for, such as a regular file (epoll).
+    #[track_caller]
     pub fn wait(&self, interest: Interest) -> io::Result<Interest> {
         block_on(self.ready(interest))
     }

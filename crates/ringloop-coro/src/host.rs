@@ -587,7 +587,12 @@ impl Future for Hosting {
 impl Drop for Hosting {
     fn drop(&mut self) {
         let last = HOST.replace(Some(Rc::clone(&self.host)));
-        self.host.shut_down();
+        if Local::try_current().is_some_and(|local| local.is_inherited()) {
+            // In a forked child: to unwind, destructors would wait for what is the parent's. The stacks are left.
+            std::mem::forget(Rc::clone(&self.host));
+        } else {
+            self.host.shut_down();
+        }
         HOST.set(last.filter(|last| !Rc::ptr_eq(last, &self.host)));
         HOSTS.with_borrow_mut(|hosts| {
             hosts.retain(|host| !std::ptr::eq(host.as_ptr(), Rc::as_ptr(&self.host)));

@@ -133,6 +133,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     /// In async code on a runtime's thread, which blocking would stop.
+    #[track_caller]
     pub fn join(self) -> Result<T, JoinError> {
         if wait::is_coroutine() {
             return block_on(self.into_future());

@@ -77,6 +77,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     /// Outside of a coroutine.
+    #[track_caller]
     pub fn with<R>(&'static self, work: impl FnOnce(&T) -> R) -> R {
         match self.try_with(work) {
             Some(result) => result,

@@ -25,6 +25,7 @@ use std::panic::resume_unwind;
 ///
 /// # Panics
 /// With the panic of `call`; outside of a coroutine.
+#[track_caller]
 pub fn offload<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     match block_on(async move { ringloop::spawn_blocking(call).await }) {
         Ok(value) => Ok(value),

@@ -346,6 +346,7 @@ impl Spawner {
 ///
 /// # Panics
 /// Outside of a runtime.
+#[track_caller]
 pub fn spawner() -> Spawner {
     Spawner {
         door: Arc::clone(host().door()),

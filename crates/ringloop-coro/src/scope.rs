@@ -61,6 +61,7 @@ use std::task::{Poll, Waker};
 /// # Panics
 /// Outside of a coroutine; with the panic of `work`, or where a coroutine of the scope panicked.
 /// Source: `std::thread::scope`.
+#[track_caller]
 pub fn scope<'env, F, T>(work: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,

@@ -28,6 +28,7 @@ pub use crate::sleep;
 pub use ringloop::time::{Elapsed, MissedTick, Sleep};
 
 /// Park the coroutine until `deadline`.
+#[track_caller]
 pub fn sleep_until(deadline: Instant) {
     block_on(ringloop::time::sleep_until(deadline));
 }
@@ -54,6 +55,7 @@ pub fn at(deadline: Instant) -> Sleep {
 /// })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
+#[track_caller]
 pub fn timeout<F: IntoFuture>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
     block_on(ringloop::time::timeout(limit, future.into_future()))
 }
@@ -82,6 +84,7 @@ impl Interval {
     }
 
     /// Park until the next tick. Returns the time that it was due.
+    #[track_caller]
     pub fn tick(&mut self) -> Instant {
         block_on(self.0.tick())
     }

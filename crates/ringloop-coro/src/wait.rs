@@ -82,6 +82,7 @@ pub fn is_coroutine() -> bool {
 /// # Panics
 /// Outside of a coroutine.
 #[inline(always)]
+#[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     match wait(future, false) {
         Ok(output) => output,

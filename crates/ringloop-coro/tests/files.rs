@@ -142,3 +142,22 @@ fn cancelled_read_leaves_the_file_in_order() {
         assert!(bytes == pattern(2000)[1000..]);
     });
 }
+
+#[test]
+fn pipe_has_no_positions_and_keeps_its_bytes() {
+    on_both(|| {
+        let (mut reads, mut input) = std::io::pipe().unwrap();
+        input.write_all(b"data").unwrap();
+        let file = |end: std::os::fd::OwnedFd| File::from(std::fs::File::from(end));
+        let reader = file(reads.try_clone().unwrap().into());
+        let writer = file(input.try_clone().unwrap().into());
+        let refused = reader.read_at(&mut [0; 2], 5).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotSeekable);
+        let refused = writer.write_at(b"more", 5).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotSeekable);
+        drop((input, writer));
+        let mut all = Vec::new();
+        reads.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"data");
+    });
+}

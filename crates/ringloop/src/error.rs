@@ -1,16 +1,18 @@
 //! The engine's error type: variants by whose fault it is, messages with cause and remedy.
 
+use crate::sys::uring::Refusal;
 use std::fmt;
 use std::io;
 
 /// Why the engine could not do what it was asked.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The driver that was demanded cannot run here; the text names the cause and the remedy.
-    DriverRefused(String),
-    /// `RINGLOOP_DRIVER` (or the option) holds a word that names no driver.
+    DriverRefused(Refusal),
+    /// A word that names no driver.
     UnknownDriver(String),
+    /// `RINGLOOP_DRIVER` holds such a word.
+    UnknownDriverInEnvironment(String),
     /// The inbox of a loop is full: the loop is stuck, or a producer never waits.
     InboxFull {
         /// How many messages are waiting.
@@ -18,6 +20,8 @@ pub enum Error {
     },
     /// The loop has been closed.
     Closed,
+    /// The loop was made before a fork(2), in the parent process.
+    Inherited,
     /// A task was sent to a worker that the runtime does not have.
     NoSuchWorker {
         /// The number asked for.
@@ -36,13 +40,25 @@ pub enum Error {
     Io(io::Error),
 }
 
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DriverRefused(reason) => f.write_str(reason),
+            Self::DriverRefused(refusal) => refusal.fmt(f),
             Self::UnknownDriver(word) => write!(
                 f,
-                "unknown driver {word:?}; set RINGLOOP_DRIVER to one of auto, uring, epoll"
+                "unknown driver {word:?}: use one of auto, uring (or io_uring), epoll"
+            ),
+            Self::UnknownDriverInEnvironment(word) => write!(
+                f,
+                "RINGLOOP_DRIVER names an unknown driver, {word:?}: \
+                 set it to one of auto, uring (or io_uring), epoll"
             ),
             Self::InboxFull { waiting } => write!(
                 f,
@@ -50,6 +66,10 @@ impl fmt::Display for Error {
                  sender is too fast: wait for an acknowledgement before sending more"
             ),
             Self::Closed => f.write_str("the event loop is closed"),
+            Self::Inherited => f.write_str(
+                "this runtime was made before a fork and belongs to the parent process; \
+                 make a new one in the child",
+            ),
             Self::NoSuchWorker { worker, count } => write!(
                 f,
                 "there is no worker {worker}; this runtime has {count}, numbered from 0 \

@@ -107,6 +107,10 @@ pub const DATAGRAMS_PER_RECEIVE: usize = 16;
 /// Connections that listeners may accept in one turn before other descriptors get theirs.
 pub const ACCEPTS_PER_TURN: u32 = 64;
 
+/// How long an accept that found no descriptor or memory waits before it says so: whoever asks again at once would find
+/// the same, and keep the processor from those who could give some back.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Connections that may wait for one stream of them (`net::Incoming`) before it stops accepting; the
 /// others wait in the listener's backlog.
 pub const UNTAKEN_CONNECTIONS_MAX: usize = 64;
@@ -175,6 +179,12 @@ pub const CONNECT_PAUSE_MIN: Duration = Duration::from_micros(500);
 /// How long such a pause becomes at most, by doubling: so many connects cost next to nothing, and none comes
 /// noticeably late.
 pub const CONNECT_PAUSE_MAX: Duration = Duration::from_millis(16);
+
+/// How soon a child that has ended and cannot be reaped yet is looked at again: a tracer has it.
+pub const REAP_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// How long such a pause becomes at most, by doubling.
+pub const REAP_PAUSE_MAX: Duration = Duration::from_millis(64);
 
 /// Entries of a directory that one call of a pool thread reads: about one getdents64(2).
 pub const DIRECTORY_ENTRIES: usize = 256;

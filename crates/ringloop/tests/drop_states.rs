@@ -10,8 +10,8 @@ use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Choice, Kind, Sink, Token};
 use ringloop::limits;
 use ringloop::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, Read, Recv, RecvMsg, RecvMsgMulti, RecvMulti,
-    Request, Send, SendMsg, Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollListener, Read, Recv, RecvMsg, RecvMsgMulti,
+    RecvMulti, Request, Send, SendMsg, Timeout, Write,
 };
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::datagram::Control;
@@ -116,6 +116,12 @@ fn poll(world: &World, level: bool) -> Request {
     })
 }
 
+fn poll_listener(world: &World, level: bool) -> Request {
+    // The ring's form on both: it owns a descriptor.
+    let poll = PollListener::new(world.listener.as_raw_fd(), Kind::Uring, level);
+    Request::PollListener(poll)
+}
+
 fn accept(world: &World, multi: bool) -> Request {
     let fd = world.listener.as_raw_fd();
     Request::Accept(Accept { fd, multi })
@@ -197,10 +203,20 @@ fn close(world: &mut World) -> Request {
     Request::Close(Close { fd })
 }
 
-const CASES: [Case<World>; 17] = [
+const CASES: [Case<World>; 19] = [
     Case::new("nop", |_| Request::Nop(Nop), nothing),
     Case::new("poll once", |world| poll(world, false), write_to_ours),
     Case::new("poll level", |world| poll(world, true), write_to_ours),
+    Case::new(
+        "poll listener",
+        |world| poll_listener(world, false),
+        connect_a_client,
+    ),
+    Case::new(
+        "poll listener level",
+        |world| poll_listener(world, true),
+        connect_a_client,
+    ),
     Case::new("accept", |world| accept(world, false), connect_a_client),
     Case::new(
         "accept multi",

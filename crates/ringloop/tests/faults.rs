@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Bed, connect_to, drivers, listener, on_both, tcp_pair, write_all};
+use support::{Bed, connect_to, deny, drivers, listener, on_both, tcp_pair, write_all};
 
 const CHILD: &str = "RINGLOOP_TEST_CHILD";
 
@@ -143,40 +143,6 @@ fn engine_without_descriptors_is_an_error_that_says_so() {
     }
 }
 
-/// Make the kernel answer a system call of this thread with an error, as a container's filter does.
-fn deny(call: libc::c_long, errno: i32) {
-    let statement = |code: u32, jt, jf, k| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
-        jt,
-        jf,
-        k,
-    };
-    let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
-    let mut filter = [
-        // The number of the call is the first word of `seccomp_data`.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            u32::try_from(call).unwrap(),
-        ),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).unwrap(),
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: no pointer is passed.
-    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    assert_eq!(done, 0);
-    let mode = libc::SECCOMP_MODE_FILTER;
-    // SAFETY: a pointer to a live program, which the kernel copies.
-    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
-    assert_eq!(done, 0);
-}
-
 #[test]
 fn ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error() {
     let name = "ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error";
@@ -217,7 +183,7 @@ fn refused_ring_falls_back() {
     })
     .unwrap_err();
     assert!(
-        matches!(&error, ringloop::Error::DriverRefused(reason) if reason.contains("seccomp")),
+        matches!(&error, ringloop::Error::DriverRefused(refusal) if refusal.to_string().contains("seccomp")),
         "{error:?}"
     );
 }
@@ -231,7 +197,8 @@ fn driver_is_chosen_by_the_environment() {
         ("uring", Some(Choice::Uring)),
         ("epoll", Some(Choice::Epoll)),
         ("Epoll", None),
-        ("io_uring", None),
+        ("io_uring", Some(Choice::Uring)),
+        ("kqueue", None),
     ];
     for (word, choice) in words {
         let told = format!("driver {word}");
@@ -244,7 +211,8 @@ fn driver_is_chosen_by_the_environment() {
             (Err(error), None) => assert_eq!(
                 error.to_string(),
                 format!(
-                    "unknown driver {word:?}; set RINGLOOP_DRIVER to one of auto, uring, epoll"
+                    "RINGLOOP_DRIVER names an unknown driver, {word:?}: \
+                     set it to one of auto, uring (or io_uring), epoll"
                 )
             ),
             (outcome, _) => panic!("{word:?}: {outcome:?}"),

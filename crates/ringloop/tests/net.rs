@@ -54,6 +54,19 @@ fn options_are_what_was_set() {
                 }
                 stream.set_keepalive(Some(Keepalive::default())).unwrap();
                 assert!(stream.keepalive().unwrap());
+                let longest = Keepalive {
+                    idle: Duration::MAX,
+                    interval: Duration::MAX,
+                    probes: u32::MAX,
+                };
+                let shortest = Keepalive {
+                    idle: Duration::ZERO,
+                    interval: Duration::ZERO,
+                    probes: 0,
+                };
+                for clamped in [longest, shortest] {
+                    stream.set_keepalive(Some(clamped)).unwrap();
+                }
                 stream.set_keepalive(None).unwrap();
                 assert!(!stream.keepalive().unwrap());
                 stream.set_ttl(9).unwrap();

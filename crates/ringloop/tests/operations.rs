@@ -6,8 +6,8 @@ mod support;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::driver::{Completion, Event};
 use ringloop::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, RecvMsg, RecvMulti, Request, SendDatagram, SendMsg,
-    Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollListener, RecvMsg, RecvMulti, Request,
+    SendDatagram, SendMsg, Timeout, Write,
 };
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::interest::Interest;
@@ -205,6 +205,71 @@ fn multi_accept_yields_every_connection_until_it_is_cancelled() {
         assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
         assert!(matches!(last.request, Some(Request::Accept(_))));
         assert_eq!(bed.in_flight(), 0);
+    });
+}
+
+#[test]
+fn listener_poll_takes_no_connection_and_keeps_no_listener() {
+    on_both(|bed| {
+        let listener = listener();
+        let address = listener.local_addr().unwrap();
+        let mut other = Bed::new(bed.kind().to_string().parse().unwrap());
+        let watch = |bed: &mut Bed| {
+            let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), true);
+            bed.submit(Request::PollListener(poll)).1
+        };
+        let tokens = [watch(bed), watch(&mut other)];
+        bed.expect_none(tokens[0]);
+        let client = connect_to(&listener);
+        // Both are told, for as long as it waits.
+        for _ in 0..3 {
+            for (bed, token) in [&mut *bed, &mut other].into_iter().zip(tokens) {
+                let completion = bed.expect(token);
+                assert_eq!((completion.result, completion.more), (IN, true));
+            }
+        }
+        let (server, peer) = listener.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        drop((server, client));
+        for bed in [&mut *bed, &mut other] {
+            // At most one that was on its way.
+            bed.settle();
+            bed.take_all();
+        }
+        other.expect_none(tokens[1]);
+        // Still polled, and free all the same.
+        drop(listener);
+        let again = TcpListener::bind(address).unwrap();
+        drop((again, other));
+    });
+}
+
+#[test]
+fn listener_poll_tells_of_each_connection_that_comes_to_an_empty_backlog() {
+    on_both(|bed| {
+        let listener = listener();
+        listener.set_nonblocking(true).unwrap();
+        let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), false);
+        let (_, token) = bed.submit(Request::PollListener(poll));
+        for _ in 0..3 {
+            let clients = [connect_to(&listener), connect_to(&listener)];
+            let completion = bed.expect(token);
+            assert_eq!((completion.result, completion.more), (IN, true));
+            for client in &clients {
+                let (_, peer) = listener.accept().unwrap();
+                assert_eq!(peer, client.local_addr().unwrap());
+            }
+            // One more may be on its way.
+            bed.settle();
+            bed.take_all();
+            bed.expect_none(token);
+        }
+        let _waiting = connect_to(&listener);
+        bed.expect(token);
+        // Another poll tells of what is left.
+        let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), false);
+        let (_, again) = bed.submit(Request::PollListener(poll));
+        assert_eq!(bed.expect(again).result, IN);
     });
 }
 

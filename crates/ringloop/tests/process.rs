@@ -7,12 +7,13 @@ mod support;
 use ringloop::process::{Command, pipe};
 use ringloop::{Runtime, spawn, time};
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, in_runtimes};
+use support::{PATIENCE, in_runtimes, processor_time};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -272,5 +273,78 @@ fn status_that_somebody_else_took_is_an_error() {
             let error = child.wait().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
         });
+    });
+}
+
+/// A process that traces another, and looks at nothing of it until its pipe ends.
+struct Tracer {
+    pid: libc::pid_t,
+    end: Option<std::io::PipeWriter>,
+}
+
+impl Tracer {
+    /// `None` where no process may trace another.
+    fn of(traced: u32) -> Option<Self> {
+        let (mut answer, tells) = std::io::pipe().unwrap();
+        let (waits, end) = std::io::pipe().unwrap();
+        // SAFETY: the child keeps to system calls and ends with _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            trace(
+                traced,
+                (tells.as_raw_fd(), waits.as_raw_fd()),
+                end.as_raw_fd(),
+            );
+        }
+        let mut word = [0];
+        answer.read_exact(&mut word).unwrap();
+        let end = Some(end);
+        (word == [1]).then_some(Self { pid, end })
+    }
+}
+
+/// What the tracer does: says whether it traces, and waits for the end of a pipe whose other end it has too.
+fn trace(traced: u32, (tells, waits): (RawFd, RawFd), end: RawFd) -> ! {
+    let null = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: no pointer is followed.
+    let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, traced as libc::pid_t, null, null) };
+    let mut word = u8::from(done == 0);
+    // SAFETY: the descriptor is this process's.
+    unsafe { libc::close(end) };
+    // SAFETY: one live byte.
+    unsafe { libc::write(tells, (&raw const word).cast(), 1) };
+    // SAFETY: room for one byte.
+    unsafe { libc::read(waits, (&raw mut word).cast(), 1) };
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.end = None;
+        // SAFETY: no status is asked for.
+        let reaped = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        assert_eq!(reaped, self.pid);
+    }
+}
+
+#[test]
+fn wait_neither_blocks_nor_spins_while_a_tracer_has_the_child() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            let Some(holder) = Tracer::of(child.id().unwrap()) else {
+                eprintln!("skipped: this machine lets no process trace another");
+                child.wait().await.unwrap();
+                return;
+            };
+            let used = processor_time();
+            let early = time::timeout(Duration::from_millis(300), child.wait()).await;
+            assert!(early.is_err(), "{early:?}");
+            assert!(processor_time() < used + Duration::from_millis(150));
+            drop(holder);
+            assert_eq!(child.wait().await.unwrap().code(), Some(0));
+        });
+        assert_eq!(child_count(), 0);
     });
 }

@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{alone, drivers, in_runtimes};
+use support::{PATIENCE, alone, drivers, in_runtimes};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -241,5 +241,32 @@ fn time_outs_that_are_over_at_once_do_not_keep_the_others_waiting() {
             }
             other.await.unwrap();
         });
+    });
+}
+
+/// A sleep that was begun on one loop and is awaited on another.
+#[test]
+fn sleep_that_moves_to_another_loop_fires_there_in_time() {
+    in_runtimes(|first| {
+        let second = Runtime::new().unwrap();
+        let delay = Duration::from_millis(20);
+        let began = Instant::now();
+        let mut moved = sleep(delay);
+        let armed =
+            async { poll_fn(|cx| Poll::Ready(pin!(&mut moved).poll(cx).is_pending())).await };
+        assert!(run(first, armed));
+        let elapsed = run(&second, async {
+            let late = timeout(PATIENCE, &mut moved).await;
+            late.map(|()| began.elapsed())
+        });
+        assert!(elapsed.unwrap() >= delay);
+        // And an interval, back and forth.
+        let mut ticks = interval(Duration::from_millis(2));
+        for runtime in [first, &second, first, &second] {
+            let ticked = async { timeout(PATIENCE, ticks.tick()).await };
+            run(runtime, ticked).unwrap();
+            let given_up = async { timeout(Duration::from_micros(1), ticks.tick()).await };
+            assert!(run(runtime, given_up).is_err());
+        }
     });
 }

@@ -8,6 +8,7 @@ use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::Op;
 use ringloop::fs::Metadata;
 use ringloop::op::{self, Fsync, Truncate};
+use ringloop::sys::file::has_positions;
 use ringloop::sys::storage::CURRENT_POSITION;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -108,9 +109,21 @@ impl File {
 
     /// Read some bytes at `offset`; the position stays.
     ///
-    /// Errors: those of pread(2).
+    /// Errors: those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.read_from(place(offset)?, into)
+        self.read_from(self.place(offset)?, into)
+    }
+
+    /// A number of bytes from the file's start; the one that means the position is no place of a file, and a pipe has none.
+    fn place(&self, offset: u64) -> io::Result<u64> {
+        if offset == CURRENT_POSITION {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        if has_positions(self.as_raw_fd())? {
+            Ok(offset)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESPIPE))
+        }
     }
 
     fn read_from(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -135,9 +148,9 @@ impl File {
 
     /// Write some bytes at `offset`; the position stays.
     ///
-    /// Errors: those of pwrite(2).
+    /// Errors: those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
     pub fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
-        self.write_to(place(offset)?, from)
+        self.write_to(self.place(offset)?, from)
     }
 
     fn write_to(&self, offset: u64, from: &[u8]) -> io::Result<usize> {
@@ -175,14 +188,6 @@ impl File {
     pub fn metadata(&self) -> io::Result<Metadata> {
         let own = ringloop::fs::File::from(self.file.duplicate()?);
         block_on(own.metadata())
-    }
-}
-
-/// A number of bytes from the file's start; the one that means the position is no place of a file.
-fn place(offset: u64) -> io::Result<u64> {
-    match offset {
-        CURRENT_POSITION => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-        offset => Ok(offset),
     }
 }
 

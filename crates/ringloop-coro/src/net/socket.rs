@@ -24,9 +24,10 @@ use crate::wait::{self, Calm};
 use crate::{block_on, host, limits, turns};
 use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
-use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
+use ringloop::limits::{ACCEPT_PAUSE, CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
 use ringloop::op::{Poll, Send};
 use ringloop::sys::interest::Interest;
+use ringloop::sys::socket::is_exhaustion;
 use ringloop::time;
 use std::fmt;
 use std::future::Future;
@@ -385,4 +386,19 @@ fn interest(way: Way) -> Interest {
         Way::In => Interest::READ,
         Way::Out => Interest::WRITE,
     }
+}
+
+/// Where a listener found no descriptor or memory, wait a little: who asks again at once would find the same.
+pub(super) fn pause_after<T>(accepted: &io::Result<T>) {
+    if accepted.as_ref().is_err_and(is_exhaustion) {
+        wait::sleep(ACCEPT_PAUSE);
+    }
+}
+
+/// As [`pause_after`], of a future.
+pub(super) async fn after_a_pause<T>(accepted: io::Result<T>) -> io::Result<T> {
+    if accepted.as_ref().is_err_and(is_exhaustion) {
+        time::sleep(ACCEPT_PAUSE).await;
+    }
+    accepted
 }

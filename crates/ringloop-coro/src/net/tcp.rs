@@ -4,7 +4,7 @@
 
 use super::lookup::{self, ToSocketAddrs};
 use super::shape;
-use super::socket::{Socket, Way};
+use super::socket::{Socket, Way, after_a_pause, pause_after};
 use crate::block_on;
 use ringloop::executor::Op;
 use ringloop::net::SockAddr;
@@ -21,6 +21,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Listens for TCP connections.
+///
+/// For listeners that nobody else accepts from: on the ring an accept waits exclusively, so of several processes or runtimes
+/// at one listening socket the first to wait gets the connections. `accept_async` waits by readiness, which all hear of.
 pub struct TcpListener {
     socket: Socket<std::net::TcpListener>,
 }
@@ -71,13 +74,17 @@ impl TcpListener {
     fn next(&self) -> io::Result<TcpStream> {
         if self.socket.may_give_up(Way::In) {
             let accept = std::net::TcpListener::accept;
-            return self.socket.when_ready(Way::In, accept)?.0.try_into();
+            let accepted = self.socket.when_ready(Way::In, accept);
+            pause_after(&accepted);
+            return accepted?.0.try_into();
         }
         let accept = Accept {
             fd: self.socket.on_loop(),
             multi: false,
         };
-        Ok(TcpStream::of(block_on(Op::new(accept))?))
+        let accepted = block_on(Op::new(accept));
+        pause_after(&accepted);
+        Ok(TcpStream::of(accepted?))
     }
 
     /// Take a connection, as a future: for `select!`.
@@ -87,7 +94,7 @@ impl TcpListener {
         let accept = self
             .socket
             .when_ready_async(Way::In, std::net::TcpListener::accept);
-        let (stream, peer) = accept.await?;
+        let (stream, peer) = after_a_pause(accept.await).await?;
         Ok((stream.try_into()?, peer))
     }
 

@@ -4,7 +4,7 @@
 //! leaves its file behind, as std's does.
 
 use super::shape;
-use super::socket::{Socket, Way};
+use super::socket::{Socket, Way, after_a_pause, pause_after};
 use crate::{block_on, wait};
 use ringloop::executor::Op;
 use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
@@ -23,6 +23,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Listens for Unix connections.
+///
+/// For listeners that nobody else accepts from: on the ring an accept waits exclusively, so of several processes or runtimes
+/// at one listening socket the first to wait gets the connections. `accept_async` waits by readiness, which all hear of.
 pub struct UnixListener {
     socket: Socket<std_net::UnixListener>,
 }
@@ -49,19 +52,24 @@ impl UnixListener {
     fn next(&self) -> io::Result<UnixStream> {
         if self.socket.may_give_up(Way::In) {
             let accept = std_net::UnixListener::accept;
-            return self.socket.when_ready(Way::In, accept)?.0.try_into();
+            let accepted = self.socket.when_ready(Way::In, accept);
+            pause_after(&accepted);
+            return accepted?.0.try_into();
         }
         let accept = Accept {
             fd: self.socket.on_loop(),
             multi: false,
         };
-        Ok(UnixStream::of(block_on(Op::new(accept))?))
+        let accepted = block_on(Op::new(accept));
+        pause_after(&accepted);
+        Ok(UnixStream::of(accepted?))
     }
 
     /// Take a connection, as a future: for `select!`. Cancel safety: safe.
     pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let accept = std_net::UnixListener::accept;
-        let (stream, peer) = self.socket.when_ready_async(Way::In, accept).await?;
+        let accepted = self.socket.when_ready_async(Way::In, accept).await;
+        let (stream, peer) = after_a_pause(accepted).await?;
         Ok((stream.try_into()?, peer))
     }
 

@@ -57,6 +57,7 @@ impl Barrier {
     /// Wait until as many as it is for are here.
     ///
     /// Cancellation: who is cancelled here has not arrived.
+    #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
         wait(self.wait_async(), "Barrier::wait_async()")
     }
@@ -161,6 +162,7 @@ impl WaitGroup {
     }
 
     /// Drop this handle and wait until the last one is.
+    #[track_caller]
     pub fn wait(self) {
         wait(self.wait_async(), "WaitGroup::wait_async()");
     }

@@ -107,6 +107,7 @@ impl<T> Sender<T> {
     /// then where there always is one.
     ///
     /// Errors: [`SendError`] with the value, when every receiver is gone.
+    #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.may_wait {
             turns::take();
@@ -201,6 +202,7 @@ impl<T> Receiver<T> {
     ///
     /// Errors: [`RecvError`] once all senders are gone and everything was received.
     #[inline(always)]
+    #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         if crate::is_coroutine() {
             turns::take();

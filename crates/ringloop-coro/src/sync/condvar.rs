@@ -58,6 +58,7 @@ impl Condvar {
     ///
     /// Cancellation: a coroutine that is cancelled here does not hold the lock; a notification that was meant for it
     /// goes to the next.
+    #[track_caller]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         wait(self.notified(guard), "Condvar::wait_async()");

@@ -66,6 +66,7 @@ use std::thread::Thread;
 ///
 /// # Panics
 /// In async code on a runtime's thread; `instead` says what to await.
+#[track_caller]
 fn wait<F: Future>(future: F, instead: &str) -> F::Output {
     if crate::is_coroutine() {
         return crate::block_on(future);

@@ -123,6 +123,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Panics
     /// In async code on a runtime's thread, where it would have to wait.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,

@@ -31,6 +31,7 @@ impl<T> Receiver<T> {
     /// Wait for the value.
     ///
     /// Errors: [`Dropped`], when the sender is gone without one.
+    #[track_caller]
     pub fn recv(self) -> Result<T, Dropped> {
         wait(self.into_future(), "the receiver")
     }

@@ -31,6 +31,7 @@ impl Semaphore {
     }
 
     /// Wait for `count` permits; a small wish does not pass a large one that came first.
+    #[track_caller]
     pub fn acquire(&self, count: usize) -> Permit {
         match self.0.try_acquire(count) {
             Some(permit) => permit,

@@ -27,6 +27,7 @@ use super::Key;
 use crate::limits;
 use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
+use crate::sys::fork::Generation;
 use crate::sys::thread::block_signals;
 use room::Room;
 use std::collections::VecDeque;
@@ -108,6 +109,7 @@ struct Shared {
     /// Ends the loop's wait when a request is finished. A thread does not keep it open for a loop that is
     /// gone.
     wake: Weak<EventFd>,
+    generation: Generation,
 }
 
 /// A loop's pool threads; made when they are first needed, gone after a while without work.
@@ -146,7 +148,7 @@ impl Shared {
 
 impl BlockingPool {
     /// Threads that end a wait by `wake`, as long as its loop keeps it.
-    pub fn new(wake: &Arc<EventFd>) -> Self {
+    pub fn new(wake: Weak<EventFd>) -> Self {
         let state = State {
             queue: VecDeque::new(),
             finished: Vec::new(),
@@ -162,7 +164,8 @@ impl BlockingPool {
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
-            wake: Arc::downgrade(wake),
+            wake,
+            generation: Generation::current(),
         };
         Self {
             shared: Arc::new(shared),
@@ -249,6 +252,14 @@ impl BlockingPool {
             }
         }
         Ok(())
+    }
+
+    /// The threads are the parent's, and one of them may have held the lock as the process was forked: it is left alone,
+    /// and a pool that takes nothing is in its place.
+    pub fn leave_to_parent(&mut self) {
+        let closed = Self::new(Weak::new());
+        closed.shared.lock().closed = true;
+        std::mem::forget(std::mem::replace(&mut self.shared, closed.shared));
     }
 
     /// How many threads there are, while all of them are idle and nothing waits for one.
@@ -413,7 +424,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     fn pool() -> BlockingPool {
-        BlockingPool::new(&Arc::new(EventFd::new().unwrap()))
+        BlockingPool::new(Weak::new())
     }
 
     fn key(index: u32) -> Key {

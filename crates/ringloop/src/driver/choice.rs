@@ -46,7 +46,7 @@ impl FromStr for Choice {
     fn from_str(word: &str) -> Result<Self, Error> {
         match word {
             "" | "auto" => Ok(Self::Auto),
-            "uring" => Ok(Self::Uring),
+            "uring" | "io_uring" => Ok(Self::Uring),
             "epoll" => Ok(Self::Epoll),
             other => Err(Error::UnknownDriver(other.to_owned())),
         }
@@ -57,11 +57,13 @@ impl Choice {
     /// The word in `RINGLOOP_DRIVER`; unset is `Auto`.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var("RINGLOOP_DRIVER") {
-            Ok(word) => word.parse(),
+            Ok(word) => word
+                .parse()
+                .map_err(|_| Error::UnknownDriverInEnvironment(word)),
             Err(std::env::VarError::NotPresent) => Ok(Self::Auto),
-            Err(std::env::VarError::NotUnicode(word)) => {
-                Err(Error::UnknownDriver(word.to_string_lossy().into_owned()))
-            }
+            Err(std::env::VarError::NotUnicode(word)) => Err(Error::UnknownDriverInEnvironment(
+                word.to_string_lossy().into_owned(),
+            )),
         }
     }
 }
@@ -100,6 +102,6 @@ pub(super) fn open(
         Err(refusal) if choice == Choice::Auto => {
             readiness(wake, format!("{refusal}; using epoll"))
         }
-        Err(refusal) => Err(Error::DriverRefused(refusal.to_string())),
+        Err(refusal) => Err(Error::DriverRefused(refusal)),
     }
 }

@@ -16,6 +16,7 @@
 
 mod blocking_pool;
 mod choice;
+mod inherited;
 mod lease;
 mod lent;
 mod pool;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 pub(crate) use blocking_pool::{BlockingPool, Call, Place};
 pub use choice::{Choice, Kind};
+pub use inherited::InheritedDriver;
 pub(crate) use lease::Lease;
 pub use readiness::ReadinessDriver;
 use table::{Wait, flag};
@@ -228,6 +230,8 @@ pub enum Driver {
     Uring(Box<UringDriver>),
     /// Readiness from epoll, and system calls of our own.
     Readiness(Box<ReadinessDriver>),
+    /// None: the process is a fork of the one that had it.
+    Inherited(Kind, Box<InheritedDriver>),
 }
 
 /// Run one expression on whichever driver is in use.
@@ -236,6 +240,7 @@ macro_rules! each {
         match $driver {
             Driver::Uring($inner) => $body,
             Driver::Readiness($inner) => $body,
+            Driver::Inherited(_, $inner) => $body,
         }
     };
 }
@@ -251,11 +256,18 @@ impl Driver {
         choice::open(setup, wake, pool)
     }
 
+    /// Give up what belongs to the process that this one is a fork of: the child's memory and descriptors, and nothing
+    /// that the parent's driver would notice.
+    pub(crate) fn leave_to_parent(&mut self) {
+        *self = Self::Inherited(self.kind(), Box::new(InheritedDriver::new()));
+    }
+
     /// Which driver this is.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Uring(_) => Kind::Uring,
             Self::Readiness(_) => Kind::Epoll,
+            Self::Inherited(kind, _) => *kind,
         }
     }
 
@@ -263,7 +275,7 @@ impl Driver {
     pub fn features(&self) -> Features {
         match self {
             Self::Uring(driver) => driver.features(),
-            Self::Readiness(_) => Features::default(),
+            Self::Readiness(_) | Self::Inherited(..) => Features::default(),
         }
     }
 
@@ -350,6 +362,7 @@ impl Driver {
                 Some(request.finish(result))
             }
             Self::Readiness(driver) => driver.attempt_first(request),
+            Self::Inherited(..) => None,
         }
     }
 
@@ -365,7 +378,7 @@ impl Driver {
     pub(crate) fn has_no_batch(&self) -> bool {
         match self {
             Self::Uring(driver) => driver.has_no_batch(),
-            Self::Readiness(_) => true,
+            Self::Readiness(_) | Self::Inherited(..) => true,
         }
     }
 
@@ -377,7 +390,7 @@ impl Driver {
         into: &mut [u8],
     ) -> Option<io::Result<usize>> {
         match self {
-            Self::Uring(_) => None,
+            Self::Uring(_) | Self::Inherited(..) => None,
             Self::Readiness(driver) => driver.receive_first(fd, into),
         }
     }
@@ -389,6 +402,7 @@ impl Driver {
             Self::Uring(driver) if driver.has_unsubmitted(fd) => None,
             Self::Uring(_) => readiness::receive::send(fd, bytes),
             Self::Readiness(driver) => driver.send_first(fd, bytes),
+            Self::Inherited(..) => None,
         }
     }
 
@@ -396,7 +410,7 @@ impl Driver {
     pub(crate) fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
         match self {
             Self::Uring(driver) => driver.register_file(fd),
-            Self::Readiness(_) => None,
+            Self::Readiness(_) | Self::Inherited(..) => None,
         }
     }
 
@@ -404,7 +418,7 @@ impl Driver {
     pub(crate) fn register_buffer(&mut self, memory: &mut [u8]) -> Option<Slot> {
         match self {
             Self::Uring(driver) => driver.register_buffer(memory),
-            Self::Readiness(_) => None,
+            Self::Readiness(_) | Self::Inherited(..) => None,
         }
     }
 
@@ -413,7 +427,7 @@ impl Driver {
     pub fn peek(&self, key: Key) -> Option<i32> {
         match self {
             Self::Uring(driver) => driver.peek(key),
-            Self::Readiness(_) => None,
+            Self::Readiness(_) | Self::Inherited(..) => None,
         }
     }
 
@@ -482,7 +496,7 @@ impl Driver {
     pub(crate) fn completions(&self) -> u32 {
         match self {
             Self::Uring(driver) => driver.completions(),
-            Self::Readiness(_) => 0,
+            Self::Readiness(_) | Self::Inherited(..) => 0,
         }
     }
 
@@ -522,7 +536,7 @@ impl Driver {
     pub(crate) fn may_be_followed(&mut self, key: Key) -> bool {
         match self {
             Self::Uring(driver) => driver.table_mut().has_kept(key),
-            Self::Readiness(_) => true,
+            Self::Readiness(_) | Self::Inherited(..) => true,
         }
     }
 
@@ -531,7 +545,7 @@ impl Driver {
     pub(crate) fn receive_pool(&mut self, wanted: PoolKind) -> PoolKind {
         match self {
             Self::Uring(driver) => driver.receive_pool(wanted),
-            Self::Readiness(_) => PoolKind::Streams,
+            Self::Readiness(_) | Self::Inherited(..) => PoolKind::Streams,
         }
     }
 

@@ -29,7 +29,7 @@ use crate::op::{Need, Operation, Request, Shape};
 use std::os::fd::RawFd;
 use std::task::Waker;
 
-const CHUNK: usize = 256;
+const CHUNK: usize = 64;
 const NO_SLOT: u32 = u32::MAX;
 /// Generations are 24 bits wide: they share `user_data` with the index and the kind.
 pub(super) const GENERATION_MASK: u32 = (1 << 24) - 1;

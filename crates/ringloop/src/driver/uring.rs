@@ -30,7 +30,9 @@ use crate::limits;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
+use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::refused::RefusedCall;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
@@ -61,6 +63,7 @@ pub struct UringDriver {
     table: Table,
     /// Freed by hand: leaked where the kernel may still write to it (invariant 4).
     pools: Lent,
+    generation: Generation,
     wake: Arc<EventFd>,
     wake_armed: bool,
     /// The thread that the kernel has tied the ring to.
@@ -109,12 +112,16 @@ impl UringDriver {
         pools
             .open(&ring, PoolKind::Streams)
             .map_err(|error| Refusal {
-                cause: Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+                cause: match RefusedCall::of(&error) {
+                    Some(refused) => Cause::Call(refused.clone()),
+                    None => Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+                },
             })?;
         Ok(Self {
             ring,
             table: Table::new(),
             pools,
+            generation: Generation::current(),
             wake,
             wake_armed: false,
             bound: None,
@@ -476,6 +483,11 @@ fn negated(result: io::Result<u32>) -> i32 {
 
 impl Drop for UringDriver {
     fn drop(&mut self) {
+        if self.generation.is_inherited() {
+            // SAFETY: freed once, here; the kernel writes to the parent's memory, not to this copy of it.
+            unsafe { self.pools.free() };
+            return;
+        }
         for key in self.table.keys() {
             self.forget(key);
         }
@@ -483,7 +495,12 @@ impl Drop for UringDriver {
         loop {
             while self.next_event().is_some() {}
             let late = clock::monotonic_ns() >= deadline_ns;
-            if self.table.len() == 0 || late || self.wait(Some(DRAIN_STEP)).is_err() {
+            if self.table.len() == 0 || late {
+                break;
+            }
+            // Where the program has closed the ring's descriptor there is no waiting, but the slot still takes cancels.
+            if self.wait(Some(DRAIN_STEP)).is_err() && self.enter(0, Some(Duration::ZERO)).is_err()
+            {
                 break;
             }
         }

@@ -86,6 +86,7 @@ impl<T> fmt::Debug for Blocking<T> {
 ///
 /// # Panics
 /// Outside of a runtime.
+#[track_caller]
 pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     let shared = Arc::new(Mutex::new(Shared {
         result: None,

@@ -181,6 +181,11 @@ impl Hub {
         self.inbox.take(into);
     }
 
+    /// Whether this is a forked child, and the loop its parent's.
+    pub fn is_inherited(&self) -> bool {
+        self.inbox.is_inherited()
+    }
+
     /// Whether no other thread has sent anything since the last look.
     pub fn is_inbox_empty(&self) -> bool {
         self.inbox.is_empty()

@@ -6,7 +6,8 @@
 //!
 //! The owner takes the whole queue at once, so a batch costs one lock, and none where a flag beside it says that there is
 //! nothing. It is set before the loop is woken, and so seen by a loop that was (checked by loom below). The closed flag is
-//! under the same lock as the queue: a message is either taken or refused, never lost in between.
+//! under the same lock as the queue: a message is either taken or refused, never lost in between. In a forked child the
+//! queue is the parent's: it refuses, and is empty.
 
 use super::park::Unpark;
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
@@ -59,6 +60,9 @@ impl<T> Inbox<T> {
     }
 
     fn add(&self, message: T, capacity: usize) -> Result<(), (T, Error)> {
+        if self.is_inherited() {
+            return Err((message, Error::Inherited));
+        }
         {
             let mut queue = self.lock();
             if queue.closed {
@@ -85,6 +89,9 @@ impl<T> Inbox<T> {
     /// Swap all messages into `into`, which must be empty: its memory serves the next batch.
     pub fn take(&self, into: &mut VecDeque<T>) {
         debug_assert!(into.is_empty());
+        if self.is_inherited() {
+            return;
+        }
         let mut queue = self.lock();
         self.holds_any.store(false, Ordering::Release);
         std::mem::swap(&mut queue.messages, into);
@@ -98,6 +105,9 @@ impl<T> Inbox<T> {
 
     /// Refuse messages from now on; returns those that nobody took.
     pub fn close(&self) -> VecDeque<T> {
+        if self.is_inherited() {
+            return VecDeque::new();
+        }
         let mut queue = self.lock();
         queue.closed = true;
         std::mem::take(&mut queue.messages)
@@ -105,12 +115,20 @@ impl<T> Inbox<T> {
 
     /// How many messages wait.
     pub fn len(&self) -> usize {
+        if self.is_inherited() {
+            return 0;
+        }
         self.lock().messages.len()
     }
 
     /// Whether none wait.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// In a forked child another thread may hold the lock, and is gone: the queue is left alone.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.unpark.as_ref().is_some_and(Unpark::is_inherited)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {

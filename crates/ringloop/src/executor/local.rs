@@ -188,17 +188,19 @@ impl Local {
     ///
     /// # Panics
     /// Outside of a runtime, where there is nothing to run an operation on.
+    #[track_caller]
     pub fn current() -> Self {
         Self::with_current(Self::clone)
     }
 
     /// As [`Local::current`], for as long as `look` takes: it must not call back.
+    #[track_caller]
     pub(crate) fn with_current<T>(look: impl FnOnce(&Self) -> T) -> T {
-        CURRENT.with(|current| {
-            look(current.borrow().as_ref().expect(
-                "no ringloop runtime on this thread: call this inside Runtime::block_on or a task",
-            ))
-        })
+        // Not from inside of a closure, whose line would be the one that the panic names.
+        let looked = CURRENT.with(|current| current.borrow().as_ref().map(look));
+        looked.expect(
+            "no ringloop runtime on this thread: call this inside Runtime::block_on or a task",
+        )
     }
 
     /// The one that the calling code runs in, if any.
@@ -214,6 +216,12 @@ impl Local {
         Some(CURRENT_ID.get()).filter(|id| *id != 0)
     }
 
+    /// Whether the calling code runs in it.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        CURRENT_ID.get() == self.shared.id
+    }
+
     /// Have the driver forget a descriptor that its owner keeps, or closes by other means: its operations are over
     /// or given up. Waits for those that a thread may be at, or a link, [`limits::DRAIN_TIMEOUT_MS`] at most.
     pub fn release(&self, fd: RawFd) {
@@ -223,6 +231,12 @@ impl Local {
     /// Close a descriptor whose operations are over or given up: now, or once no thread and no link may name it.
     pub fn close(&self, fd: OwnedFd) {
         self.home().close(fd);
+    }
+
+    /// Whether the loop was made before a fork and this is the child, where nothing of it runs any more
+    /// ([`Error::Inherited`]).
+    pub fn is_inherited(&self) -> bool {
+        self.shared.hub.is_inherited()
     }
 
     /// Make this the thread's current one while the guard lives.
@@ -543,6 +557,7 @@ fn cancel_tasks(hub: &Hub) {
 ///
 /// # Panics
 /// Outside of a runtime.
+#[track_caller]
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     Local::with_current(|local| local.spawn(future))
 }

@@ -46,9 +46,11 @@ use crate::driver::{BlockingPool, Choice, Driver, Event, Kind, Setup};
 use crate::error::Error;
 use crate::limits;
 use crate::sys::clock;
+use crate::sys::fork::Generation;
 use crate::sys::uring::Feature;
 use std::hint;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use blocking::{Blocking, spawn_blocking};
@@ -149,13 +151,14 @@ pub struct Engine {
     busy: BusyPolling,
     pace: Pace,
     pool: BlockingPool,
+    generation: Generation,
 }
 
 impl Engine {
     /// Set up the driver; it belongs to no thread until [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
-        let pool = BlockingPool::new(&event);
+        let pool = BlockingPool::new(Arc::downgrade(&event));
         let (driver, reason) = Driver::new(&options.setup(), event, &pool)?;
         Ok(Self {
             driver,
@@ -165,13 +168,17 @@ impl Engine {
             busy: BusyPolling::new(options.busy_polling),
             pace: Pace::new(),
             pool,
+            generation: Generation::current(),
         })
     }
 
     /// Make the calling thread the engine's own. On a ring the first thread stays the owner; another
     /// one gets an error and needs an engine of its own.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`] in a forked child.
     pub fn bind(&mut self) -> io::Result<()> {
-        self.driver.bind()
+        self.driver_mut().bind()
     }
 
     /// Which driver is in use.
@@ -185,8 +192,21 @@ impl Engine {
     }
 
     /// The driver, to submit operations.
+    #[inline]
     pub fn driver_mut(&mut self) -> &mut Driver {
+        if self.generation.is_inherited() {
+            self.leave_to_parent();
+        }
         &mut self.driver
+    }
+
+    /// The process is a fork of the one that made this engine: it keeps the child's memory, and no more.
+    #[cold]
+    fn leave_to_parent(&mut self) {
+        if !matches!(self.driver, Driver::Inherited(..)) {
+            self.driver.leave_to_parent();
+            self.pool.leave_to_parent();
+        }
     }
 
     /// Whether the driver can send without copying.
@@ -195,7 +215,10 @@ impl Engine {
     }
 
     /// The threads for what blocks.
-    pub(crate) fn blocking_pool(&self) -> &BlockingPool {
+    pub(crate) fn blocking_pool(&mut self) -> &BlockingPool {
+        if self.generation.is_inherited() {
+            self.leave_to_parent();
+        }
         &self.pool
     }
 
@@ -203,7 +226,7 @@ impl Engine {
     pub fn waits_for_children(&self) -> bool {
         match &self.driver {
             Driver::Uring(_) => self.driver.features().has(Feature::Waitid),
-            Driver::Readiness(_) => true,
+            Driver::Readiness(_) | Driver::Inherited(..) => true,
         }
     }
 
@@ -220,7 +243,13 @@ impl Engine {
     /// Submit what is queued and wait for completions, until `timeout` (`None`: for ever; zero: only
     /// look), the next timer of this engine, a signal, or an unpark. Calls nothing back, so an
     /// embedder may give up its own lock around it.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`] in a forked child; what the driver's wait fails with.
     pub fn park(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if self.generation.is_inherited() {
+            return Err(Error::Inherited.into());
+        }
         let timeout = self.timers.bound(timeout);
         let waited = if timeout == Some(Duration::ZERO) {
             self.driver.wait(timeout)
@@ -275,12 +304,12 @@ impl Engine {
 
     /// Whether a look at the driver could find anything; `false` saves the call.
     pub fn has_work(&self) -> bool {
-        self.driver.has_work()
+        !self.generation.is_inherited() && self.driver.has_work()
     }
 
     /// The next completion for the embedder. Futures' completions wake their tasks on the way.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.driver.next_event()
+        self.driver_mut().next_event()
     }
 
     /// Wake the futures whose timers are due.
@@ -292,6 +321,9 @@ impl Engine {
 impl Drop for Engine {
     /// No more calls begin; the driver's own requests are its to wait for.
     fn drop(&mut self) {
+        if self.generation.is_inherited() {
+            self.leave_to_parent();
+        }
         self.pool.close();
     }
 }

@@ -128,6 +128,7 @@ impl<K: Kind> Op<K> {
     ///
     /// # Panics
     /// Where it has been polled.
+    #[track_caller]
     pub fn timeout(mut self, limit: Duration) -> Linked<Limited<First<K>>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsubmitted(kind) => Link::new(kind).timeout(limit).into_future(),

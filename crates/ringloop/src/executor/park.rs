@@ -17,6 +17,8 @@
 
 use super::sync::{AtomicU8, Ordering};
 use crate::sys::event::EventFd;
+use crate::sys::fork::Generation;
+use crate::sys::refused::RefusedCall;
 use std::io;
 use std::sync::{Arc, Weak};
 
@@ -73,15 +75,17 @@ pub struct Unpark {
 struct Inner {
     flag: Flag,
     event: Weak<EventFd>,
+    generation: Generation,
 }
 
 impl Unpark {
     /// Returns the descriptor too, for the driver to wait on and to own.
     pub(super) fn new() -> io::Result<(Self, Arc<EventFd>)> {
-        let event = Arc::new(EventFd::new()?);
+        let event = Arc::new(EventFd::new().map_err(RefusedCall::name("eventfd2"))?);
         let inner = Inner {
             flag: Flag::new(),
             event: Arc::downgrade(&event),
+            generation: Generation::current(),
         };
         let unpark = Self {
             inner: Arc::new(inner),
@@ -89,13 +93,19 @@ impl Unpark {
         Ok((unpark, event))
     }
 
-    /// Make the loop look at its queues; a system call only if it sleeps.
+    /// Make the loop look at its queues; a system call only if it sleeps. A forked child does not wake its parent.
     pub fn notify(&self) {
-        if self.inner.flag.notify()
+        if !self.is_inherited()
+            && self.inner.flag.notify()
             && let Some(event) = self.inner.event.upgrade()
         {
             event.notify();
         }
+    }
+
+    /// Whether the loop is of the process that this one is a fork of.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.inner.generation.is_inherited()
     }
 
     pub(super) fn prepare_to_sleep(&self) -> bool {

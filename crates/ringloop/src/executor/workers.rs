@@ -16,6 +16,7 @@ use super::local::Local;
 use super::remote::{self, RemoteJoinHandle, Settle};
 use super::{Options, runtime};
 use crate::error::Error;
+use crate::sys::fork::Generation;
 use crate::sys::thread as sys_thread;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +56,7 @@ impl Workers {
     ///
     /// # Panics
     /// Outside of a runtime.
+    #[track_caller]
     pub fn current() -> Self {
         Self::of(Local::current().seat().team)
     }
@@ -135,6 +137,7 @@ impl Workers {
 ///
 /// # Panics
 /// Outside of a runtime.
+#[track_caller]
 pub fn spawn_on<F, Fut>(worker: usize, make: F) -> Result<RemoteJoinHandle<Fut::Output>, Error>
 where
     F: FnOnce() -> Fut + Send + 'static,
@@ -148,6 +151,7 @@ where
 ///
 /// # Panics
 /// Outside of a runtime.
+#[track_caller]
 pub fn worker() -> usize {
     Local::current().seat().worker
 }
@@ -165,6 +169,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Threads {
     running: Vec<Running>,
+    generation: Generation,
 }
 
 #[derive(Debug)]
@@ -189,6 +194,7 @@ pub(super) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     // sender's end, and the sender may still be in the channel.
     let mut threads = Threads {
         running: Vec::new(),
+        generation: Generation::current(),
     };
     let (report, reports) = mpsc::channel();
     for worker in 1..plan.workers {
@@ -233,6 +239,12 @@ impl Threads {
     /// error.
     pub fn end(&mut self, meanwhile: impl FnOnce()) -> Result<(), Error> {
         let running = std::mem::take(&mut self.running);
+        if self.generation.is_inherited() {
+            // They are the parent's: there is nobody to tell, and nobody to wait for.
+            std::mem::forget(running);
+            meanwhile();
+            return Ok(());
+        }
         let mut threads = Vec::new();
         for Running {
             worker,

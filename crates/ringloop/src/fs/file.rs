@@ -9,7 +9,7 @@ use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
-use crate::sys::file::{FileKind, is_nonblocking, kind};
+use crate::sys::file::{FileKind, has_positions, is_nonblocking, kind};
 use crate::sys::storage::CURRENT_POSITION;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -37,6 +37,8 @@ pub struct File {
     home: RefCell<Option<Home>>,
     /// What it is, once that was asked.
     kind: Cell<Option<FileKind>>,
+    /// It was found to have some.
+    has_positions: Cell<bool>,
 }
 
 impl From<OwnedFd> for File {
@@ -46,6 +48,7 @@ impl From<OwnedFd> for File {
             fd: Some(fd),
             home: RefCell::new(None),
             kind: Cell::new(None),
+            has_positions: Cell::new(false),
         }
     }
 }
@@ -129,6 +132,21 @@ impl File {
         Ok(self.kind()? == FileKind::Device && !is_nonblocking(self.as_raw_fd())?)
     }
 
+    /// A number of bytes from the file's start, as pread(2) takes it: what stands for the file's own position is none, and
+    /// a pipe has none, whatever a ring would do.
+    pub(super) fn place(&self, offset: u64) -> io::Result<u64> {
+        if offset == CURRENT_POSITION {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        if !self.has_positions.get() {
+            if !has_positions(self.as_raw_fd())? {
+                return Err(io::Error::from_raw_os_error(libc::ESPIPE));
+            }
+            self.has_positions.set(true);
+        }
+        Ok(offset)
+    }
+
     fn kind(&self) -> io::Result<FileKind> {
         if let Some(known) = self.kind.get() {
             return Ok(known);
@@ -157,11 +175,11 @@ impl File {
     /// Cost: a copy out of the page cache, and less than a microsecond. From [`crate::limits::BULK_READ_BYTES`] on,
     /// what is in memory is read at once. On epoll a pool thread's, where the bytes are not in memory or more than
     /// [`crate::limits::CACHED_READ_BYTES`].
-    /// Errors: those of pread(2).
+    /// Errors: those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
     /// Cancel safety: the buffer is lost.
     /// Source: preadv2(2); the ring's `READ`, Linux 5.6.
     pub async fn read_at(&self, buf: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
-        match place(offset) {
+        match self.place(offset) {
             Ok(offset) => self.read_buf(buf.into(), Some(offset)).await,
             Err(error) => (Err(error), buf),
         }
@@ -196,7 +214,7 @@ impl File {
         len: usize,
         offset: u64,
     ) -> (io::Result<()>, Vec<u8>) {
-        if let Err(error) = place(offset) {
+        if let Err(error) = self.place(offset) {
             return (Err(error), buf);
         }
         buf.reserve(len);
@@ -218,7 +236,7 @@ impl File {
     /// Read into several buffers in order, each up to its capacity, at `offset`; the count is over all.
     ///
     /// Shape: at most [`crate::limits::FILE_VECTOR_MAX`] buffers are filled.
-    /// Errors: those of preadv(2).
+    /// Errors: those of preadv(2), `ESPIPE` for a pipe, socket or terminal among them.
     /// Cancel safety: the buffers are lost.
     /// Source: preadv2(2); the ring's `READV`, Linux 5.1.
     pub async fn read_vectored_at(
@@ -226,7 +244,7 @@ impl File {
         bufs: Vec<Vec<u8>>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<Vec<u8>>) {
-        if let Err(error) = place(offset) {
+        if let Err(error) = self.place(offset) {
             return (Err(error), bufs);
         }
         let bufs = bufs.into_iter().map(RecvBuf::from).collect();
@@ -272,11 +290,11 @@ impl File {
 
     /// Write some of `bytes` at `offset` bytes from the file's start; returns how many. The position stays.
     ///
-    /// Errors: those of pwrite(2).
+    /// Errors: those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
     /// Cancel safety: it may be written or not.
     /// Source: pwritev2(2); the ring's `WRITE`, Linux 5.6.
     pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
-        if let Err(error) = place(offset) {
+        if let Err(error) = self.place(offset) {
             return (Err(error), bytes);
         }
         let (result, buf) = self.write_buf(bytes.into(), Some(offset)).await;
@@ -288,7 +306,7 @@ impl File {
     /// Errors: those of pwrite(2); some of it may be written.
     /// Cancel safety: some of it may be written.
     pub async fn write_all_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<()>, Vec<u8>) {
-        match place(offset) {
+        match self.place(offset) {
             Ok(offset) => self.write_rest(bytes, Some(offset)).await,
             Err(error) => (Err(error), bytes),
         }
@@ -343,7 +361,7 @@ impl File {
     /// Write several buffers as one at `offset`; returns how many bytes, over all.
     ///
     /// Shape: at most [`crate::limits::FILE_VECTOR_MAX`] buffers are written.
-    /// Errors: those of pwritev(2).
+    /// Errors: those of pwritev(2), `ESPIPE` for a pipe, socket or terminal among them.
     /// Cancel safety: it may be written or not.
     /// Source: pwritev2(2); the ring's `WRITEV`, Linux 5.1.
     pub async fn write_vectored_at(
@@ -351,7 +369,7 @@ impl File {
         bufs: Vec<Vec<u8>>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<Vec<u8>>) {
-        match place(offset) {
+        match self.place(offset) {
             Ok(offset) => self.write_vector(bufs, offset).await,
             Err(error) => (Err(error), bufs),
         }
@@ -460,14 +478,6 @@ impl File {
     pub async fn close(self) -> io::Result<()> {
         let fd = OwnedFd::from(self).into_raw_fd();
         Op::new(Close { fd }).await
-    }
-}
-
-/// A number of bytes from a file's start, as pread(2) takes it: what stands for the file's own position is none.
-pub(super) fn place(offset: u64) -> io::Result<u64> {
-    match offset {
-        CURRENT_POSITION => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-        offset => Ok(offset),
     }
 }
 

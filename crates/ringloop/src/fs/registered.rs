@@ -5,7 +5,7 @@
 //! where in a page the buffer begins ([`RegisteredBuf::for_copies`]).
 
 use super::File;
-use super::file::{after, place};
+use super::file::after;
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
@@ -24,6 +24,7 @@ impl RegisteredBuf {
     ///
     /// # Panics
     /// Outside of a runtime.
+    #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
         Self::beginning_at(0, capacity)
     }
@@ -33,10 +34,12 @@ impl RegisteredBuf {
     ///
     /// # Panics
     /// Outside of a runtime.
+    #[track_caller]
     pub fn for_copies(capacity: usize) -> Self {
         Self::beginning_at(cache::copy_offset(), capacity)
     }
 
+    #[track_caller]
     fn beginning_at(offset: usize, capacity: usize) -> Self {
         let mut buf = Self::unregistered(capacity, offset);
         let local = Local::current();
@@ -77,6 +80,7 @@ impl RegisteredFile {
     ///
     /// # Panics
     /// Outside of a runtime.
+    #[track_caller]
     pub fn new(file: File) -> Self {
         let fd = file.on_loop();
         let local = Local::current();
@@ -122,7 +126,7 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
-        match place(offset) {
+        match self.file.place(offset) {
             Ok(offset) => self.read_from(buf, Some(offset)).await,
             Err(error) => (Err(error), buf),
         }
@@ -189,7 +193,7 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<usize>, RegisteredBuf) {
-        match place(offset) {
+        match self.file.place(offset) {
             Ok(offset) => self.write_to(buf, Some(offset)).await,
             Err(error) => (Err(error), buf),
         }
@@ -204,7 +208,7 @@ impl RegisteredFile {
         buf: RegisteredBuf,
         offset: u64,
     ) -> (io::Result<()>, RegisteredBuf) {
-        match place(offset) {
+        match self.file.place(offset) {
             Ok(offset) => self.write_rest(buf, Some(offset)).await,
             Err(error) => (Err(error), buf),
         }

@@ -5,14 +5,18 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+/// `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT` of the kernel's net/tcp.h.
+const SECONDS_MAX: u128 = 32_767;
+const PROBES_MAX: u32 = 127;
+
 /// How the kernel probes an idle TCP connection (`SO_KEEPALIVE`, tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe; in whole seconds, rounded up, at least one.
+    /// Silence before the first probe; in whole seconds, rounded up, from one to the kernel's 32,767.
     pub idle: Duration,
-    /// From one probe to the next; in whole seconds, rounded up, at least one.
+    /// From one probe to the next; in whole seconds, rounded up, from one to the kernel's 32,767.
     pub interval: Duration,
-    /// Probes without an answer after which the connection is reset.
+    /// Probes without an answer after which the connection is reset, from one to the kernel's 127.
     pub probes: u32,
 }
 
@@ -32,8 +36,10 @@ pub(super) fn set_keepalive(fd: RawFd, keepalive: Option<Keepalive>) -> io::Resu
         let set = |name, value| set_option_int(fd, libc::IPPROTO_TCP, name, value);
         set(libc::TCP_KEEPIDLE, seconds(keepalive.idle))?;
         set(libc::TCP_KEEPINTVL, seconds(keepalive.interval))?;
-        let probes = i32::try_from(keepalive.probes).unwrap_or(i32::MAX);
-        set(libc::TCP_KEEPCNT, probes)?;
+        set(
+            libc::TCP_KEEPCNT,
+            keepalive.probes.clamp(1, PROBES_MAX) as i32,
+        )?;
     }
     let on = i32::from(keepalive.is_some());
     set_option_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on)
@@ -80,6 +86,5 @@ fn set_size(fd: RawFd, name: i32, bytes: usize) -> io::Result<()> {
 }
 
 fn seconds(duration: Duration) -> i32 {
-    let whole = duration.as_millis().div_ceil(1000).max(1);
-    i32::try_from(whole).unwrap_or(i32::MAX)
+    duration.as_millis().div_ceil(1000).clamp(1, SECONDS_MAX) as i32
 }

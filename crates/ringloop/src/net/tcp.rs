@@ -6,14 +6,14 @@
 //! A socket belongs to the thread that used it first: the driver there knows its descriptor, and is
 //! told before it is closed. `OwnedFd::from(stream)` takes it to another one.
 
-use super::incoming::Incoming;
+use super::incoming::{self, Incoming};
 use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
 use crate::buf::{Outgoing, SendBuf};
 use crate::executor::{Lent, Op};
-use crate::op::{Accept, Connect};
+use crate::op::Connect;
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use crate::time;
@@ -46,6 +46,12 @@ impl Default for ListenOptions {
 }
 
 /// Listens for TCP connections.
+///
+/// # Sharing
+/// For listeners that nobody else accepts from: on the ring an accept, also a single one, waits exclusively. Of several
+/// processes or runtimes at one listening socket, inherited or passed on, the first to wait gets the connections, also while
+/// it does nothing with them. Give each a listener of its own by [`ListenOptions::reuse_port`], or wait with
+/// [`Readiness`](super::Readiness), which all of them hear of, and then accept until `WouldBlock` with `std`.
 #[derive(Debug)]
 pub struct TcpListener {
     socket: Socket,
@@ -80,19 +86,19 @@ impl TcpListener {
         inet(socket::local_addr(self.socket.as_raw_fd())?)
     }
 
-    /// Take one connection. Cancel safety: a connection that was taken while the future was being
-    /// dropped is closed.
+    /// Take one connection.
+    ///
+    /// Errors: those of accept(2); a lack of descriptors or memory is told after [`crate::limits::ACCEPT_PAUSE`], so that who asks
+    /// again does not spin.
+    /// Cancel safety: a connection that was taken while the future was being dropped is closed.
     pub async fn accept(&self) -> io::Result<TcpStream> {
-        let accept = Accept {
-            fd: self.socket.on_loop(),
-            multi: false,
-        };
         Ok(TcpStream {
-            socket: Op::new(accept).await?.into(),
+            socket: incoming::accept(&self.socket).await?.into(),
         })
     }
 
-    /// Take connections as they come, by one multishot accept.
+    /// Take connections as they come, by one multishot accept: up to `limits::UNTAKEN_CONNECTIONS_MAX` are taken
+    /// before they are asked for. For a listener that nobody else accepts from; see [`TcpListener`].
     pub fn incoming(&self) -> Incoming<'_, TcpStream> {
         Incoming::new(&self.socket)
     }

@@ -2,7 +2,7 @@
 //!
 //! A listener that is dropped leaves its file behind, as std's does; abstract names leave nothing.
 
-use super::incoming::Incoming;
+use super::incoming::{self, Incoming};
 use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
 use super::split::{ReadHalf, WriteHalf};
@@ -10,7 +10,7 @@ use super::tcp::{descriptor, from_descriptor, from_listener, from_socket};
 use crate::buf::{Outgoing, RecvBuf};
 use crate::executor::Op;
 use crate::limits;
-use crate::op::{Accept, Connect, RecvDescriptors, RecvMsg, SendDescriptors};
+use crate::op::{Connect, Descriptors, RecvDescriptors, RecvMsg, SendDescriptors};
 use crate::sys::address::{SockAddr, UnixName};
 use crate::sys::datagram::Control;
 use crate::sys::descriptors::DESCRIPTORS_MAX;
@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
 /// Listens for Unix connections.
+///
+/// For listeners that nobody else accepts from: what [`TcpListener`](super::TcpListener) says of sharing holds here.
 #[derive(Debug)]
 pub struct UnixListener {
     socket: Socket,
@@ -40,16 +42,13 @@ impl UnixListener {
 
     /// Take one connection.
     ///
+    /// Errors: as [`TcpListener::accept`](super::TcpListener::accept).
     /// Cancel safety: a connection that was taken while the future was being dropped is closed.
     pub async fn accept(&self) -> io::Result<UnixStream> {
-        let accept = Accept {
-            fd: self.socket.on_loop(),
-            multi: false,
-        };
-        Ok(Op::new(accept).await?.into())
+        Ok(incoming::accept(&self.socket).await?.into())
     }
 
-    /// Take connections as they come, by one multishot accept.
+    /// Take connections as they come, by one multishot accept; for a listener that nobody else accepts from.
     pub fn incoming(&self) -> Incoming<'_, UnixStream> {
         Incoming::new(&self.socket)
     }
@@ -151,13 +150,13 @@ impl UnixStream {
     }
 
     /// Receive as [`UnixStream::read`], with the descriptors that came with the bytes; they are closed on
-    /// exec. A plain read closes them.
+    /// exec. A plain read closes them. Whether some were lost for want of room is told ([`Descriptors::is_cut`]).
     ///
     /// Cancel safety: bytes and descriptors taken while the future was being dropped are lost and closed.
     pub async fn recv_descriptors(
         &self,
         buf: Vec<u8>,
-    ) -> (io::Result<usize>, Vec<u8>, Vec<OwnedFd>) {
+    ) -> (io::Result<usize>, Vec<u8>, Descriptors) {
         let recv = RecvDescriptors::new(self.socket.on_loop(), buf.into());
         let (result, buf, descriptors) = Op::new(recv).await;
         (result, buf.into_vec(), descriptors)

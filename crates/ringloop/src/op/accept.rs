@@ -9,6 +9,9 @@ use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A new connection's descriptor, close-on-exec and non-blocking, is the result.
+///
+/// The ring waits exclusively: for a listener that nobody else accepts from. [`PollListener`](super::PollListener) is for
+/// the others.
 #[derive(Debug)]
 pub struct Accept {
     /// The listening socket.
@@ -44,16 +47,7 @@ impl Operation for Accept {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        // No flag of accept4(2) keeps it from waiting. What another process takes between the two calls is not seen:
-        // a listener that is shared is better non-blocking.
-        if !file::is_nonblocking(self.fd)?
-            && file::poll_now(self.fd, Interest::READ)? == Interest::NONE
-            && socket::is_listening(self.fd)?
-        {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        // On what does not listen it fails without waiting.
-        self.accept()
+        socket::accept_now(self.fd).map(|fd| fd.into_raw_fd() as u32)
     }
 
     fn shape(&self) -> Shape {

@@ -9,6 +9,7 @@ use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{OwnedFd, RawFd};
 
 /// Send bytes and descriptors; a stream needs one byte at least. The result is the number of bytes that went
@@ -28,6 +29,46 @@ struct Outgoing {
     header: libc::msghdr,
 }
 
+/// Descriptors that came with bytes, in the order in which they were sent; a [`Vec`] to whoever uses them.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    list: Vec<OwnedFd>,
+    is_cut: bool,
+}
+
+impl Descriptors {
+    /// Whether there were more, which were closed: the process has no room for them (`RLIMIT_NOFILE`), or the sender
+    /// had sent more than fit in one message.
+    ///
+    /// Source: recvmsg(2), `MSG_CTRUNC`.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+impl Deref for Descriptors {
+    type Target = Vec<OwnedFd>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl DerefMut for Descriptors {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.list
+    }
+}
+
+impl IntoIterator for Descriptors {
+    type Item = OwnedFd;
+    type IntoIter = std::vec::IntoIter<OwnedFd>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
 /// Receive bytes, and the descriptors that came with them. The result is the number of bytes.
 #[derive(Debug)]
 pub struct RecvDescriptors {
@@ -39,7 +80,7 @@ pub struct RecvDescriptors {
 struct Incoming {
     buf: RecvBuf,
     rights: Rights,
-    received: Vec<OwnedFd>,
+    received: Descriptors,
     iovec: libc::iovec,
     header: libc::msghdr,
 }
@@ -89,7 +130,7 @@ impl RecvDescriptors {
             parts: Box::new(Incoming {
                 buf,
                 rights: Rights::empty(),
-                received: Vec::new(),
+                received: Descriptors::default(),
                 iovec: empty_iovec(),
                 header: empty_message(),
             }),
@@ -165,7 +206,8 @@ impl Operation for RecvDescriptors {
             // Its type differs between C libraries.
             let len = parts.header.msg_controllen as _;
             // SAFETY: the receive that succeeded just now has written the message, and told its length.
-            parts.received = unsafe { parts.rights.take(len) };
+            parts.received.list = unsafe { parts.rights.take(len) };
+            parts.received.is_cut = parts.header.msg_flags & libc::MSG_CTRUNC != 0;
         }
         result
     }
@@ -194,7 +236,7 @@ impl Kind for SendDescriptors {
 }
 
 impl Kind for RecvDescriptors {
-    type Output = (io::Result<usize>, RecvBuf, Vec<OwnedFd>);
+    type Output = (io::Result<usize>, RecvBuf, Descriptors);
 
     fn into_request(self) -> Request {
         Request::RecvDescriptors(self)
@@ -204,7 +246,7 @@ impl Kind for RecvDescriptors {
         let result = outcome.result.map(|count| count as usize);
         match outcome.request {
             Some(Request::RecvDescriptors(recv)) => (result, recv.parts.buf, recv.parts.received),
-            _ => (result, RecvBuf::with_capacity(0), Vec::new()),
+            _ => (result, RecvBuf::with_capacity(0), Descriptors::default()),
         }
     }
 }

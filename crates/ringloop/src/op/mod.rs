@@ -25,6 +25,7 @@ mod nop;
 mod open;
 mod peek;
 mod poll;
+mod poll_listener;
 mod poll_multi;
 mod read;
 mod read_fixed;
@@ -64,7 +65,7 @@ pub use allocate::Allocate;
 pub use cancel::Cancel;
 pub use close::Close;
 pub use connect::Connect;
-pub use descriptors::{RecvDescriptors, SendDescriptors};
+pub use descriptors::{Descriptors, RecvDescriptors, SendDescriptors};
 pub use fsync::Fsync;
 pub use hard_link::HardLink;
 pub(crate) use kind::Renewed;
@@ -75,6 +76,7 @@ pub use nop::Nop;
 pub use open::Open;
 pub use peek::{Peek, Peeking};
 pub use poll::Poll;
+pub use poll_listener::PollListener;
 pub use poll_multi::PollMulti;
 pub use read::Read;
 pub use read_fixed::ReadFixed;
@@ -245,6 +247,8 @@ pub enum Request {
     Poll(Poll),
     /// Hear of each change of a descriptor's readiness.
     PollMulti(PollMulti),
+    /// Wait for connections at a listener that may be shared.
+    PollListener(PollListener),
     /// Take a connection off a listener.
     Accept(Accept),
     /// Connect a socket.
@@ -328,6 +332,7 @@ macro_rules! each {
             Request::Nop($op) => $body,
             Request::Poll($op) => $body,
             Request::PollMulti($op) => $body,
+            Request::PollListener($op) => $body,
             Request::Accept($op) => $body,
             Request::Connect($op) => $body,
             Request::Recv($op) => $body,

@@ -1,5 +1,5 @@
-//! Hear of each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or epoll's level
-//! trigger, switched off while a completion waits to be taken.
+//! Hear of each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or epoll's edge
+//! trigger.
 
 use super::{Need, Operation, Shape};
 use crate::sys::file;
@@ -12,8 +12,8 @@ use std::os::fd::RawFd;
 /// poll(2) mask of the directions asked for, in which an error or a hang-up counts as both.
 ///
 /// Edge-triggered: a completion may be the only one for all that is there to be read, so whoever takes
-/// it reads until `EAGAIN`. It may also come for what was read meanwhile (readiness driver), and an
-/// embedder that gets it as an event gets it again while the descriptor stays ready (readiness driver).
+/// it reads until `EAGAIN`. It may also come for what was read meanwhile. Where another operation waits for the
+/// descriptor at that time, a completion may come again for what was told (readiness driver).
 #[derive(Debug)]
 pub struct PollMulti {
     /// The descriptor; it stays open until the operation's last completion.

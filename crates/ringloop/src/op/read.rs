@@ -22,7 +22,8 @@ pub struct Read {
     /// Where the bytes go; it comes back with the completion.
     pub buf: RecvBuf,
     /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` reads at the position
-    /// too, and is for what can be waited for: pipes, terminals, sockets.
+    /// too, and is for what can be waited for: pipes, terminals, sockets. Of those a ring takes bytes wherever it is
+    /// told to; [`File`](crate::fs::File) asks first.
     pub offset: Option<u64>,
 }
 

@@ -23,7 +23,8 @@ pub struct Write {
     /// The bytes; they come back with the completion.
     pub buf: SendBuf,
     /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` writes at the position
-    /// too, and is for what can be waited for: pipes, sockets, and terminals that do not block.
+    /// too, and is for what can be waited for: pipes, sockets, and terminals that do not block. To those a ring
+    /// writes wherever it is told to; [`File`](crate::fs::File) asks first.
     pub offset: Option<u64>,
 }
 

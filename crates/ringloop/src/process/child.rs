@@ -5,10 +5,13 @@
 
 use super::pipe::{PipeReader, PipeWriter};
 use crate::executor::{Local, Op};
+use crate::limits;
 use crate::net::Socket;
 use crate::op::{Poll, WaitChild};
+use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use crate::sys::process;
+use crate::time::sleep;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -33,6 +36,7 @@ struct Running {
     std: std::process::Child,
     pidfd: Socket,
     status: Option<ExitStatus>,
+    generation: Generation,
 }
 
 impl Child {
@@ -71,6 +75,7 @@ impl Child {
                 std,
                 pidfd: pidfd.into(),
                 status: None,
+                generation: Generation::current(),
             }),
             kill_on_drop,
         })
@@ -120,15 +125,22 @@ impl Running {
     }
 
     async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.try_wait()? {
+            return Ok(status);
+        }
+        self.until_ended().await?;
+        let mut pause = limits::REAP_PAUSE_MIN;
         loop {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            self.until_ended().await?;
+            // The pidfd of a traced child tells of its end before the tracer has seen it, and nothing tells of that.
+            sleep(pause).await;
+            pause = (pause * 2).min(limits::REAP_PAUSE_MAX);
         }
     }
 
-    /// Wait until the status can be taken.
+    /// Wait until it has ended, and its status can be taken unless it is traced.
     async fn until_ended(&self) -> io::Result<()> {
         let pidfd = self.pidfd.on_loop();
         let waits = Local::current().engine().waits_for_children();
@@ -149,7 +161,8 @@ impl Drop for Child {
         let Some(mut running) = self.running.take() else {
             return;
         };
-        if !matches!(running.try_wait(), Ok(None)) {
+        // A forked child has no part in it.
+        if running.generation.is_inherited() || !matches!(running.try_wait(), Ok(None)) {
             return;
         }
         if self.kill_on_drop {

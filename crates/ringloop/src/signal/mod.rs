@@ -87,7 +87,7 @@ impl fmt::Debug for Signal {
 /// What the process did before on such a signal it does not do meanwhile; when the last listener of a signal
 /// is dropped, its previous action is back. Several listeners, on any loops, each hear of every signal.
 /// Bounded: a signal that comes again before it was taken counts once, as signals do.
-/// In a forked child that goes on without exec(2), the signals do nothing.
+/// A forked child begins without listeners, with the previous actions: what it inherits hears of nothing.
 #[derive(Debug)]
 #[must_use = "signals are heard of by next()"]
 pub struct Signals {

@@ -30,7 +30,7 @@
 //! - **P3** A non-negative return of `epoll_create1` is a fresh descriptor that nothing else owns.
 
 use super::check;
-use super::file;
+use super::file::{self, Descriptor};
 use super::interest::Interest;
 use std::io;
 use std::mem::MaybeUninit;
@@ -68,7 +68,7 @@ pub struct Ready {
 /// Watch descriptors for readiness.
 #[derive(Debug)]
 pub struct Epoll {
-    fd: OwnedFd,
+    fd: Descriptor,
     /// Cleared for good when `epoll_pwait2` turns out to be missing (Linux < 5.11) or filtered.
     nanoseconds: AtomicBool,
 }
@@ -84,7 +84,7 @@ impl Epoll {
         // SAFETY: P3.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
-            fd,
+            fd: fd.into(),
             nanoseconds: AtomicBool::new(true),
         })
     }
@@ -141,7 +141,8 @@ impl Epoll {
             u64: data,
         };
         // SAFETY: P2.
-        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) })?;
+        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) })
+            .map_err(closed_under_us)?;
         Ok(())
     }
 
@@ -158,7 +159,7 @@ impl Epoll {
         let count = match self.wait_raw(&mut events, timeout) {
             Ok(count) => count,
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => 0,
-            Err(error) => return Err(error),
+            Err(error) => return Err(closed_under_us(error)),
         };
         for event in &events[..count] {
             // SAFETY: P1.
@@ -255,6 +256,15 @@ fn round_up_to_milliseconds(timeout: Duration) -> libc::c_int {
         .div_ceil(1_000_000)
         .try_into()
         .unwrap_or(libc::c_int::MAX)
+}
+
+/// The program has closed the set's descriptor, and another file has got its number: no set any more. Nothing else that is
+/// asked here is invalid.
+fn closed_under_us(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => io::Error::from_raw_os_error(libc::EBADF),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@
 //! - **E2** A non-negative return of `eventfd` is a fresh descriptor that nothing else owns.
 
 use super::check;
+use super::file::Descriptor;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Wake a loop from any thread.
 #[derive(Debug)]
-pub struct EventFd(OwnedFd);
+pub struct EventFd(Descriptor);
 
 impl EventFd {
     /// Create an eventfd that is non-blocking and closed on exec.
@@ -24,7 +25,8 @@ impl EventFd {
         // SAFETY: E2; the call takes no pointer.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
         // SAFETY: E2.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self(fd.into()))
     }
 
     /// Make the descriptor readable until the next [`EventFd::drain`].

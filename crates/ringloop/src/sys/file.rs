@@ -14,9 +14,10 @@
 
 use super::check;
 use super::interest::Interest;
+use super::socket;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// Read what there is, at most the buffer.
 ///
@@ -108,6 +109,16 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Close a descriptor in programs that are started.
+///
+/// Errors: `EBADF`.
+/// Source: fcntl(2), `F_SETFD`.
+pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointer is passed.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    Ok(())
+}
+
 /// Tell whether calls on a descriptor return `EAGAIN` in place of waiting.
 ///
 /// Errors: `EBADF`.
@@ -129,6 +140,31 @@ pub fn close(fd: RawFd) -> io::Result<()> {
     match check(unsafe { libc::close(fd) }) {
         Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// A descriptor of the engine's own, closed when it is dropped.
+///
+/// Other than an [`OwnedFd`]'s it may be closed already: a program that closes all of its descriptors
+/// (`os.closerange`) closes those of its loops, and is to hear `EBADF` of that; std ends a debug build over it.
+#[derive(Debug)]
+pub struct Descriptor(RawFd);
+
+impl From<OwnedFd> for Descriptor {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd.into_raw_fd())
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        drop(close(self.0));
     }
 }
 
@@ -200,6 +236,38 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     })
 }
 
+/// Say whether a descriptor has positions to read and write at: a pipe, a socket or a terminal has none, and a ring would
+/// read from it wherever it was told to.
+///
+/// Errors: `EBADF`.
+/// Source: lseek(2); pread(2), `ESPIPE`.
+pub fn has_positions(fd: RawFd) -> io::Result<bool> {
+    // SAFETY: no pointer is passed.
+    match check(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESPIPE) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Say whether what is written to a descriptor is a message of its own, and what is read is one, whole or cut:
+/// a socket that is no stream, a packet pipe, a device. Of a terminal it is said too, whose lines may well be joined.
+///
+/// Errors: `EBADF`.
+/// Source: socket(7), `SO_TYPE`; pipe(2), `O_DIRECT`.
+pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
+    Ok(match kind(fd)? {
+        FileKind::Pipe => {
+            // SAFETY: no pointer is passed.
+            let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+            flags & libc::O_DIRECT != 0
+        }
+        FileKind::Socket => !socket::is_stream(fd)?,
+        FileKind::Device => true,
+        FileKind::Memory | FileKind::Other => false,
+    })
+}
+
 /// Ask what a descriptor is ready for now, without waiting.
 ///
 /// Shape: the part of `interest` that is ready; both directions on an error or a hang-up. A regular
@@ -224,7 +292,6 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     fn errno<T>(result: io::Result<T>) -> Option<i32> {
         result.err().and_then(|error| error.raw_os_error())
@@ -333,6 +400,36 @@ mod tests {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(!is_stream(file.as_raw_fd()).unwrap());
         assert_eq!(errno(is_stream(1 << 24)), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn files_have_positions_and_what_is_waited_for_has_none() {
+        let (reader, _writer) = pipe().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(!has_positions(reader.as_raw_fd()).unwrap());
+        assert!(!has_positions(listener.as_raw_fd()).unwrap());
+        assert!(has_positions(file.as_raw_fd()).unwrap());
+        assert_eq!(errno(has_positions(1 << 24)), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
+        let (reader, writer) = pipe().unwrap();
+        assert!(!keeps_messages(reader.as_raw_fd()).unwrap());
+        // SAFETY: no pointer is passed.
+        let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+        assert_eq!(set, 0);
+        assert!(keeps_messages(writer.as_raw_fd()).unwrap());
+        for (kind, expected) in [
+            (libc::SOCK_STREAM, false),
+            (libc::SOCK_DGRAM, true),
+            (libc::SOCK_SEQPACKET, true),
+        ] {
+            let (one, _other) = socket::pair(kind).unwrap();
+            assert_eq!(keeps_messages(one.as_raw_fd()).unwrap(), expected);
+        }
+        assert_eq!(errno(keeps_messages(1 << 24)), Some(libc::EBADF));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Memory mappings that a forked child does not inherit.
+//! Memory mappings, and whether a forked child inherits them.
 //!
 //! Owns: the address range, from `mmap` to `munmap`. Called by: the ring (its queues) and the
 //! buffer ring.
@@ -8,12 +8,13 @@
 //! # Invariants
 //! - **M1** `base .. base + len` was returned by one successful `mmap` of `len` bytes, `len > 0`,
 //!   and belongs to this value.
-//! - **M2** The range is excluded from fork (`MADV_DONTFORK`): parent and child never drive one
-//!   ring together.
-//! - **M3** Only the process that mapped the range unmaps it. In a forked child the range is not
+//! - **M2** A range that the kernel shares with us is excluded from fork (`MADV_DONTFORK`): parent and
+//!   child never drive one ring together. Of [`Mapping::copied_by_fork`] a child has its own copy.
+//! - **M3** Only a process that has the range unmaps it. In a forked child another range is not
 //!   ours: the child may have mapped something else there.
 
 use super::check;
+use super::refused::RefusedCall;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -23,7 +24,8 @@ use std::ptr::{self, NonNull};
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    owner_pid: u32,
+    /// The only process that has it; `None`: its forks have copies.
+    owner_pid: Option<u32>,
 }
 
 // SAFETY: M1: an address range is not tied to a thread; who may touch its bytes is the holder's
@@ -38,6 +40,11 @@ impl Mapping {
     /// Units: `len` in bytes, more than 0; the kernel rounds up to whole pages.
     /// Errors: `ENOMEM`; `EINVAL` for 0.
     pub fn anonymous(len: usize) -> io::Result<Self> {
+        Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)?.for_this_process()
+    }
+
+    /// As [`Mapping::anonymous`], and a forked child has a copy: for memory that is handed out.
+    pub fn copied_by_fork(len: usize) -> io::Result<Self> {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)
     }
 
@@ -45,7 +52,7 @@ impl Mapping {
     ///
     /// The pages are populated at once, so that the first turn of a loop takes no page faults.
     pub fn of_fd(fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
-        Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd, len, offset)
+        Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd, len, offset)?.for_this_process()
     }
 
     fn map(flags: libc::c_int, fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
@@ -59,14 +66,20 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast::<u8>()) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        let mapping = Self {
+        Ok(Self {
             base,
             len,
-            owner_pid: std::process::id(),
-        };
+            owner_pid: None,
+        })
+    }
+
+    /// Exclude the range from forks.
+    fn for_this_process(mut self) -> io::Result<Self> {
         // SAFETY: M1, M2; the advice changes no byte of the range.
-        check(unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) })?;
-        Ok(mapping)
+        check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) })
+            .map_err(RefusedCall::name("madvise"))?;
+        self.owner_pid = Some(std::process::id());
+        Ok(self)
     }
 
     /// Give the first address.
@@ -96,7 +109,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if std::process::id() == self.owner_pid {
+        if self
+            .owner_pid
+            .is_none_or(|owner| owner == std::process::id())
+        {
             // SAFETY: M1, M3; the value goes away, so nobody can reach the range through it any
             // more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
@@ -185,6 +201,23 @@ mod tests {
             "the parent has it"
         );
         assert!(in_child(|| map_over(mapping.as_ptr()) == mapping.as_ptr()));
+    }
+
+    #[test]
+    fn m2_the_child_has_a_copy_of_what_is_copied_by_fork() {
+        let mapping = Mapping::copied_by_fork(4096).unwrap();
+        let at = mapping.as_ptr();
+        // SAFETY: the first byte of the mapping.
+        unsafe { at.write_volatile(7) };
+        assert!(in_child(|| {
+            // SAFETY: the same byte of the child's copy.
+            unsafe { at.write_volatile(8) };
+            // SAFETY: a bitwise copy that is dropped once, in the child.
+            drop(unsafe { ptr::read(&raw const mapping) });
+            map_over(at) == at
+        }));
+        // SAFETY: as above.
+        assert_eq!(unsafe { at.read_volatile() }, 7);
     }
 
     #[test]

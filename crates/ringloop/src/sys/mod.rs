@@ -18,12 +18,14 @@
 //! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
 //! | [`storage`] | regular files: vectors at an offset, sync, space, splice |
 //! | [`path`] | files by their names: open, metadata, rename, remove |
-//! | [`memory`] | mappings that a forked child does not inherit |
+//! | [`memory`] | memory mappings, and whether a forked child has them |
 //! | [`mod@thread`] | the calling thread: its processors, its signals |
 //! | [`descriptors`] | descriptors on their way through a Unix socket |
 //! | [`process`] | a child as a descriptor |
 //! | [`signal`] | signals as readable descriptors |
 //! | [`limits`] | resource limits of the process |
+//! | [`refused`] | a call that a loop needs and that was refused: name, cause and remedy |
+//! | [`fork`] | which process a value was made in |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
 //!
 //! Descriptors arrive as plain numbers ([`std::os::fd::RawFd`]). A completion ring may use a
@@ -42,11 +44,13 @@ pub mod descriptors;
 pub mod epoll;
 pub mod event;
 pub mod file;
+pub mod fork;
 pub mod interest;
 pub mod limits;
 pub mod memory;
 pub mod path;
 pub mod process;
+pub mod refused;
 pub mod signal;
 pub mod socket;
 pub mod storage;
@@ -65,4 +69,15 @@ fn check<T: PartialOrd + Default>(result: T) -> io::Result<T> {
     } else {
         Ok(result)
     }
+}
+
+/// Whether a system call failed because a filter (seccomp) or the kernel does not have it, which `probe` finds out: the
+/// same call without a descriptor. Its plainer kin may still pass. `EPERM` may as well be a firewall's, and `EACCES` an
+/// answer of the network's.
+fn is_refused<T>(error: &io::Error, probe: impl FnOnce() -> io::Result<T>) -> bool {
+    let may_be = matches!(
+        error.raw_os_error(),
+        Some(libc::ENOSYS | libc::EPERM | libc::EACCES)
+    );
+    may_be && probe().is_err_and(|error| error.raw_os_error() != Some(libc::EBADF))
 }

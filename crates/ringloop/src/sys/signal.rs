@@ -2,26 +2,29 @@
 //!
 //! Owns: the handler, and a fixed number of slots, one a listener, each with its eventfd. Called by: `signal`.
 //! Never does: block a signal (signalfd(2) needs that in every thread, and children inherit it), touch a
-//! signal that nobody listens to, call anything from the handler but write(2) and getpid(2).
+//! signal that nobody listens to, call anything from the handler but write(2).
 //!
 //! ```text
 //!   signal ──▶ handler ──▶ every slot whose mask has it: pending |= bit, eventfd += 1 ──▶ the listener's loop
 //! ```
 //! A slot's eventfd is made once and never closed, so a handler that runs while its listener goes away
 //! writes to nobody else's descriptor. The first listener of a signal replaces its action, and the last one
-//! puts the previous action back, unless somebody has replaced ours meanwhile.
+//! puts the previous action back, unless somebody has replaced ours meanwhile. A forked child begins without listeners.
 //!
 //! # Invariants
 //! - **G1** The handler touches only atomics and makes only calls that signal-safety(7) allows, and leaves
 //!   `errno` as it was.
 //! - **G2** A pointer given to `sigaction` is to a live local or null.
 //! - **G3** All-zero bytes are a valid `sigaction` and a valid `sigset_t`.
+//! - **G4** A registry is never freed once others may have seen it.
 
 use super::check;
 use super::event::EventFd;
+use super::fork::Generation;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Listeners that a process may have at once.
@@ -48,14 +51,8 @@ static SLOTS: [Slot; LISTENERS_MAX] = [const {
     }
 }; LISTENERS_MAX];
 
-/// The process that listens: a forked child shares the eventfds, and must not write them.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    events: Vec::new(),
-    used: [false; LISTENERS_MAX],
-    actions: [const { None }; SIGNALS_MAX],
-});
+/// The registry of this process, made when it is first needed and never freed.
+static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(ptr::null_mut());
 
 /// What the handler does not need.
 struct Registry {
@@ -77,6 +74,7 @@ pub struct Listener {
     slot: usize,
     fd: RawFd,
     mask: u64,
+    generation: Generation,
 }
 
 impl Listener {
@@ -88,6 +86,7 @@ impl Listener {
     /// Source: sigaction(2), signal-safety(7).
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let mask = mask_of(signals)?;
+        let generation = Generation::current();
         let mut registry = registry();
         let slot = registry.take_slot()?;
         let fd = registry.events[slot].as_raw_fd();
@@ -96,9 +95,13 @@ impl Listener {
         shared.pending.store(0, Ordering::Release);
         shared.fd.store(fd, Ordering::Release);
         shared.mask.store(mask, Ordering::Release);
-        PROCESS.store(std::process::id() as i32, Ordering::Release);
         registry.used[slot] = true;
-        let mut listener = Self { slot, fd, mask: 0 };
+        let mut listener = Self {
+            slot,
+            fd,
+            mask: 0,
+            generation,
+        };
         for signal in signals_of(mask) {
             if let Err(error) = registry.listen(signal) {
                 // What it listens to already is given up by its drop, which takes the lock.
@@ -113,13 +116,16 @@ impl Listener {
     /// Take the signals that came since the last call, lowest first; each counts once however often it
     /// came.
     pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
+        if self.generation.is_inherited() {
+            return signals_of(0);
+        }
         if let Some(event) = registry().events.get(self.slot) {
             event.drain();
         }
         // After the counter: a signal in between makes it readable again.
-        let pending = SLOTS[self.slot].pending.swap(0, Ordering::AcqRel);
+        let pending = SLOTS[self.slot].pending.swap(0, Ordering::AcqRel) & self.mask;
         // A handler that was held up after its look at the mask tells the slot's next owner what was for the last one.
-        signals_of(pending & self.mask)
+        signals_of(pending)
     }
 }
 
@@ -132,6 +138,9 @@ impl AsRawFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.generation.is_inherited() {
+            return;
+        }
         let mut registry = registry();
         SLOTS[self.slot].mask.store(0, Ordering::Release);
         for signal in signals_of(self.mask) {
@@ -176,11 +185,16 @@ impl Registry {
             return;
         };
         action.listener_count -= 1;
-        if action.listener_count > 0 {
-            return;
+        if action.listener_count == 0 {
+            self.restore(signal);
         }
-        let previous = action.previous;
-        *slot = None;
+    }
+
+    /// Put back the action that ours took the place of.
+    fn restore(&mut self, signal: i32) {
+        let Some(Action { previous, .. }) = self.actions[signal as usize - 1].take() else {
+            return;
+        };
         let current = exchange(signal, None);
         let ours = handle as *const () as libc::sighandler_t;
         if current.is_ok_and(|current| current.sa_sigaction == ours) {
@@ -191,8 +205,46 @@ impl Registry {
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
+    let mut current = REGISTRY.load(Ordering::Acquire);
+    if current.is_null() {
+        let new = Box::into_raw(Box::new(Mutex::new(Registry {
+            events: Vec::new(),
+            used: [false; LISTENERS_MAX],
+            actions: [const { None }; SIGNALS_MAX],
+        })));
+        let (null, order) = (ptr::null_mut(), Ordering::AcqRel);
+        current = match REGISTRY.compare_exchange(null, new, order, Ordering::Acquire) {
+            Ok(_) => new,
+            Err(other) => {
+                // SAFETY: G4: nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                other
+            }
+        };
+    }
+    // SAFETY: G4.
+    let registry = unsafe { &*current };
     // Nothing panics while it is held, and it is whole at any point.
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    registry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begin anew, in the child of a fork: the listeners are the parent's, whose eventfds the child must not write, and the
+/// actions that ours took the place of are back. Where another thread was at the registry its actions stay ours, and do
+/// nothing.
+pub(super) fn forget_listeners() {
+    for slot in &SLOTS {
+        slot.mask.store(0, Ordering::Release);
+        slot.fd.store(-1, Ordering::Release);
+        slot.pending.store(0, Ordering::Release);
+    }
+    let inherited = REGISTRY.swap(ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: G4: it stays where it is, for whoever held its lock.
+    let Some(Ok(mut inherited)) = (unsafe { inherited.as_ref() }).map(Mutex::try_lock) else {
+        return;
+    };
+    for signal in 1..=SIGNALS_MAX as i32 {
+        inherited.restore(signal);
+    }
 }
 
 /// Runs wherever a signal finds the process.
@@ -201,14 +253,10 @@ extern "C" fn handle(signal: libc::c_int) {
     let errno_at = unsafe { libc::__errno_location() };
     // SAFETY: G1.
     let errno = unsafe { *errno_at };
-    // SAFETY: G1: no pointer is passed.
-    let process = unsafe { libc::getpid() };
-    if process == PROCESS.load(Ordering::Acquire) {
-        for slot in &SLOTS {
-            if slot.mask.load(Ordering::Acquire) & bit(signal) != 0 {
-                slot.pending.fetch_or(bit(signal), Ordering::AcqRel);
-                notify(slot.fd.load(Ordering::Acquire));
-            }
+    for slot in &SLOTS {
+        if slot.mask.load(Ordering::Acquire) & bit(signal) != 0 {
+            slot.pending.fetch_or(bit(signal), Ordering::AcqRel);
+            notify(slot.fd.load(Ordering::Acquire));
         }
     }
     // SAFETY: G1.

@@ -11,15 +11,18 @@
 //!   raw twin passes this duty to its caller.
 //! - **S2** A receive that returns *n* has initialised at most the first *n* bytes it was given
 //!   (fewer under `MSG_TRUNC`), and touched no others.
-//! - **S3** A non-negative return of `socket` or `accept4`, and each end of a `socketpair`, is a fresh
+//! - **S3** A non-negative return of `socket`, `accept` or `accept4`, and each end of a `socketpair`, is a fresh
 //!   descriptor that nothing else owns.
 
 use super::address::SockAddr;
-use super::check;
+use super::file;
+use super::interest::Interest;
+use super::{check, is_refused};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Create a socket, non-blocking and closed on exec.
@@ -63,14 +66,53 @@ pub fn connect(fd: RawFd, address: &SockAddr) -> io::Result<()> {
 ///
 /// Errors: `EAGAIN` none waits; `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` back off; `ECONNABORTED`
 /// and other network errors of the *new* socket: try again.
-/// Source: accept4(2).
+/// Source: accept4(2); accept(2) and fcntl(2) where that is refused, so that a program which another thread starts
+/// between them inherits the connection.
 pub fn accept(fd: RawFd) -> io::Result<OwnedFd> {
+    static REFUSED: AtomicBool = AtomicBool::new(false);
+    if !REFUSED.load(Ordering::Relaxed) {
+        match accept4(fd) {
+            Err(error) if is_refused(&error, || accept4(-1)) => {
+                REFUSED.store(true, Ordering::Relaxed);
+            }
+            accepted => return accepted,
+        }
+    }
+    accept_then_set(fd)
+}
+
+fn accept4(fd: RawFd) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: S3; null pointers mean that the peer's address is not asked for.
     let new =
         check(unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), flags) })?;
     // SAFETY: S3.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
+}
+
+fn accept_then_set(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: S3; null pointers mean that the peer's address is not asked for.
+    let new = check(unsafe { libc::accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) })?;
+    // SAFETY: S3.
+    let new = unsafe { OwnedFd::from_raw_fd(new) };
+    file::set_close_on_exec(new.as_raw_fd())?;
+    file::set_nonblocking(new.as_raw_fd(), true)?;
+    Ok(new)
+}
+
+/// As [`accept`], without waiting also where the listener waits.
+///
+/// No flag of accept4(2) keeps it from waiting. What another process takes between the calls is not seen: a listener that
+/// is shared is better non-blocking.
+pub fn accept_now(fd: RawFd) -> io::Result<OwnedFd> {
+    if !file::is_nonblocking(fd)?
+        && file::poll_now(fd, Interest::READ)? == Interest::NONE
+        && is_listening(fd)?
+    {
+        return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+    }
+    // On what does not listen it fails without waiting.
+    accept(fd)
 }
 
 /// Receive what there is, at most the buffer; 0 is the end of the stream.
@@ -235,6 +277,32 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value)
 }
 
+/// Read the family of a socket, also where it has no address to read it from.
+///
+/// Errors: `EBADF`, `ENOTSOCK`.
+/// Source: socket(7), `SO_DOMAIN`.
+pub fn family(fd: RawFd) -> io::Result<i32> {
+    get_option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
+}
+
+/// Tell whether a socket is one of UDP: ping and raw sockets, of the same families, are not.
+///
+/// Errors: `EBADF`, `ENOTSOCK`.
+/// Source: socket(7), `SO_PROTOCOL`.
+pub fn is_udp(fd: RawFd) -> io::Result<bool> {
+    let is_internet = matches!(family(fd)?, libc::AF_INET | libc::AF_INET6);
+    let protocol = get_option_int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    Ok(is_internet && protocol == libc::IPPROTO_UDP)
+}
+
+/// Tell whether a socket is a stream; any other keeps messages apart.
+///
+/// Errors: `EBADF`, `ENOTSOCK`.
+/// Source: socket(7), `SO_TYPE`.
+pub fn is_stream(fd: RawFd) -> io::Result<bool> {
+    get_option_int(fd, libc::SOL_SOCKET, libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
+}
+
 /// Tell whether a socket takes connections.
 ///
 /// Errors: `EBADF`, `ENOTSOCK`.
@@ -259,6 +327,16 @@ pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
     // SAFETY: S1.
     check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, at, len) })?;
     Ok(())
+}
+
+/// Say whether the process or the system lacked what a connection needs: the next accept would fail the same way.
+///
+/// Source: accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`.
+pub fn is_exhaustion(error: &io::Error) -> bool {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| short.contains(&errno))
 }
 
 /// Create two connected Unix sockets, non-blocking and closed on exec.

@@ -67,10 +67,13 @@ impl Future for Sleep {
             }
             return Poll::Ready(());
         }
-        if let Some((local, key)) = &self.armed
-            && local.engine().timers_mut().update(*key, cx.waker())
-        {
-            return Poll::Pending;
+        if let Some((local, key)) = &self.armed {
+            if !local.is_current() {
+                // It was moved here from another loop, which may not run meanwhile.
+                local.remove_timer(*key);
+            } else if local.engine().timers_mut().update(*key, cx.waker()) {
+                return Poll::Pending;
+            }
         }
         let local = Local::current();
         let key = local

@@ -3,6 +3,7 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
+pub mod fork;
 pub mod states;
 
 use ringloop::buf::{RecvBuf, SendBuf};
@@ -481,4 +482,38 @@ impl Foreign {
         let touched = self.shared.memory.iter().position(|b| b.get() != POISON);
         assert_eq!(touched, None, "written after the release");
     }
+}
+
+/// Make the kernel answer a system call of this thread with an error, as a container's filter does.
+pub fn deny(call: libc::c_long, errno: i32) {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt,
+        jf,
+        k,
+    };
+    let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
+    let mut filter = [
+        // The number of the call is the first word of `seccomp_data`.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            u32::try_from(call).unwrap(),
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).unwrap(),
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: no pointer is passed.
+    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(done, 0);
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: a pointer to a live program, which the kernel copies.
+    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+    assert_eq!(done, 0);
 }

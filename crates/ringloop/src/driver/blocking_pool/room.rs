@@ -57,7 +57,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(spot) = self.spot {
+        // A forked child leaves the lock alone: one of the parent's threads may hold it.
+        if let Some(spot) = self.spot
+            && !self.pool.shared.generation.is_inherited()
+        {
             let given_up = self.pool.shared.lock().room.leave(spot);
             drop(given_up);
         }

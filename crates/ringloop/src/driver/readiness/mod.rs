@@ -27,7 +27,9 @@ use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
 use crate::op::{Need, Operation, Renewed, Request, Shape};
+use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
+use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use attempt::{blocked_after, negated, outcome, would_block};
 use deadlines::Deadlines;
@@ -44,6 +46,7 @@ pub(super) use attempt::attempt;
 /// epoll, and everything that waits on it.
 #[derive(Debug)]
 pub struct ReadinessDriver {
+    generation: Generation,
     watches: Watches,
     table: Table,
     /// In the order of [`PoolKind`], whose other pools are the ring's.
@@ -68,6 +71,7 @@ impl ReadinessDriver {
     /// Set up an epoll instance that `wake` interrupts, with threads for what blocks.
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
         Ok(Self {
+            generation: Generation::current(),
             watches: Watches::new(wake)?,
             table: Table::new(),
             pools: [PoolKind::Streams, PoolKind::Datagrams].map(Pool::new),
@@ -503,7 +507,9 @@ impl ReadinessDriver {
 
     /// Stop watching for an operation whose completions nobody takes.
     fn pause(&mut self, key: Key) {
-        if !self.is_armed(key) {
+        // Changes are counted as one: they need no pause.
+        let slot = self.table.slot(key);
+        if !slot.is_some_and(|slot| slot.phase == Phase::Armed && slot.shape() != Shape::Edge) {
             return;
         }
         self.unpark(key);
@@ -523,10 +529,9 @@ impl ReadinessDriver {
         }
         slot.unset(flag::PAUSED);
         slot.phase = Phase::Armed;
-        let shape = slot.shape();
         if let Some(Need::Ready(fd, interest)) = self.need(key) {
             self.park(key, fd, interest);
-            if shape != Shape::Edge && self.is_armed(key) {
+            if self.is_armed(key) {
                 self.runnable.push_back((key, interest));
             }
         }
@@ -582,7 +587,13 @@ impl ReadinessDriver {
 
     /// Have an operation wait for its descriptor.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
-        if let Err(error) = self.watches.park(key, fd, interest) {
+        let shape = self.table.slot(key).map(|slot| slot.shape());
+        let trigger = if shape == Some(Shape::Edge) {
+            Trigger::Edge
+        } else {
+            Trigger::Level
+        };
+        if let Err(error) = self.watches.park(key, fd, interest, trigger) {
             self.settle(key, negated(&error));
         }
     }
@@ -620,6 +631,9 @@ impl Drop for ReadinessDriver {
     /// What has arrived and was not taken is closed and given back. What pool threads are at is waited
     /// for: it cannot be stopped, and its memory is theirs until then.
     fn drop(&mut self) {
+        if self.generation.is_inherited() {
+            return;
+        }
         for key in self.table.keys() {
             self.forget(key);
         }

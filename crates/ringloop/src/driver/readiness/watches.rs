@@ -4,15 +4,17 @@
 //! driver. Never does: try an operation, or settle one.
 //!
 //! A descriptor stays registered, level-triggered, after its operation is over: the next one usually
-//! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that.
+//! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that. While all that wait for it
+//! ask for changes, it is registered edge-triggered.
 //!
 //! # Invariants
-//! 1. `Watch::registered` is what the kernel has; it changes only after the system call succeeded.
+//! 1. `Watch::registered` and `Watch::trigger` are what the kernel has; they change only after the system call succeeded.
 
 use crate::driver::Key;
 use crate::sys::epoll::{Epoll, Ready, Trigger};
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
+use crate::sys::refused::RefusedCall;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -25,18 +27,80 @@ const WAKE_DATA: u64 = u64::MAX;
 #[derive(Debug)]
 struct Watch {
     registered: Interest,
+    trigger: Trigger,
     /// Directions of which the last call said that the next one would block: not tried again before epoll
     /// reports them. It always does, being level-triggered.
     blocked: Interest,
     /// Operations that wait for the descriptor, oldest first.
-    waiting: Vec<(Key, Interest)>,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    key: Key,
+    interest: Interest,
+    trigger: Trigger,
 }
 
 impl Watch {
     fn wanted(&self) -> Interest {
-        self.waiting
-            .iter()
-            .fold(Interest::NONE, |all, (_, interest)| all | *interest)
+        let interests = self.waiting.iter().map(|waiting| waiting.interest);
+        interests.fold(Interest::NONE, |all, interest| all | interest)
+    }
+
+    /// By edge where nobody would miss what has been told.
+    fn wanted_trigger(&self) -> Trigger {
+        let mut waiting = self.waiting.iter();
+        if !self.waiting.is_empty() && waiting.all(|it| it.trigger == Trigger::Edge) {
+            Trigger::Edge
+        } else {
+            Trigger::Level
+        }
+    }
+}
+
+/// Watches by descriptor, in pages that are made when a number of theirs is first watched: a loop with few descriptors
+/// owns little, however high their numbers are.
+#[derive(Debug, Default)]
+struct Table {
+    pages: Vec<Option<Box<[Option<Watch>; PAGE]>>>,
+}
+
+const PAGE: usize = 32;
+
+impl Table {
+    fn get(&self, fd: RawFd) -> Option<&Watch> {
+        let index = usize::try_from(fd).ok()?;
+        self.pages.get(index / PAGE)?.as_ref()?[index % PAGE].as_ref()
+    }
+
+    fn place(&mut self, fd: RawFd) -> Option<&mut Option<Watch>> {
+        let index = usize::try_from(fd).ok()?;
+        let page = self.pages.get_mut(index / PAGE)?.as_mut()?;
+        Some(&mut page[index % PAGE])
+    }
+
+    fn get_mut(&mut self, fd: RawFd) -> Option<&mut Watch> {
+        self.place(fd)?.as_mut()
+    }
+
+    fn take(&mut self, fd: RawFd) -> Option<Watch> {
+        self.place(fd)?.take()
+    }
+
+    /// The watch of the descriptor with the number `index`; a new one watches for nothing.
+    fn get_or_make(&mut self, index: usize) -> &mut Watch {
+        let page_index = index / PAGE;
+        if self.pages.len() <= page_index {
+            self.pages.resize_with(page_index + 1, || None);
+        }
+        let page = self.pages[page_index].get_or_insert_with(|| Box::new([const { None }; PAGE]));
+        page[index % PAGE].get_or_insert_with(|| Watch {
+            registered: Interest::NONE,
+            trigger: Trigger::Level,
+            blocked: Interest::NONE,
+            waiting: Vec::new(),
+        })
     }
 }
 
@@ -44,8 +108,7 @@ impl Watch {
 #[derive(Debug)]
 pub struct Watches {
     epoll: Epoll,
-    /// Indexed by descriptor.
-    by_fd: Vec<Option<Watch>>,
+    by_fd: Table,
     ready: Vec<Ready>,
     _wake: Arc<EventFd>,
 }
@@ -53,12 +116,14 @@ pub struct Watches {
 impl Watches {
     /// Set up an epoll instance that `wake` interrupts.
     pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
+        let epoll = Epoll::new().map_err(RefusedCall::name("epoll_create1"))?;
         // Edge-triggered: each notification is one event, and nobody has to read the counter.
-        epoll.add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)?;
+        epoll
+            .add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)
+            .map_err(RefusedCall::name("epoll_ctl"))?;
         Ok(Self {
             epoll,
-            by_fd: Vec::new(),
+            by_fd: Table::default(),
             ready: Vec::new(),
             _wake: wake,
         })
@@ -88,52 +153,68 @@ impl Watches {
         interest: Interest,
         runnable: &mut VecDeque<(Key, Interest)>,
     ) {
-        let Some(Some(watch)) = self.by_fd.get_mut(fd as usize) else {
+        let Some(watch) = self.by_fd.get_mut(fd) else {
             return;
         };
         watch.blocked = watch.blocked.without(interest);
         let mut served = Interest::NONE;
-        for (key, wanted) in &watch.waiting {
-            let both = interest & *wanted;
+        for waiting in &watch.waiting {
+            let both = interest & waiting.interest;
             if both != Interest::NONE {
                 served |= both;
-                runnable.push_back((*key, both));
+                runnable.push_back((waiting.key, both));
             }
         }
-        if !(interest & watch.registered).without(served).is_none() {
+        let is_unwanted = !(interest & watch.registered).without(served).is_none();
+        if is_unwanted || watch.trigger == Trigger::Level && watch.wanted_trigger() == Trigger::Edge
+        {
             self.narrow(fd);
         }
     }
 
     /// Put an operation in its descriptor's queue, and register what the kernel does not know yet.
-    pub fn park(&mut self, key: Key, fd: RawFd, interest: Interest) -> io::Result<()> {
+    pub fn park(
+        &mut self,
+        key: Key,
+        fd: RawFd,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> io::Result<()> {
         let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-        let watch = self.by_fd.get(index).and_then(Option::as_ref);
-        let known = watch.map_or(Interest::NONE, |watch| watch.registered);
-        let wanted = known | interest;
+        let watch = self.by_fd.get(fd);
+        let known = watch.map_or((Interest::NONE, Trigger::Level), |watch| {
+            (watch.registered, watch.trigger)
+        });
+        let is_edge = trigger == Trigger::Edge
+            && watch.is_none_or(|watch| {
+                watch.waiting.is_empty() || watch.wanted_trigger() == Trigger::Edge
+            });
+        let trigger_wanted = if is_edge {
+            Trigger::Edge
+        } else {
+            Trigger::Level
+        };
+        let wanted = (known.0 | interest, trigger_wanted);
         if wanted != known {
-            register(&self.epoll, fd, known, wanted)?;
+            register(&self.epoll, fd, known.0, wanted)?;
         }
         // Only now: a number that is no descriptor must not size the table.
-        if self.by_fd.len() <= index {
-            self.by_fd.resize_with(index + 1, || None);
-        }
-        let watch = self.by_fd[index].get_or_insert_with(|| Watch {
-            registered: Interest::NONE,
-            blocked: Interest::NONE,
-            waiting: Vec::new(),
+        let watch = self.by_fd.get_or_make(index);
+        (watch.registered, watch.trigger) = wanted;
+        watch.waiting.push(Waiting {
+            key,
+            interest,
+            trigger,
         });
-        watch.registered = wanted;
-        watch.waiting.push((key, interest));
         Ok(())
     }
 
     /// Take an operation out of its descriptor's queue; with `narrow` its registration goes along.
     pub fn unpark(&mut self, key: Key, fd: RawFd, narrow: bool) {
-        let Some(Some(watch)) = self.by_fd.get_mut(fd as usize) else {
+        let Some(watch) = self.by_fd.get_mut(fd) else {
             return;
         };
-        watch.waiting.retain(|(known, _)| *known != key);
+        watch.waiting.retain(|waiting| waiting.key != key);
         if narrow {
             self.narrow(fd);
         }
@@ -142,21 +223,20 @@ impl Watches {
     /// Drop what the kernel knows of a descriptor that is about to be closed. Returns what waited for it still.
     #[must_use]
     pub fn unwatch(&mut self, fd: RawFd) -> Vec<Key> {
-        let Some(watch) = self.by_fd.get_mut(fd as usize).and_then(Option::take) else {
+        let Some(watch) = self.by_fd.take(fd) else {
             return Vec::new();
         };
         if watch.registered != Interest::NONE {
             // The descriptor may be gone already, and its registration with it.
             drop(self.epoll.delete(fd));
         }
-        watch.waiting.into_iter().map(|(key, _)| key).collect()
+        let waiting = watch.waiting.into_iter();
+        waiting.map(|waiting| waiting.key).collect()
     }
 
     /// Whether trying is known to be in vain, or would overtake.
     pub fn is_blocked(&self, fd: RawFd, interest: Interest) -> bool {
-        let index = usize::try_from(fd).unwrap_or(usize::MAX);
-        let watch = self.by_fd.get(index).and_then(Option::as_ref);
-        watch.is_some_and(|watch| {
+        self.by_fd.get(fd).is_some_and(|watch| {
             let taken = watch.wanted() | watch.blocked;
             !(taken & interest).is_none()
         })
@@ -164,47 +244,53 @@ impl Watches {
 
     /// Remember that a direction of a descriptor would block.
     pub fn note_blocked(&mut self, fd: RawFd, interest: Interest) {
-        if let Some(Some(watch)) = self.by_fd.get_mut(fd as usize) {
+        if let Some(watch) = self.by_fd.get_mut(fd) {
             watch.blocked |= interest;
         }
     }
 
     /// Tell the kernel to watch for no more than what is waited for.
     fn narrow(&mut self, fd: RawFd) {
-        let Some(Some(watch)) = self.by_fd.get_mut(fd as usize) else {
+        let Some(watch) = self.by_fd.get_mut(fd) else {
             return;
         };
-        let wanted = watch.wanted();
-        if watch.registered == wanted {
+        let (wanted, trigger) = (watch.wanted(), watch.wanted_trigger());
+        if watch.registered == wanted && watch.trigger == trigger {
             return;
         }
         let done = if wanted == Interest::NONE {
             self.epoll.delete(fd)
         } else {
-            self.epoll.modify(fd, wanted, fd as u64, Trigger::Level)
+            self.epoll.modify(fd, wanted, fd as u64, trigger)
         };
+        watch.trigger = trigger;
         // A descriptor that was closed under the watch has lost its registration by itself.
         watch.registered = if done.is_ok() { wanted } else { Interest::NONE };
         if watch.waiting.is_empty() && watch.registered == Interest::NONE {
-            self.by_fd[fd as usize] = None;
+            self.by_fd.take(fd);
         }
     }
 }
 
-fn register(epoll: &Epoll, fd: RawFd, known: Interest, wanted: Interest) -> io::Result<()> {
+fn register(
+    epoll: &Epoll,
+    fd: RawFd,
+    known: Interest,
+    (wanted, trigger): (Interest, Trigger),
+) -> io::Result<()> {
     let data = fd as u64;
     if known == Interest::NONE {
-        return match epoll.add(fd, wanted, data, Trigger::Level) {
+        return match epoll.add(fd, wanted, data, trigger) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                epoll.modify(fd, wanted, data, Trigger::Level)
+                epoll.modify(fd, wanted, data, trigger)
             }
             done => done,
         };
     }
-    match epoll.modify(fd, wanted, data, Trigger::Level) {
+    match epoll.modify(fd, wanted, data, trigger) {
         // The descriptor was closed and its number used again: the registration went with it.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-            epoll.add(fd, wanted, data, Trigger::Level)
+            epoll.add(fd, wanted, data, trigger)
         }
         done => done,
     }

@@ -93,20 +93,7 @@ impl<'a> Message<'a> {
 
     /// The data of the first control message of a level and type.
     pub fn control(&self, level: i32, kind: i32) -> Option<&'a [u8]> {
-        const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
-        let mut rest = self.control;
-        while rest.len() >= HEADER_LEN {
-            // size_t cmsg_len, int cmsg_level, int cmsg_type; see cmsg(3).
-            let (len, words) = rest.split_at(size_of::<usize>());
-            let len = usize::from_ne_bytes(len.try_into().ok()?);
-            let word = |at: usize| words[at..at + 4].try_into().map(i32::from_ne_bytes);
-            let data = rest.get(HEADER_LEN..len)?;
-            if (word(0).ok()?, word(4).ok()?) == (level, kind) {
-                return Some(data);
-            }
-            rest = rest.get(len.next_multiple_of(size_of::<usize>())..)?;
-        }
-        None
+        control_of(self.control, level, kind)
     }
 
     /// The two bits of explicit congestion notification, where the socket asks for them
@@ -154,4 +141,21 @@ impl<'a> Message<'a> {
         let len = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
         usize::try_from(len).ok()
     }
+}
+
+/// The data of the first message of a level and type in control data.
+pub(super) fn control_of(mut rest: &[u8], level: i32, kind: i32) -> Option<&[u8]> {
+    const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
+    while rest.len() >= HEADER_LEN {
+        // size_t cmsg_len, int cmsg_level, int cmsg_type; see cmsg(3).
+        let (len, words) = rest.split_at(size_of::<usize>());
+        let len = usize::from_ne_bytes(len.try_into().ok()?);
+        let word = |at: usize| words[at..at + 4].try_into().map(i32::from_ne_bytes);
+        let data = rest.get(HEADER_LEN..len)?;
+        if (word(0).ok()?, word(4).ok()?) == (level, kind) {
+            return Some(data);
+        }
+        rest = rest.get(len.next_multiple_of(size_of::<usize>())..)?;
+    }
+    None
 }

@@ -7,6 +7,7 @@
 //!
 //! | file      | the one thing it is about                                                       |
 //! |-----------|---------------------------------------------------------------------------------|
+//! | `errors`  | what the network answered to datagrams that were sent: the socket's error queue         |
 //! | `message` | what the kernel left in a buffer: source, control data, payload, its segments   |
 //! | `receive` | recvmmsg(2) into buffers, in the form that the ring's multishot receive has too |
 //! | `send`    | sendmmsg(2), with runs of equal datagrams joined into one message               |
@@ -16,6 +17,7 @@
 //! - **D1** Headers are written anew for each call, and name memory that the caller lends for the call;
 //!   nobody else reads or writes it meanwhile.
 
+mod errors;
 mod message;
 mod receive;
 mod send;
@@ -25,6 +27,7 @@ use super::socket;
 use std::io;
 use std::os::fd::RawFd;
 
+pub use errors::{NetworkError, next_error, set_receive_errors};
 pub use message::{CONTROL_ROOM, Control, HEAD_LEN, Message, NAME_ROOM};
 pub use receive::{Batch, Receiver, empty_message, head_of};
 pub use send::{Outgoing, SendError, send_to};

@@ -1,4 +1,5 @@
-//! recvmmsg(2) into buffers that have the form of [`super::Message`].
+//! recvmmsg(2) into buffers that have the form of [`super::Message`]; recvmsg(2), one message a call, where
+//! that is refused.
 //!
 //! Byte path: from the kernel's receive queue to a buffer.
 //!
@@ -12,7 +13,7 @@
 //!   being refused.
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
-use crate::sys::check;
+use crate::sys::{check, is_refused, socket};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -26,6 +27,8 @@ const SLOT_GAP: usize = 17 * 64;
 pub struct Receiver {
     iovecs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
+    /// recvmmsg(2) is refused here.
+    singly: bool,
 }
 
 // SAFETY: D1: between two calls the headers' pointers are never followed.
@@ -41,11 +44,11 @@ impl fmt::Debug for Receiver {
 impl Receiver {
     /// Receive what waits, one message a buffer; returns how long each buffer is filled, in order.
     /// A datagram longer than its buffer is cut. A buffer that has no room for a head takes part in
-    /// nothing, nor do those after it.
+    /// nothing, nor do those after it. Where recvmmsg(2) is refused, one message a call comes.
     ///
     /// Errors: `EAGAIN`, and those of recvmsg(2) where they come before the first datagram; later
     /// ones are kept by the socket for the next call.
-    /// Source: recvmmsg(2).
+    /// Source: recvmmsg(2), recvmsg(2).
     pub fn receive<'b>(
         &mut self,
         fd: RawFd,
@@ -53,17 +56,33 @@ impl Receiver {
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> io::Result<impl Iterator<Item = usize>> {
         self.prepare(control, buffers);
-        let (at, count) = (self.headers.as_mut_ptr(), self.headers.len());
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: D1, D2; no time-out is passed. The types of count and flags differ between C libraries.
-        let received =
-            unsafe { libc::recvmmsg(fd, at, count as _, flags as _, std::ptr::null_mut()) };
-        let received = check(received)? as usize;
+        let received = if self.singly {
+            self.receive_first(fd)?
+        } else {
+            match receive_many(fd, &mut self.headers) {
+                Err(error) if is_refused(&error, || receive_many(-1, &mut [])) => {
+                    self.singly = true;
+                    self.receive_first(fd)?
+                }
+                received => received?,
+            }
+        };
         for header in &self.headers[..received] {
             write_head(header);
         }
         let headers = self.headers[..received].iter();
         Ok(headers.map(|header| HEAD_LEN + header.msg_len as usize))
+    }
+
+    /// Fill the first buffer only: an error behind a datagram would have to be kept for the next call.
+    fn receive_first(&mut self, fd: RawFd) -> io::Result<usize> {
+        let Some(header) = self.headers.first_mut() else {
+            return Ok(0);
+        };
+        // SAFETY: D1, D2.
+        let count = unsafe { socket::recvmsg(fd, &raw mut header.msg_hdr, libc::MSG_DONTWAIT) }?;
+        header.msg_len = count as _;
+        Ok(1)
     }
 
     fn prepare<'b>(&mut self, control: Control, buffers: impl Iterator<Item = &'b mut [u8]>) {
@@ -92,6 +111,14 @@ impl Receiver {
             header.msg_hdr.msg_iovlen = 1;
         }
     }
+}
+
+fn receive_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (at, count) = (headers.as_mut_ptr(), headers.len());
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: D1, D2; no time-out is passed. The types of count and flags differ between C libraries.
+    let received = unsafe { libc::recvmmsg(fd, at, count as _, flags as _, std::ptr::null_mut()) };
+    Ok(check(received)? as usize)
 }
 
 /// Put the lengths in front of a message, as the ring does.

@@ -12,7 +12,7 @@
 
 use super::receive::empty_header;
 use crate::sys::address::SockAddr;
-use crate::sys::check;
+use crate::sys::{check, is_refused, socket};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -97,6 +97,8 @@ pub struct Outgoing {
     runs: Vec<Run>,
     controls: Vec<SegmentControl>,
     headers: Vec<libc::mmsghdr>,
+    /// sendmmsg(2) is refused here.
+    singly: bool,
 }
 
 // SAFETY: D1: between two calls the headers' pointers are never followed.
@@ -145,7 +147,7 @@ impl Outgoing {
     /// address goes to the peer. With `segmented`, runs are joined.
     ///
     /// Errors: as sendto(2), where the first message failed; later ones are for the next call.
-    /// Source: sendmmsg(2), udp(7).
+    /// Source: sendmmsg(2), sendmsg(2) where that is refused, udp(7).
     pub fn send<'a>(
         &mut self,
         fd: RawFd,
@@ -154,14 +156,34 @@ impl Outgoing {
     ) -> Result<usize, SendError> {
         self.gather(datagrams, segmented);
         self.write_headers();
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let (at, count) = (self.headers.as_mut_ptr(), self.headers.len());
-        // SAFETY: D1.
-        let sent = unsafe { libc::sendmmsg(fd, at, count as _, flags as _) };
+        let sent = if self.singly {
+            self.send_singly(fd)
+        } else {
+            match send_many(fd, &mut self.headers) {
+                Err(error) if is_refused(&error, || send_many(-1, &mut [])) => {
+                    self.singly = true;
+                    self.send_singly(fd)
+                }
+                sent => sent,
+            }
+        };
         let segmented = self.runs.first().is_some_and(|run| run.count > 1);
-        let sent = check(sent).map_err(|error| SendError { error, segmented })?;
-        let sent = self.runs.iter().take(sent as usize);
+        let sent = sent.map_err(|error| SendError { error, segmented })?;
+        let sent = self.runs.iter().take(sent);
         Ok(sent.map(|run| run.count).sum())
+    }
+
+    /// One sendmsg(2) a message, up to the first that fails; the number of those before it.
+    fn send_singly(&self, fd: RawFd) -> io::Result<usize> {
+        for (index, header) in self.headers.iter().enumerate() {
+            // SAFETY: D1.
+            match unsafe { socket::sendmsg(fd, &raw const header.msg_hdr, libc::MSG_DONTWAIT) } {
+                Ok(_) => {}
+                Err(error) if index == 0 => return Err(error),
+                Err(_) => return Ok(index),
+            }
+        }
+        Ok(self.headers.len())
     }
 
     /// Cut the datagrams into runs.
@@ -219,6 +241,14 @@ impl Outgoing {
             self.headers.push(header);
         }
     }
+}
+
+fn send_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (at, count) = (headers.as_mut_ptr(), headers.len());
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: D1. The types of count and flags differ between C libraries.
+    let sent = unsafe { libc::sendmmsg(fd, at, count as _, flags as _) };
+    Ok(check(sent)? as usize)
 }
 
 fn segment_control(run: &Run) -> SegmentControl {

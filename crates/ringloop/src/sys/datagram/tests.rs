@@ -1,5 +1,6 @@
 use super::*;
 use crate::sys::address::SockAddr;
+use crate::sys::testing::with_calls_denied;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -335,4 +336,94 @@ fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
     let refused = send_train(a.as_raw_fd(), &longer).unwrap_err();
     assert_eq!(refused.error.raw_os_error(), Some(libc::EMSGSIZE));
     assert!(!refused.is_of_segmentation());
+}
+
+/// What is sent and received by one [`Outgoing`] and one [`Batch`], first with all calls, then without those for many
+/// messages.
+fn without_calls_for_many(errno: i32) {
+    let (a, b) = pair();
+    let (source, target) = (to(&a), to(&b));
+    let mut outgoing = Outgoing::default();
+    let mut batch = Batch::new(8, 100);
+    let denied = [libc::SYS_recvmmsg, libc::SYS_sendmmsg];
+    let mut exchange = move || {
+        let datagrams: Vec<Vec<u8>> = (1..6u8).map(|n| vec![n; usize::from(n)]).collect();
+        let mut sent = 0;
+        while sent < datagrams.len() {
+            let rest = datagrams[sent..].iter();
+            let rest = rest.map(|bytes| (&**bytes, Some(&target)));
+            sent += outgoing.send(a.as_raw_fd(), rest, false).unwrap();
+        }
+        let mut seen = Vec::new();
+        let end = loop {
+            match batch.receive(b.as_raw_fd(), Control::Unwanted, 8) {
+                Ok(_) => seen.extend(batch.received().map(|message| {
+                    assert_eq!(message.source, source);
+                    message.payload.to_vec()
+                })),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(seen, datagrams);
+        // An error behind datagrams comes after them.
+        let nobody = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let nobody = SockAddr::from(nobody);
+        let long = vec![0; 70_000];
+        let mixed = [(&b"x"[..], Some(&nobody)), (&*long, Some(&nobody))];
+        assert_eq!(
+            outgoing
+                .send(a.as_raw_fd(), mixed.into_iter(), false)
+                .unwrap(),
+            1
+        );
+        let refused = outgoing.send(a.as_raw_fd(), mixed[1..].iter().copied(), false);
+        let errno = refused.unwrap_err().error.raw_os_error();
+        assert_eq!(errno, Some(libc::EMSGSIZE));
+    };
+    exchange();
+    with_calls_denied(&denied, errno, exchange);
+}
+
+#[test]
+fn without_the_calls_for_many_messages_each_goes_by_itself() {
+    without_calls_for_many(libc::ENOSYS);
+    without_calls_for_many(libc::EPERM);
+}
+
+#[test]
+fn answers_of_closed_ports_name_where_the_datagram_went() {
+    for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+        let Ok(socket) = UdpSocket::bind(address) else {
+            continue;
+        };
+        socket.set_nonblocking(true).unwrap();
+        let fd = socket.as_raw_fd();
+        set_receive_ecn(fd, true).unwrap();
+        set_receive_local_ip(fd, true).unwrap();
+        set_receive_errors(fd, true).unwrap();
+        let loopback = if address == "[::]:0" {
+            "[::ffff:127.0.0.1]:0"
+        } else {
+            address
+        };
+        let mut closed: std::net::SocketAddr = loopback.parse().unwrap();
+        closed.set_port(1);
+        socket.send_to(b"x", closed).unwrap();
+        let answer = next_error(fd).unwrap();
+        assert_eq!((answer.to.ip(), answer.to.port()), (closed.ip(), 1));
+        assert_eq!(answer.errno, libc::ECONNREFUSED);
+        let kind = next_error(fd).unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::WouldBlock);
+        socket.send_to(b"x", closed).unwrap();
+        // What was kept goes with it.
+        set_receive_errors(fd, false).unwrap();
+        assert_eq!(
+            next_error(fd).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+    }
 }

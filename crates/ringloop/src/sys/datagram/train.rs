@@ -170,6 +170,6 @@ pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)
 }
 
-fn is_v6(fd: RawFd) -> io::Result<bool> {
+pub(super) fn is_v6(fd: RawFd) -> io::Result<bool> {
     Ok(i32::from(socket::local_addr(fd)?.family()) == libc::AF_INET6)
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::sys::address::UnixName;
 use crate::sys::interest::Interest;
-use crate::sys::testing::{in_child, tcp_pair, wait_until};
+use crate::sys::testing::{in_child, tcp_pair, wait_until, with_calls_denied};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
@@ -294,4 +294,33 @@ fn s1_a_program_chooses_among_sockets_of_one_address() {
     let endless = [step(0x30, 0)];
     let refused = set_reuse_port_program(first.as_raw_fd(), &endless);
     assert_eq!(errno(refused), Some(libc::EINVAL));
+}
+
+#[test]
+fn without_accept4_connections_are_accepted_and_closed_on_exec_all_the_same() {
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        with_calls_denied(&[libc::SYS_accept4], errno, || {
+            let (listener, address) = listener();
+            let none = accept(listener.as_raw_fd()).unwrap_err();
+            assert_eq!(none.raw_os_error(), Some(libc::EAGAIN));
+            let client = tcp_socket();
+            // In progress: the backlog completes it.
+            drop(connect(client.as_raw_fd(), &address));
+            wait_until(listener.as_raw_fd(), Interest::READ);
+            let new = accept(listener.as_raw_fd()).unwrap();
+            assert!(file::is_nonblocking(new.as_raw_fd()).unwrap());
+            // SAFETY: no pointer is passed.
+            let flags = unsafe { libc::fcntl(new.as_raw_fd(), libc::F_GETFD) };
+            assert_eq!(flags, libc::FD_CLOEXEC);
+        });
+    }
+}
+
+#[test]
+fn an_error_that_only_looks_like_a_refusal_is_told() {
+    let [real, wrong, full] =
+        [libc::EPERM, libc::EBADF, libc::EAGAIN].map(io::Error::from_raw_os_error);
+    assert!(!is_refused(&real, || Err::<(), _>(wrong)));
+    let uncalled = || -> io::Result<()> { unreachable!("the call was not refused") };
+    assert!(!is_refused(&full, uncalled));
 }

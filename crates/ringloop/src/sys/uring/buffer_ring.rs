@@ -152,7 +152,7 @@ impl BufferRing {
         let out_of_range = || io::Error::from_raw_os_error(libc::EINVAL);
         let slots = usize::from(count);
         let stride = (buf_len as usize).next_multiple_of(BUFFER_ALIGN);
-        let buffers = Mapping::anonymous(stride.checked_mul(slots).ok_or_else(out_of_range)?)?;
+        let buffers = Mapping::copied_by_fork(stride.checked_mul(slots).ok_or_else(out_of_range)?)?;
         let entry_memory = Mapping::anonymous(slots * size_of::<Buf>())?;
         let entries = entry_memory.locate::<Buf>(0).ok_or_else(out_of_range)?;
         let tail = entry_memory

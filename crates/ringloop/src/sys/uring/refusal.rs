@@ -17,6 +17,7 @@
 //! ```
 
 use super::super::limits;
+use super::super::refused::RefusedCall;
 use std::error::Error;
 use std::fmt;
 use std::fs;
@@ -63,6 +64,8 @@ pub enum Cause {
     },
     /// A ring is to be had, but not the thread that polls its submission queue: the errno.
     Polling(i32),
+    /// A ring is to be had, but not what belongs to it by another call.
+    Call(RefusedCall),
     /// Anything else: the errno as it came.
     Other(i32),
 }
@@ -70,7 +73,7 @@ pub enum Cause {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("io_uring refused: ")?;
-        match self.cause {
+        match &self.cause {
             Cause::Disabled { sysctl: 1 } => f.write_str(
                 "kernel.io_uring_disabled=1 keeps it from unprivileged processes; put the user into \
                  the group kernel.io_uring_group or set kernel.io_uring_disabled=0",
@@ -114,18 +117,34 @@ impl fmt::Display for Refusal {
                  RLIMIT_NPROC and a security policy that allows IORING_SETUP_SQPOLL, before Linux 5.13 \
                  CAP_SYS_NICE or CAP_SYS_ADMIN too; leave Options::submission_polling out to go on \
                  without it",
-                io::Error::from_raw_os_error(errno),
+                io::Error::from_raw_os_error(*errno),
             ),
+            Cause::Call(refused) => write!(f, "{refused}"),
             Cause::Other(errno) => write!(
                 f,
                 "{}; set RINGLOOP_DRIVER=epoll to go on without it",
-                io::Error::from_raw_os_error(errno),
+                io::Error::from_raw_os_error(*errno),
             ),
         }
     }
 }
 
 impl Error for Refusal {}
+
+impl Refusal {
+    /// The errno that says the same.
+    pub fn errno(&self) -> i32 {
+        match &self.cause {
+            Cause::Disabled { .. } | Cause::Forbidden => libc::EPERM,
+            Cause::NoKernelSupport | Cause::TooOld { .. } => libc::ENOSYS,
+            Cause::NoMemory { .. } => libc::ENOMEM,
+            Cause::NoDescriptors { limit: u64::MAX } => libc::ENFILE,
+            Cause::NoDescriptors { .. } => libc::EMFILE,
+            Cause::Call(refused) => refused.errno,
+            Cause::Polling(errno) | Cause::Other(errno) => *errno,
+        }
+    }
+}
 
 /// A part may be older than 6.1, but a kernel below 6.1 would only fail at the next part.
 fn since_at_least_6_1(since: &str) -> &str {

@@ -59,9 +59,10 @@ use super::features::{Feature, Features};
 use super::kernel::{self, Kernel, Linux};
 use super::refusal::{Cause, Refusal, Step};
 use super::setup::{self, Created};
+use crate::sys::file::Descriptor;
 use crate::sys::memory::Mapping;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 use std::thread;
@@ -115,7 +116,7 @@ pub struct Ring {
     // Fields are dropped in order: the mappings go before the descriptor.
     _queues: Mapping,
     _entries: Mapping,
-    fd: OwnedFd,
+    fd: Descriptor,
 }
 
 // SAFETY: R6.
@@ -201,7 +202,7 @@ impl Ring {
             takes_at_most: u32::MAX,
             _queues: queues,
             _entries: entries,
-            fd,
+            fd: fd.into(),
         })
     }
 
@@ -215,7 +216,8 @@ impl Ring {
     /// `IORING_REGISTER_RING_FDS`.
     pub fn enable(&mut self) -> io::Result<()> {
         // SAFETY: R5: this opcode takes no argument.
-        unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }?;
+        unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
+            .map_err(closed_under_us)?;
         let mut update = abi::ResourceUpdate {
             offset: u32::MAX,
             data: self.fd.as_raw_fd() as u64,
@@ -372,7 +374,15 @@ impl Ring {
             }
             _ => {}
         }
-        let mut flags = self.enter_flags | self.wait_flags;
+        // A wait goes by the descriptor's number, which tells where the program has closed it: by the slot it would go on,
+        // and nothing would end it.
+        let waits = want > 0 && self.ready() == 0;
+        let (fd, enter_flags) = if waits {
+            (self.fd.as_raw_fd(), 0)
+        } else {
+            (self.enter_fd, self.enter_flags)
+        };
+        let mut flags = enter_flags | self.wait_flags;
         if self.polling {
             if self.needs_wakeup() {
                 flags |= abi::ENTER_SQ_WAKEUP;
@@ -382,7 +392,7 @@ impl Ring {
         }
         let (at, len) = ((&raw const argument).cast(), size_of::<GetEventsArg>());
         // SAFETY: R4, R5.
-        settle(unsafe { kernel::enter(self.enter_fd, self.to_submit(), want, flags, at, len) })
+        settle(unsafe { kernel::enter(fd, self.to_submit(), want, flags, at, len) })
     }
 
     /// Take the oldest completion.
@@ -525,8 +535,16 @@ fn settle(entered: io::Result<u32>) -> io::Result<()> {
         Ok(_) => Ok(()),
         Err(error) => match error.raw_os_error() {
             Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
-            _ => Err(error),
+            _ => Err(closed_under_us(error)),
         },
+    }
+}
+
+/// The program has closed the ring's descriptor, and another file has got its number: no ring any more.
+fn closed_under_us(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => io::Error::from_raw_os_error(libc::EBADF),
+        _ => error,
     }
 }
 

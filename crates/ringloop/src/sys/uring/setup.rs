@@ -13,6 +13,7 @@
 //! A filter may let `io_uring_setup` through and deny the other two calls; hence a try of each
 //! before we say yes.
 
+use super::super::refused::RefusedCall;
 use super::abi::{self, Params};
 use super::features::Features;
 use super::kernel::{self, Kernel};
@@ -71,6 +72,10 @@ pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Re
 
 /// Explain an error of `step` by what the kernel tells about itself.
 pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Refusal {
+    if let Some(refused) = RefusedCall::of(error) {
+        let cause = Cause::Call(refused.clone());
+        return Refusal { cause };
+    }
     classify(
         step,
         error.raw_os_error().unwrap_or(libc::EPROTO),

@@ -1,0 +1,61 @@
+//! A fork inside of a coroutine: the child's run ends with an error, the parent goes on; on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop_coro::{Builder, sleep, spawn};
+use std::sync::mpsc;
+use std::time::Duration;
+use support::drivers;
+
+const MOMENT: Duration = Duration::from_millis(2);
+
+struct SleepsAtItsEnd;
+
+impl Drop for SleepsAtItsEnd {
+    fn drop(&mut self) {
+        sleep(MOMENT);
+    }
+}
+
+#[test]
+fn childs_run_ends_where_it_first_waits_and_the_parent_goes_on() {
+    for (driver, workers) in drivers().into_iter().flat_map(|it| [(it, 1), (it, 2)]) {
+        let (tells, told) = mpsc::channel();
+        let ended = Builder::new()
+            .driver(driver)
+            .workers(workers)
+            .start(move || {
+                let other = spawn(|| {
+                    let _at_end = SleepsAtItsEnd;
+                    sleep(10 * MOMENT);
+                    7
+                });
+                sleep(MOMENT);
+                // SAFETY: the child goes on with this coroutine, and ends below.
+                let pid = unsafe { libc::fork() };
+                if pid == 0 {
+                    // SAFETY: no pointer is passed. A child that hangs ends by the signal.
+                    unsafe { libc::alarm(20) };
+                }
+                tells.send(pid).unwrap();
+                other.join().unwrap()
+            });
+        let pid = told.recv().unwrap();
+        if pid == 0 {
+            let says_why = ended.is_err_and(|error| error.to_string().contains("before a fork"));
+            let anew = Builder::new().driver(driver).start(|| {
+                sleep(MOMENT);
+                spawn(|| 7).join().unwrap()
+            });
+            let fine = says_why && anew.is_ok_and(|it| it == 7);
+            // SAFETY: nothing of the parent's runs.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: writes to a live local.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0, "{driver:?} with {workers} workers");
+        assert_eq!(ended.unwrap(), 7);
+    }
+}

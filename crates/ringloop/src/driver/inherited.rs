@@ -1,0 +1,124 @@
+//! The driver of a loop that a forked child has inherited: what was in flight is the parent's, and nothing begins.
+//!
+//! Called by: `Driver`. Never does: a system call, but the close of the child's own descriptors.
+//!
+//! A request that is submitted here waits for ever; the loop's next turn says why (`Engine::park`).
+
+use super::lease::Lease;
+use super::table::{Phase, Table};
+use super::{BufferId, Event, Key, Sink};
+use crate::op::{Renewed, Request};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::task::Waker;
+use std::time::Duration;
+
+/// Requests that nobody runs.
+#[derive(Debug)]
+pub struct InheritedDriver {
+    table: Table,
+}
+
+// One signature serves all drivers.
+#[allow(
+    clippy::unused_self,
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps
+)]
+impl InheritedDriver {
+    pub(super) fn new() -> Self {
+        Self {
+            table: Table::new(),
+        }
+    }
+
+    pub(super) fn bind(&mut self) -> io::Result<()> {
+        Err(refusal())
+    }
+
+    pub(super) fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
+        Err(refusal())
+    }
+
+    pub(super) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn submit_as(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
+        self.table.insert(request, sink, flags).0
+    }
+
+    pub(super) fn renew<K: Renewed>(
+        &mut self,
+        _key: Key,
+        _waker: &Waker,
+        _make: &mut impl FnMut() -> K,
+    ) -> Option<Key> {
+        None
+    }
+
+    pub(super) fn resume(&mut self, _key: Key) {}
+
+    pub(super) fn cancel(&mut self, _key: Key) {}
+
+    pub(super) fn cancel_descriptor(&mut self, _fd: RawFd) -> usize {
+        0
+    }
+
+    pub(super) fn cancel_all(&mut self) -> usize {
+        0
+    }
+
+    pub(super) fn forget(&mut self, key: Key) {
+        if let Some(slot) = self.table.slot(key) {
+            slot.phase = Phase::Done;
+            self.table.orphan(key);
+        }
+    }
+
+    pub(super) fn forget_now(&mut self, key: Key) {
+        self.forget(key);
+    }
+
+    pub(super) fn has_ended(&mut self, key: Key) -> bool {
+        self.table.slot(key).is_none()
+    }
+
+    pub(super) fn release(&mut self, _fd: RawFd) {}
+
+    pub(super) fn close(&mut self, fd: OwnedFd) {
+        drop(fd);
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        false
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        false
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        None
+    }
+
+    pub(super) fn lease(&mut self, _id: BufferId) -> Option<Lease> {
+        None
+    }
+
+    pub(super) fn give_back(&mut self, _lease: Lease) {}
+
+    pub(super) fn buffer(&self, _id: &BufferId, _len: usize) -> &[u8] {
+        &[]
+    }
+
+    pub(super) fn recycle(&mut self, _id: BufferId) {}
+}
+
+fn refusal() -> io::Error {
+    crate::Error::Inherited.into()
+}

@@ -1,0 +1,78 @@
+//! Wait for connections at a listener that other processes or loops may serve as well: a poll, behind which accept(2) takes
+//! what is there.
+//!
+//! A multishot accept waits exclusively, so of several rings at one listener only the first would get connections, also
+//! while its process hangs. And what a ring has in flight keeps its files: those of a process that was killed are closed
+//! by a kernel worker, some milliseconds after the process was reaped. So the ring polls an epoll set that holds the
+//! listener, because a set keeps no file: the port is free as soon as the process, or its owner, has closed the listener.
+
+use super::{Need, Operation, Shape};
+use crate::driver;
+use crate::sys::epoll::{Epoll, Trigger};
+use crate::sys::file;
+use crate::sys::interest::Interest;
+use crate::sys::uring::abi::{self, Sqe};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Completes when connections come, until it is cancelled; each result is a poll(2) mask.
+#[derive(Debug)]
+pub struct PollListener {
+    fd: RawFd,
+    /// What the ring polls. Only closed with the operation, which names it.
+    set: Option<Epoll>,
+    level: bool,
+}
+
+impl PollListener {
+    /// Poll the listener `fd` on a driver of this kind. On the ring that takes a descriptor; without one the listener
+    /// is polled itself, and is closed with the ring.
+    ///
+    /// With `level` it completes for as long as connections wait. Without, the ring may tell of each change only once, and
+    /// has nothing to submit between two: whoever is told accepts until `EAGAIN`, or submits another poll.
+    pub fn new(fd: RawFd, kind: driver::Kind, level: bool) -> Self {
+        let set = match kind {
+            driver::Kind::Uring => set_of(fd).ok(),
+            driver::Kind::Epoll => None,
+        };
+        Self {
+            fd,
+            level: level || set.is_none(),
+            set,
+        }
+    }
+}
+
+fn set_of(fd: RawFd) -> io::Result<Epoll> {
+    let set = Epoll::new()?;
+    set.add(fd, Interest::READ, 0, Trigger::Level)?;
+    Ok(set)
+}
+
+impl Operation for PollListener {
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.fd = self.set.as_ref().map_or(self.fd, AsRawFd::as_raw_fd);
+        sqe.len = if self.level { 0 } else { abi::POLL_ADD_MULTI };
+        sqe.op_flags = Interest::READ.poll_mask();
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        match file::poll_now(self.fd, Interest::READ)? {
+            Interest::NONE => Err(io::ErrorKind::WouldBlock.into()),
+            ready => Ok(ready.poll_mask()),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        if self.level {
+            Shape::Level
+        } else {
+            Shape::Edge
+        }
+    }
+}

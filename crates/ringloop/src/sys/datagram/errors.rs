@@ -1,0 +1,77 @@
+//! A socket's error queue: what the network or this machine answered to datagrams that were sent.
+//!
+//! While the queue is on, an answer is also the error of one send or receive on the socket, whatever that one is about,
+//! and a poll says `POLLERR` until it is taken from the queue.
+
+use super::message::control_of;
+use super::receive::empty_message;
+use crate::sys::address::SockAddr;
+use crate::sys::socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+/// Words of room for control data: the answer 64 bytes, packet info and type of service of both families 120.
+const CONTROL_WORDS: usize = 32;
+
+/// An answer to a datagram.
+#[derive(Debug)]
+pub struct NetworkError {
+    /// Where the datagram went.
+    pub to: SocketAddr,
+    /// The answer, as the kernel has it: `ECONNREFUSED` for a closed port.
+    pub errno: i32,
+}
+
+/// Keep what is answered for [`next_error`], or do no more; what was kept is dropped then.
+///
+/// Source: ip(7), `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
+pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
+    let on = i32::from(on);
+    if super::train::is_v6(fd)? {
+        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on)?;
+        // IPv4 on a socket of both; a socket of IPv6 alone may refuse it.
+        drop(socket::set_option_int(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_RECVERR,
+            on,
+        ));
+        return Ok(());
+    }
+    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on)
+}
+
+/// Take the next answer; one that is of another kind is passed over.
+///
+/// Errors: `EAGAIN` where there is none, and those of recvmsg(2).
+/// Source: recvmsg(2), `MSG_ERRQUEUE`.
+pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
+    loop {
+        let mut name = SockAddr::empty();
+        let mut control = [0_u64; CONTROL_WORDS];
+        let mut message = empty_message();
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: D1: everything that the header names outlives the call.
+        unsafe { socket::recvmsg(fd, &raw mut message, flags) }?;
+        name.set_len(message.msg_namelen);
+        let control = control.map(u64::to_ne_bytes);
+        // C libraries differ in its type.
+        let control_len: usize = message.msg_controllen as _;
+        let control = &control.as_flattened()[..control_len];
+        if let (Some(to), Some(errno)) = (name.to_std(), errno_of(control)) {
+            return Ok(NetworkError { to, errno });
+        }
+    }
+}
+
+/// The first field of `struct sock_extended_err`.
+fn errno_of(control: &[u8]) -> Option<i32> {
+    let data = control_of(control, libc::IPPROTO_IP, libc::IP_RECVERR)
+        .or_else(|| control_of(control, libc::IPPROTO_IPV6, libc::IPV6_RECVERR))?;
+    Some(i32::from_ne_bytes(data.get(..4)?.try_into().ok()?))
+}

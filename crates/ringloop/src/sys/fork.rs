@@ -1,0 +1,65 @@
+//! Forks of the process, counted.
+//!
+//! Owns: the count, and the hook that keeps it. Called by: whatever a forked child must not use: engines, drivers, the
+//! handles that wake loops, children, listeners to signals.
+//! Never does: notice a clone(2) or vfork(2) that bypasses the C library; std's `Command` needs neither noticed.
+//!
+//! # Invariants
+//! - **K1** The hook runs in the child, on its only thread, before fork(2) returns there; it makes no call but those that
+//!   signal-safety(7) allows.
+
+use super::signal;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between this process and the one that asked first.
+pub fn count() -> u32 {
+    Generation::current().0
+}
+
+/// The process that a value was made in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// This process.
+    ///
+    /// Source: `pthread_atfork(3)`. Where there was no memory for the hook a fork is not noticed.
+    pub fn current() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            // SAFETY: K1.
+            unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+        });
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether a fork lies between this process and that one.
+    #[inline]
+    pub fn is_inherited(self) -> bool {
+        self.0 != FORKS.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs in the child.
+extern "C" fn after_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    signal::forget_listeners();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::in_child;
+
+    #[test]
+    fn k1_what_was_made_before_a_fork_is_inherited_in_the_child_alone() {
+        let before = Generation::current();
+        assert!(in_child(
+            || before.is_inherited() && !Generation::current().is_inherited()
+        ));
+        assert!(!before.is_inherited());
+    }
+}

@@ -1,0 +1,55 @@
+//! A call that an event loop cannot do without, and that was refused: its name, the cause and the remedy.
+//!
+//! Called by: who makes such a call, once a loop. Never does: a system call besides reading a limit.
+
+use super::limits;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// The call that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCall {
+    /// Its name, as a filter's profile has it.
+    pub call: &'static str,
+    /// What it answered.
+    pub errno: i32,
+}
+
+impl RefusedCall {
+    /// Put the name of `call` to an error of its.
+    pub fn name(call: &'static str) -> impl Fn(io::Error) -> io::Error {
+        move |error| match error.raw_os_error() {
+            Some(errno) => io::Error::new(error.kind(), Self { call, errno }),
+            None => error,
+        }
+    }
+
+    /// The call that an error names.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for RefusedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = io::Error::from_raw_os_error(self.errno);
+        write!(f, "{} was refused: {cause}; ", self.call)?;
+        match self.errno {
+            libc::EMFILE => write!(
+                f,
+                "raise RLIMIT_NOFILE (`ulimit -n`, now {}) or close some descriptors",
+                limits::descriptor_limit()
+            ),
+            libc::ENFILE => f.write_str("raise fs.file-max or close some descriptors"),
+            libc::ENOMEM => f.write_str("raise the memory limit"),
+            _ => write!(
+                f,
+                "allow {} in the seccomp profile or the other policy that denies it",
+                self.call
+            ),
+        }
+    }
+}
+
+impl Error for RefusedCall {}

@@ -1,0 +1,152 @@
+//! Readiness as a sequence: a change is told once, on both drivers.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use ringloop::net::{Readiness, TcpStream, UnixStream};
+use ringloop::sys::file;
+use ringloop::sys::interest::Interest;
+use ringloop::{Runtime, time};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+use support::{PATIENCE, in_runtimes, processor_time};
+
+const MOMENT: Duration = Duration::from_millis(20);
+
+fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    runtime.block_on(future).unwrap()
+}
+
+/// How often a change is told of within a moment, which costs next to nothing.
+async fn told(readiness: &mut Readiness<'_>) -> usize {
+    let mut count = 0;
+    let began = processor_time();
+    while time::timeout(MOMENT, readiness.next()).await.is_ok() {
+        count += 1;
+        assert!(count < 100, "told again and again");
+    }
+    let spent = processor_time().saturating_sub(began);
+    assert!(spent < MOMENT, "the loop spins");
+    count
+}
+
+async fn expect(readiness: &mut Readiness<'_>, interest: Interest) {
+    let next = time::timeout(PATIENCE, readiness.next()).await;
+    assert_eq!(next.unwrap().unwrap(), interest);
+}
+
+#[test]
+fn hang_up_is_told_once() {
+    in_runtimes(|runtime| {
+        // SAFETY: no pointer is passed.
+        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
+        assert!(socket >= 0);
+        // SAFETY: it was made just now.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        run(runtime, async {
+            for interest in [Interest::READ, Interest::WRITE, Interest::BOTH] {
+                let mut readiness = Readiness::new(socket.as_fd(), interest);
+                assert_eq!(told(&mut readiness).await, 1);
+            }
+        });
+    });
+}
+
+#[test]
+fn what_is_left_is_not_told_again_and_what_comes_is() {
+    in_runtimes(|runtime| {
+        let (reader, writer) = file::pipe().unwrap();
+        run(runtime, async {
+            let mut readiness = Readiness::new(reader.as_fd(), Interest::READ);
+            for _ in 0..3 {
+                file::write(writer.as_raw_fd(), b"x", None).unwrap();
+                assert_eq!(told(&mut readiness).await, 1);
+            }
+            // Nobody has read: the end is a change all the same.
+            drop(writer);
+            assert_eq!(told(&mut readiness).await, 1);
+        });
+    });
+}
+
+#[test]
+fn each_direction_is_told_when_it_changes() {
+    in_runtimes(|runtime| {
+        let (mut ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let watched = ours.try_clone().unwrap();
+        run(runtime, async {
+            let mut readiness = Readiness::new(watched.as_fd(), Interest::BOTH);
+            expect(&mut readiness, Interest::WRITE).await;
+            assert_eq!(told(&mut readiness).await, 0);
+            peer.write_all(b"x").unwrap();
+            let next = time::timeout(PATIENCE, readiness.next()).await;
+            assert!(next.unwrap().unwrap().contains(Interest::READ));
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
+            while ours.write(&[0; 4096]).is_ok() {}
+            told(&mut readiness).await;
+            let mut room = vec![0; 1 << 20];
+            assert!(peer.read(&mut room).unwrap() > 0);
+            let next = time::timeout(PATIENCE, readiness.next()).await;
+            assert!(next.unwrap().unwrap().contains(Interest::WRITE));
+        });
+    });
+}
+
+#[test]
+fn two_who_watch_one_descriptor_are_both_told() {
+    in_runtimes(|runtime| {
+        let (reader, writer) = file::pipe().unwrap();
+        run(runtime, async {
+            let mut one = Readiness::new(reader.as_fd(), Interest::READ);
+            let mut other = Readiness::new(reader.as_fd(), Interest::READ);
+            assert_eq!((told(&mut one).await, told(&mut other).await), (0, 0));
+            file::write(writer.as_raw_fd(), b"x", None).unwrap();
+            assert_eq!((told(&mut one).await, told(&mut other).await), (1, 1));
+        });
+    });
+}
+
+/// An operation that waits for the descriptor, by its level, beside one that asks for changes.
+#[test]
+fn reads_beside_it_lose_nothing_and_leave_no_spinning() {
+    in_runtimes(|runtime| {
+        let (ours, mut peer) = support::tcp_pair();
+        let watched = ours.try_clone().unwrap();
+        let stream = TcpStream::from(ours);
+        run(runtime, async {
+            let mut readiness = Readiness::new(watched.as_fd(), Interest::READ);
+            assert_eq!(told(&mut readiness).await, 0);
+            let read = time::timeout(MOMENT, stream.read(Vec::with_capacity(8))).await;
+            assert!(read.is_err(), "there was nothing to read");
+            peer.write_all(b"first").unwrap();
+            assert!(told(&mut readiness).await >= 1);
+            let (count, bytes) = stream.read(Vec::with_capacity(8)).await;
+            assert_eq!((count.unwrap(), &bytes[..]), (5, &b"first"[..]));
+            peer.write_all(b"second").unwrap();
+            assert!(told(&mut readiness).await >= 1);
+            let (count, bytes) = stream.read(Vec::with_capacity(8)).await;
+            assert_eq!((count.unwrap(), &bytes[..]), (6, &b"second"[..]));
+        });
+    });
+}
+
+/// The descriptor's next watcher is an ordinary read, whose word must not be missed.
+#[test]
+fn reads_after_it_hear_of_what_was_there_before() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (ours, peer) = UnixStream::pair().unwrap();
+            for round in 0..3 {
+                peer.write_all(vec![round]).await.0.unwrap();
+                let fd = ours.as_fd().try_clone_to_owned().unwrap();
+                let mut readiness = Readiness::new(fd.as_fd(), Interest::READ);
+                expect(&mut readiness, Interest::READ).await;
+                drop(readiness);
+                let read = time::timeout(PATIENCE, ours.read(Vec::with_capacity(8))).await;
+                assert_eq!(read.unwrap().1, [round]);
+            }
+        });
+    });
+}
