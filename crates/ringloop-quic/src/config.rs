@@ -62,7 +62,7 @@ impl Congestion {
 /// What a connection does and keeps. Start from `Transport::default()`.
 #[derive(Debug, Clone)]
 pub struct Transport {
-    /// Silence after which the connection is given up, the shorter of both ends' counts; `None`: never.
+    /// Silence after which the connection is given up, the shorter of both ends' counts, 1 ms or more; `None`: never.
     pub idle_timeout: Option<Duration>,
     /// Send something after so much silence, so that neither end nor a box between gives up.
     pub keep_alive: Option<Duration>,
@@ -70,7 +70,7 @@ pub struct Transport {
     pub bi_streams_max: u64,
     /// Unidirectional streams that the peer may have open at a time; at most as many.
     pub uni_streams_max: u64,
-    /// Bytes that the peer may send ahead of the reader, a stream.
+    /// Bytes that the peer may send ahead of the reader, a stream; 1 or more, as of all windows.
     pub stream_receive_window: u64,
     /// The same for all streams together, at the start.
     pub receive_window: u64,
@@ -140,8 +140,7 @@ impl From<&Transport> for Kept {
             receive_window_max: transport.receive_window_max,
             send_window: transport.send_window,
             send_window_min: transport.send_window_min,
-            streams_max: [transport.bi_streams_max, transport.uni_streams_max]
-                .map(|max| max.min(limits::STREAMS_LIMIT)),
+            streams_max: [transport.bi_streams_max, transport.uni_streams_max],
             datagram_send_buffer: transport.datagram_send_buffer,
             takes_datagrams: transport.datagram_receive_buffer.is_some(),
         }
@@ -149,15 +148,78 @@ impl From<&Transport> for Kept {
 }
 
 impl Transport {
-    fn build(&self) -> Result<Arc<proto::TransportConfig>, ConfigError> {
-        if !(1200..=65_527).contains(&self.initial_mtu) {
-            return Err(ConfigError::OutOfBounds("initial_mtu: 1200 to 65527"));
+    /// What a program has set, each number within its bounds.
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_time = |time: Option<Duration>| {
+            time.is_none_or(|time| (limits::TIME_MIN..=limits::TIME_MAX).contains(&time))
+        };
+        let is_window = |bytes: u64| (1..=limits::NUMBER_MAX).contains(&bytes);
+        let is_mtu = |bytes: u16| (1200..=65_527).contains(&bytes);
+        let is_buffer = |bytes: usize| (1..=limits::BUFFER_MAX).contains(&bytes);
+        let is_rtt =
+            (limits::INITIAL_RTT_MIN..=limits::INITIAL_RTT_MAX).contains(&self.initial_rtt);
+        let checks = [
+            (
+                is_time(self.idle_timeout),
+                "idle_timeout: 1 ms to 10 years, or none",
+            ),
+            (
+                is_time(self.keep_alive),
+                "keep_alive: 1 ms to 10 years, or none",
+            ),
+            (
+                self.bi_streams_max <= limits::STREAMS_LIMIT,
+                "bi_streams_max: 0 to 65536",
+            ),
+            (
+                self.uni_streams_max <= limits::STREAMS_LIMIT,
+                "uni_streams_max: 0 to 65536",
+            ),
+            (
+                is_window(self.stream_receive_window),
+                "stream_receive_window: 1 to 2^62 - 1",
+            ),
+            (
+                is_window(self.receive_window),
+                "receive_window: 1 to 2^62 - 1",
+            ),
+            (
+                self.receive_window_max <= limits::NUMBER_MAX,
+                "receive_window_max: 0 to 2^62 - 1",
+            ),
+            (is_window(self.send_window), "send_window: 1 to 2^62 - 1"),
+            (
+                is_window(self.send_window_min),
+                "send_window_min: 1 to 2^62 - 1",
+            ),
+            (
+                self.datagram_receive_buffer.is_none_or(is_buffer),
+                "datagram_receive_buffer: 1 to 2^31 - 1, or none",
+            ),
+            (
+                is_buffer(self.datagram_send_buffer),
+                "datagram_send_buffer: 1 to 2^31 - 1",
+            ),
+            (is_mtu(self.initial_mtu), "initial_mtu: 1200 to 65527"),
+            (
+                self.mtu_max.is_none_or(is_mtu),
+                "mtu_max: 1200 to 65527, or none",
+            ),
+            (is_rtt, "initial_rtt: 1 us to 60 s"),
+        ];
+        match checks.into_iter().find(|(is_good, _)| !is_good) {
+            Some((_, bounds)) => Err(ConfigError::OutOfBounds(bounds)),
+            None => Ok(()),
         }
+    }
+
+    fn build(&self) -> Result<Arc<proto::TransportConfig>, ConfigError> {
+        self.check()?;
         let idle = self
             .idle_timeout
             .map(proto::IdleTimeout::try_from)
             .transpose();
-        let idle = idle.map_err(|_| ConfigError::OutOfBounds("idle_timeout: 2^62 ms"))?;
+        let idle = idle.map_err(|_| ConfigError::OutOfBounds("idle_timeout: 1 ms to 10 years"))?;
         let mut config = proto::TransportConfig::default();
         config
             .max_idle_timeout(idle)
@@ -414,32 +476,43 @@ impl ServerConfig {
         self
     }
 
-    /// How long the token of a Retry may be used (15 s by default).
-    #[must_use]
-    pub fn retry_lifetime(mut self, lifetime: Duration) -> Self {
+    /// How long the token of a Retry may be used (15 s by default); 1 s or more, the unit of its time.
+    pub fn retry_lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
+        if !(Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime) {
+            return Err(ConfigError::OutOfBounds("retry_lifetime: 1 s to 10 years"));
+        }
         self.config.retry_token_lifetime(lifetime);
-        self
+        Ok(self)
     }
 
-    /// How many tokens a client gets for its next connections (2 by default), and how long they may be used (two
-    /// weeks). With 0, those of clients are not looked at either.
-    #[must_use]
-    pub fn tokens(mut self, count: u32, lifetime: Duration) -> Self {
+    /// How many tokens a client gets for its next connections (2 by default, at most [`limits::TOKENS_MAX`]), and how long
+    /// they may be used (two weeks; 1 s or more). With 0, those of clients are not looked at either.
+    pub fn tokens(mut self, count: u32, lifetime: Duration) -> Result<Self, ConfigError> {
+        if count > limits::TOKENS_MAX {
+            return Err(ConfigError::OutOfBounds("tokens: 0 to 64"));
+        }
+        if !(Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime) {
+            return Err(ConfigError::OutOfBounds(
+                "lifetime of tokens: 1 s to 10 years",
+            ));
+        }
         let mut tokens = proto::ValidationTokenConfig::default();
         tokens.sent(count).lifetime(lifetime);
         if count == 0 {
             tokens.log(Arc::new(proto::NoneTokenLog));
         }
         self.config.validation_token_config(tokens);
-        self
+        Ok(self)
     }
 
     /// How many connections may wait to be accepted; past it new clients get no answer, and try again until there is room
-    /// or their handshake's time is over.
-    #[must_use]
-    pub fn incoming_max(mut self, count: usize) -> Self {
+    /// or their handshake's time is over. From 1 to [`limits::INCOMING_LIMIT`].
+    pub fn incoming_max(mut self, count: usize) -> Result<Self, ConfigError> {
+        if !(1..=limits::INCOMING_LIMIT).contains(&count) {
+            return Err(ConfigError::OutOfBounds("incoming_max: 1 to 2^20"));
+        }
         self.config.max_incoming(count);
-        self
+        Ok(self)
     }
 }
 
@@ -480,12 +553,14 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// The versions to speak, the best first; both by default.
-    #[must_use]
-    pub fn versions(mut self, versions: &[Version]) -> Self {
+    /// The versions to speak, the best first, at least one; both by default.
+    pub fn versions(mut self, versions: &[Version]) -> Result<Self, ConfigError> {
+        if versions.is_empty() {
+            return Err(ConfigError::OutOfBounds("versions: one at least"));
+        }
         let numbers = versions.iter().map(|version| version.number());
         self.config.supported_versions(numbers.collect());
-        self
+        Ok(self)
     }
 
     /// The largest payload of UDP that peers may send here: 1200 to 65527 bytes; 1472 by default.
@@ -565,5 +640,82 @@ impl EndpointConfig {
     pub fn seed(mut self, seed: Option<[u8; 32]>) -> Self {
         self.config.rng_seed(seed);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Transport)) -> String {
+        let mut transport = Transport::default();
+        change(&mut transport);
+        transport.build().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn numbers_out_of_their_bounds_are_refused_by_name() {
+        let none = Duration::ZERO;
+        let refusals = [
+            ("idle_timeout", refusal(|it| it.idle_timeout = Some(none))),
+            (
+                "idle_timeout",
+                refusal(|it| it.idle_timeout = Some(Duration::from_micros(999))),
+            ),
+            (
+                "idle_timeout",
+                refusal(|it| it.idle_timeout = Some(Duration::MAX)),
+            ),
+            ("keep_alive", refusal(|it| it.keep_alive = Some(none))),
+            ("bi_streams_max", refusal(|it| it.bi_streams_max = 1 << 62)),
+            (
+                "uni_streams_max",
+                refusal(|it| it.uni_streams_max = limits::STREAMS_LIMIT + 1),
+            ),
+            (
+                "stream_receive_window",
+                refusal(|it| it.stream_receive_window = 0),
+            ),
+            (
+                "stream_receive_window",
+                refusal(|it| it.stream_receive_window = 1 << 62),
+            ),
+            ("receive_window", refusal(|it| it.receive_window = 0)),
+            (
+                "receive_window_max",
+                refusal(|it| it.receive_window_max = u64::MAX),
+            ),
+            ("send_window", refusal(|it| it.send_window = 0)),
+            ("send_window_min", refusal(|it| it.send_window_min = 0)),
+            (
+                "datagram_receive_buffer",
+                refusal(|it| it.datagram_receive_buffer = Some(0)),
+            ),
+            (
+                "datagram_send_buffer",
+                refusal(|it| it.datagram_send_buffer = usize::MAX),
+            ),
+            ("initial_mtu", refusal(|it| it.initial_mtu = 1199)),
+            ("mtu_max", refusal(|it| it.mtu_max = Some(u16::MAX))),
+            ("initial_rtt", refusal(|it| it.initial_rtt = none)),
+        ];
+        for (name, said) in refusals {
+            assert!(said.contains(&format!("{name}: ")), "{name}: {said}");
+        }
+        let smallest = Transport {
+            idle_timeout: Some(limits::TIME_MIN),
+            bi_streams_max: 0,
+            uni_streams_max: 0,
+            receive_window: 1,
+            receive_window_max: 0,
+            stream_receive_window: 1,
+            send_window: 1,
+            send_window_min: 1,
+            datagram_receive_buffer: Some(1),
+            datagram_send_buffer: 1,
+            mtu_max: Some(1200),
+            ..Transport::default()
+        };
+        assert!(smallest.build().is_ok());
     }
 }

@@ -234,6 +234,31 @@ impl Connection {
         .await
     }
 
+    /// Wait until the handshake is confirmed (RFC 9001 §4.1.2): from then on [`Endpoint::rebind`](crate::Endpoint::rebind)
+    /// moves the connection.
+    ///
+    /// Errors: why it is over, if it is by then.
+    /// Cancel safety: safe.
+    pub async fn confirmed(&self) -> Result<(), ConnectionError> {
+        let mut seat = Seat::new(|key| self.inner.with(|_, link| link.watching.remove(key)));
+        poll_fn(|cx| {
+            let mut old = None;
+            let polled = self.inner.with(|connection, link| {
+                if let Some(error) = &link.lost {
+                    return Poll::Ready(Err(error.clone()));
+                }
+                if connection.is_confirmed() {
+                    return Poll::Ready(Ok(()));
+                }
+                old = seat.take(&mut link.watching, cx.waker());
+                Poll::Pending
+            });
+            drop(old);
+            polled
+        })
+        .await
+    }
+
     /// Why it is over, if it is.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.inner.with(|_, link| link.lost.clone())

@@ -13,9 +13,11 @@
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::connecting::{Connecting, Incoming};
+use crate::connection::Connection;
 use crate::core::{self, Core, Event, Handle};
 use crate::error::{ConnectError, ConnectionError};
 use crate::link::Link;
+use crate::race;
 use crate::receive::Receiver;
 use crate::transmit::{Progress, Transmitter};
 use crate::wakers::{Seat, Wakers};
@@ -329,6 +331,20 @@ impl Endpoint {
         Ok(Connecting::new(&self.shared, handle))
     }
 
+    /// Connect to the server of this name at whichever of its addresses ([`ringloop::net::lookup_host`]) answers first
+    /// (RFC 8305): families in turns, each a quarter of a second after the last or at once when that has failed. The
+    /// other connections are closed.
+    ///
+    /// Errors: the last one's kind, with all addresses in the text; `InvalidInput` without any.
+    /// Cancel safety: safe; what was begun is closed.
+    pub async fn connect_any(
+        &self,
+        addresses: &[SocketAddr],
+        server_name: &str,
+    ) -> io::Result<Connection> {
+        race::first_of(self, addresses, server_name).await
+    }
+
     /// The next client; `None` once the endpoint is closed.
     ///
     /// Cancel safety: safe.
@@ -370,7 +386,8 @@ impl Endpoint {
     /// are lost, unless it has the address that they know.
     ///
     /// Errors: `InvalidInput` where there are connections that were made here and the socket is of the other family of
-    /// addresses; nothing is changed then.
+    /// addresses; `WouldBlock` while the handshake of one of them is not confirmed
+    /// ([`Connection::confirmed`](crate::Connection::confirmed)). Nothing is changed then.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         let mut state = self.shared.state();
         let (from, to) = (state.socket.local_addr()?, socket.local_addr()?);
@@ -382,7 +399,8 @@ impl Endpoint {
             if let Some(mut connection) = state.core.connection(handle)
                 && connection.is_client()
             {
-                connection.local_address_changed();
+                // One that is closed has nothing to move.
+                let _ = connection.local_address_changed();
             }
         }
         drop(state);
@@ -497,6 +515,7 @@ impl Driver<'_> {
             }
         }
         let more_in = self.receiver.receive(cx, now, core, place);
+        self.transmitter.hear(now, core);
         state.core.handle_timeouts(now);
         state.dispatch(&mut self.woken);
         drop(guard);

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why a connection is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The peer speaks none of our versions of QUIC.
@@ -37,6 +38,13 @@ pub enum ConnectionError {
     Reset,
     /// Nothing came for the idle time-out.
     TimedOut,
+    /// This machine or the network refused the first packets: no route, a firewall, a port where nobody listens.
+    Unreachable {
+        /// Where they were sent.
+        address: SocketAddr,
+        /// The error of sendmsg(2), or the one that icmp(7) stands for.
+        errno: i32,
+    },
     /// It was closed here.
     Closed,
     /// No connection ids are left.
@@ -52,6 +60,13 @@ impl ConnectionError {
             | Self::ClosedByPeer { code, .. } => Some(*code),
             _ => None,
         }
+    }
+}
+
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -77,6 +92,10 @@ impl fmt::Display for ConnectionError {
             }
             Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
             Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
+            Self::Unreachable { address, errno } => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "{address} cannot be reached: {error}")
+            }
             Self::Closed => f.write_str("the connection was closed here"),
             Self::NoConnectionIds => f.write_str("no connection ids are left"),
         }
@@ -91,6 +110,9 @@ impl From<ConnectionError> for io::Error {
             ConnectionError::TimedOut => io::ErrorKind::TimedOut,
             ConnectionError::Reset => io::ErrorKind::ConnectionReset,
             ConnectionError::Closed => io::ErrorKind::NotConnected,
+            ConnectionError::Unreachable { errno, .. } => {
+                io::Error::from_raw_os_error(*errno).kind()
+            }
             ConnectionError::ClosedByPeer { .. } | ConnectionError::TransportByPeer { .. } => {
                 io::ErrorKind::ConnectionAborted
             }
@@ -101,7 +123,7 @@ impl From<ConnectionError> for io::Error {
 }
 
 /// Why a connection could not be begun; nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The endpoint is closed.
@@ -116,6 +138,13 @@ pub enum ConnectError {
     InvalidAddress(SocketAddr),
     /// The endpoint does not speak the version that the configuration names.
     UnsupportedVersion,
+}
+
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for ConnectError {
@@ -146,7 +175,7 @@ impl From<ConnectError> for io::Error {
 }
 
 /// Why a stream's bytes do not move.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
     /// The peer gave up sending, with its program's code.
@@ -161,6 +190,13 @@ pub enum StreamError {
     EarlyDataRejected,
     /// The connection is over.
     Connection(ConnectionError),
+}
+
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for StreamError {
@@ -207,7 +243,7 @@ impl From<StreamError> for io::Error {
 }
 
 /// Why a datagram was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatagramError {
     /// The peer takes none.
@@ -220,6 +256,13 @@ pub enum DatagramError {
     Expired,
     /// The connection is over.
     Connection(ConnectionError),
+}
+
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for DatagramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for DatagramError {
@@ -255,17 +298,32 @@ impl From<DatagramError> for io::Error {
 }
 
 /// What is wrong with a configuration.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A certificate, key or trust anchor that TLS does not take.
     Tls(rustls::Error),
     /// A file's contents are not what they should be.
     Pem(String),
-    /// A file could not be read.
+    /// A file or a directory could not be read.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Something that has no name could not be read.
     Io(io::Error),
+    /// Names of protocols that TLS cannot carry.
+    Alpn(String),
     /// A number that is out of its bounds; the text says which.
     OutOfBounds(&'static str),
+}
+
+/// As its text: what a `main` that returns it prints.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -273,6 +331,8 @@ impl fmt::Display for ConfigError {
         match self {
             Self::Tls(error) => write!(f, "TLS: {error}"),
             Self::Pem(what) => f.write_str(what),
+            Self::Alpn(what) => write!(f, "alpn: {what}"),
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Io(error) => error.fmt(f),
             Self::OutOfBounds(what) => write!(f, "out of bounds: {what}"),
         }
@@ -283,7 +343,7 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Tls(error) => Some(error),
-            Self::Io(error) => Some(error),
+            Self::Io(error) | Self::File { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -303,9 +363,13 @@ impl From<io::Error> for ConfigError {
 
 impl From<ConfigError> for io::Error {
     fn from(error: ConfigError) -> Self {
+        let kind = match &error {
+            ConfigError::File { error, .. } => error.kind(),
+            _ => io::ErrorKind::InvalidInput,
+        };
         match error {
             ConfigError::Io(error) => error,
-            error => Self::new(io::ErrorKind::InvalidInput, error),
+            error => Self::new(kind, error),
         }
     }
 }

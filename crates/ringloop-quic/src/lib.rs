@@ -4,7 +4,7 @@
 //!
 //! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out, events, a deadline.
 //! 2. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
-//!    congestion bits, source addresses), one timer.
+//!    congestion bits, source addresses), one timer. [`sender`] is for embedders, too.
 //!    Several at one address: [`Worker`].
 //! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
 //! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`].
@@ -53,7 +53,9 @@ pub mod limits;
 mod link;
 mod proto;
 pub mod qlog;
+mod race;
 mod receive;
+pub mod sender;
 pub mod stats;
 pub mod store;
 mod stream;

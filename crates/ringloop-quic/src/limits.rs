@@ -41,6 +41,30 @@ pub const STREAMS_MAX: u64 = 100;
 /// of them.
 pub const STREAMS_LIMIT: u64 = 1 << 16;
 
+/// The largest number that QUIC's frames carry (RFC 9000 §16).
+pub const NUMBER_MAX: u64 = (1 << 62) - 1;
+
+/// Times are told in milliseconds on the wire: what is less would be none.
+pub const TIME_MIN: Duration = Duration::from_millis(1);
+
+/// The longest time that a connection or token is set up with; who wants no end says so by none.
+pub const TIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The round-trip times that a connection may begin with.
+pub const INITIAL_RTT_MIN: Duration = Duration::from_micros(1);
+
+/// See [`INITIAL_RTT_MIN`].
+pub const INITIAL_RTT_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes of buffers for datagrams, and of a socket, at the most: what `setsockopt(2)` takes.
+pub const BUFFER_MAX: usize = i32::MAX as usize;
+
+/// Address tokens that a client may get for its next connections: each is sent when the handshake is over.
+pub const TOKENS_MAX: u32 = 64;
+
+/// Connections that may be allowed to wait to be accepted.
+pub const INCOMING_LIMIT: usize = 1 << 20;
+
 /// Streams of a direction that the peer may have open before it has opened half of them; the engine keeps a place for each
 /// that it may open, 45 bytes. With both directions' 56 places its tables are exactly full.
 pub const STREAMS_AT_FIRST: u64 = 28;
@@ -87,6 +111,15 @@ pub const SEGMENTS_MAX: usize = 64;
 
 /// Bytes in one message to the kernel: a little less than the payload of the longest IPv4 packet.
 pub const MESSAGE_BYTES_MAX: usize = 65_000;
+
+/// How long an attempt at one address has before the next one joins it (RFC 8305 §5).
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Bytes of a datagram that every path of QUIC carries (RFC 9000 §14).
+pub const DATAGRAM_LEN_MIN: usize = 1200;
+
+/// Answers of the network to first datagrams that an endpoint takes before it goes on; more are for the next turn.
+pub const ANSWERS_PER_TURN: usize = 64;
 
 /// Trains of datagrams that an endpoint takes before it answers, and before other tasks get their turn.
 pub const RECEIVES_PER_TURN: usize = 16;

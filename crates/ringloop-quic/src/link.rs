@@ -90,6 +90,7 @@ impl Link {
                     opening.drain_into(woken);
                 }
             }
+            Event::Confirmed(_) => self.watching.drain_into(woken),
             Event::Lost(_, error) => {
                 self.lost.get_or_insert(error);
                 self.wake_all(woken);

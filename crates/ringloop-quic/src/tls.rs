@@ -14,6 +14,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::quic::Suite;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
     StoresServerSessions, WebPkiClientVerifier,
@@ -26,8 +27,10 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) mod integrity;
+pub(crate) mod refusal;
 pub(crate) mod token_key;
 mod verify;
+mod x509;
 
 /// The provider of cryptography that the crate's features name: aws-lc-rs where both do.
 pub fn provider() -> Arc<CryptoProvider> {
@@ -67,9 +70,10 @@ impl Certificate {
     ///
     /// Errors: nothing of that kind in it; a key that is of no known kind, or not the certificate's.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| ConfigError::Pem(format!("no private key: {error}")))?;
-        Self::from_der(certificates(chain)?, key)
+        if is_swapped(chain, key) {
+            return Err(swapped());
+        }
+        Self::from_der(certificates(chain)?, private_key(key)?)
     }
 
     /// The same in DER.
@@ -77,14 +81,35 @@ impl Certificate {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, ConfigError> {
-        let key = CertifiedKey::from_der(chain, key, &provider())?;
+        if let Some(first) = chain.first()
+            && PrivateKeyDer::try_from(first.as_ref()).is_ok()
+        {
+            let is_certificate = x509::names(&CertificateDer::from(key.secret_der())).is_some();
+            return Err(if is_certificate {
+                swapped()
+            } else {
+                ConfigError::Pem("what is given as the certificate is a private key".to_owned())
+            });
+        }
+        let made = CertifiedKey::from_der(chain, key, &provider());
+        let key = made.map_err(|error| match refusal::explain_pair(&error) {
+            Some(text) => ConfigError::Pem(text.to_owned()),
+            None => ConfigError::Tls(error),
+        })?;
         Ok(Self { key: Arc::new(key) })
     }
 
     /// Read them from files.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        Self::from_pem(&std::fs::read(chain)?, &std::fs::read(key)?)
+        Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|error| ConfigError::File {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 /// At least one certificate in PEM.
@@ -92,11 +117,45 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError>
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) if has(pem, KEY_LABEL) => Err(ConfigError::Pem(
+            "there is no certificate in it, only a private key".to_owned(),
+        )),
         Ok(_) => Err(ConfigError::Pem(
             "no certificate in the PEM text".to_owned(),
         )),
         Err(error) => Err(ConfigError::Pem(format!("no certificate: {error}"))),
     }
+}
+
+/// The first private key in PEM.
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
+        ConfigError::Pem(if has(pem, "ENCRYPTED") {
+            "the private key is encrypted: give its password".to_owned()
+        } else if has(pem, CERTIFICATE_LABEL) {
+            "there is no private key in it, only a certificate".to_owned()
+        } else {
+            format!("no private key: {error}")
+        })
+    })
+}
+
+const KEY_LABEL: &str = "PRIVATE KEY-----";
+const CERTIFICATE_LABEL: &str = "BEGIN CERTIFICATE-----";
+
+fn has(pem: &[u8], label: &str) -> bool {
+    let mut windows = pem.windows(label.len());
+    windows.any(|window| window == label.as_bytes())
+}
+
+/// Whether each of the two PEM texts has only what the other should have.
+fn is_swapped(chain: &[u8], key: &[u8]) -> bool {
+    let is_key = has(chain, KEY_LABEL) && !has(chain, CERTIFICATE_LABEL);
+    is_key && has(key, CERTIFICATE_LABEL) && !has(key, KEY_LABEL)
+}
+
+fn swapped() -> ConfigError {
+    ConfigError::Pem("the certificate and the private key are swapped".to_owned())
 }
 
 /// The certificates of a server, by the name that clients ask for; may be changed while servers use them, from any
@@ -144,6 +203,8 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let offered = hello.alpn().into_iter().flatten();
+        refusal::note_hello(hello.server_name(), offered);
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let named = hello.server_name().and_then(|name| {
             let name = name.to_ascii_lowercase();
@@ -160,6 +221,8 @@ impl ResolvesServerCert for Certificates {
 #[derive(Debug, Clone)]
 pub struct Roots {
     store: RootCertStore,
+    /// Those that the program has named, which are good for themselves too.
+    named: Vec<CertificateDer<'static>>,
 }
 
 impl Roots {
@@ -167,6 +230,7 @@ impl Roots {
     pub fn empty() -> Self {
         Self {
             store: RootCertStore::empty(),
+            named: Vec::new(),
         }
     }
 
@@ -188,29 +252,36 @@ impl Roots {
     /// Trust those in PEM text.
     pub fn add_pem(mut self, pem: &[u8]) -> Result<Self, ConfigError> {
         for der in certificates(pem)? {
-            self.store.add(der)?;
+            self = self.add_der(der)?;
         }
         Ok(self)
     }
 
-    /// Trust one in DER.
+    /// Trust one in DER: those that it has signed, and itself where a peer shows it.
     pub fn add_der(mut self, der: CertificateDer<'static>) -> Result<Self, ConfigError> {
-        self.store.add(der)?;
+        self.store.add(der.clone())?;
+        self.named.push(der);
         Ok(self)
     }
 
     /// Trust those in a file.
     pub fn add_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        self.add_pem(&std::fs::read(path)?)
+        self.add_pem(&read(path.as_ref())?)
     }
 
     /// Trust those in a directory's files, by their hashed names or any other.
     pub fn add_directory(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        for entry in std::fs::read_dir(path)? {
-            let path = entry?.path();
+        let path = path.as_ref();
+        let failed = |error| ConfigError::File {
+            path: path.to_owned(),
+            error,
+        };
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
             if path.is_file()
-                && let Ok(found) = certificates(&std::fs::read(path)?)
+                && let Ok(found) = certificates(&read(&path)?)
             {
+                self.named.extend(found.iter().cloned());
                 self.store.add_parsable_certificates(found);
             }
         }
@@ -332,7 +403,10 @@ impl ClientTls {
                 let verifier = verifier
                     .build()
                     .map_err(|error| ConfigError::Pem(error.to_string()))?;
-                builder.with_webpki_verifier(verifier)
+                let verifier: Arc<dyn ServerCertVerifier> = verifier;
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(verify::Named::new(roots.named, verifier))
             }
             Verifier::Own(verifier) => builder
                 .dangerous()
@@ -344,7 +418,7 @@ impl ClientTls {
             }
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = self.alpn;
+        config.alpn_protocols = checked(self.alpn)?;
         config.key_log = self.secrets.log();
         config.enable_early_data = self.early_data && self.sessions.is_some();
         config.resumption = match self.sessions {
@@ -353,6 +427,29 @@ impl ClientTls {
         };
         Ok(config)
     }
+}
+
+/// Names of protocols, as TLS can carry them (RFC 7301 §3.1).
+fn checked(protocols: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, ConfigError> {
+    if let Some(name) = protocols
+        .iter()
+        .find(|name| !(1..=255).contains(&name.len()))
+    {
+        let (len, shown) = (name.len(), &name[..name.len().min(16)]);
+        return Err(ConfigError::Alpn(format!(
+            "a protocol's name has 1 to 255 bytes, and {:?}{} has {len}",
+            String::from_utf8_lossy(shown),
+            if len > 16 { "..." } else { "" }
+        )));
+    }
+    let total: usize = protocols.iter().map(|name| 1 + name.len()).sum();
+    if total > usize::from(u16::MAX) {
+        return Err(ConfigError::Alpn(format!(
+            "the {} protocols take {total} bytes together, of 65535 that TLS has for them",
+            protocols.len()
+        )));
+    }
+    Ok(protocols)
 }
 
 /// Which clients a server talks to.
@@ -440,9 +537,10 @@ impl ServerTls {
             } else {
                 verifier.allow_unauthenticated()
             };
-            verifier
+            let verifier: Arc<dyn ClientCertVerifier> = verifier
                 .build()
-                .map_err(|error| ConfigError::Pem(error.to_string()))
+                .map_err(|error| ConfigError::Pem(error.to_string()))?;
+            Ok::<_, ConfigError>(verify::Named::new(roots.named, verifier))
         };
         let builder = match self.clients {
             Clients::Anyone => builder.with_no_client_auth(),
@@ -450,7 +548,7 @@ impl ServerTls {
             Clients::Required(roots) => builder.with_client_cert_verifier(verified(roots, true)?),
         };
         let mut config = builder.with_cert_resolver(Arc::new(self.certificates));
-        config.alpn_protocols = self.alpn;
+        config.alpn_protocols = checked(self.alpn)?;
         config.key_log = self.secrets.log();
         // QUIC knows only these two values (RFC 9001 §4.6.1).
         let early_data = self.early_data && self.sessions.is_some();

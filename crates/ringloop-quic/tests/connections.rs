@@ -494,7 +494,7 @@ fn early_data_goes_in_version_2_too() {
 #[test]
 fn a_version_that_the_server_does_not_speak_is_told() {
     on_both(|| async {
-        let config = EndpointConfig::default().versions(&[Version::V1]);
+        let config = EndpointConfig::default().versions(&[Version::V1]).unwrap();
         let server = endpoint(&config, Some(server_config()));
         let client = Endpoint::client(any(), client_config().version(Version::V2)).unwrap();
         let ended = client
@@ -563,6 +563,41 @@ fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
 }
 
 #[test]
+fn a_client_does_not_move_before_its_handshake_is_confirmed() {
+    on_both(|| async {
+        let server = endpoint(&EndpointConfig::default(), Some(server_config()));
+        let client = endpoint(&EndpointConfig::default(), None);
+        let address = server.local_addr().unwrap();
+        let connecting = client
+            .connect_with(&client_config(), address, "localhost")
+            .unwrap();
+        let socket = || UdpSocket::bind(any()).unwrap();
+        let refused = client.rebind(socket()).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
+        let accepting = ringloop::spawn(async move {
+            let theirs = server
+                .accept()
+                .await
+                .unwrap()
+                .accept()
+                .unwrap()
+                .await
+                .unwrap();
+            (server, theirs)
+        });
+        let ours = connecting.await.unwrap();
+        ours.confirmed().await.unwrap();
+        client.rebind(socket()).unwrap();
+        let (_server, theirs) = accepting.await.unwrap();
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(b"after").await.unwrap();
+        send.finish().unwrap();
+        let mut received = theirs.accept_uni().await.unwrap();
+        assert_eq!(received.read_to_end(9).await.unwrap(), b"after");
+    });
+}
+
+#[test]
 fn a_client_moves_to_another_socket_and_nothing_is_lost() {
     on_both(|| async {
         let Pair {
@@ -581,6 +616,7 @@ fn a_client_moves_to_another_socket_and_nothing_is_lost() {
                 for (number, piece) in copy.chunks(64 << 10).enumerate() {
                     send.write_all(piece).await.unwrap();
                     if number == 10 {
+                        ours.confirmed().await.unwrap();
                         client.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
                     }
                 }

@@ -81,3 +81,104 @@ fn an_endpoint_is_idle_once_the_refusals_are_sent() {
         assert_refused(connecting).await;
     });
 }
+
+/// A port of this machine where nobody listens.
+fn closed_port() -> std::net::SocketAddr {
+    let socket = std::net::UdpSocket::bind(any()).unwrap();
+    socket.local_addr().unwrap()
+}
+
+#[test]
+fn closed_port_is_heard_at_once_by_those_that_have_heard_nothing() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let silent = std::net::UdpSocket::bind(any()).unwrap();
+        let waiting = client
+            .connect(silent.local_addr().unwrap(), "localhost")
+            .unwrap();
+        let good = client.connect(address, "localhost").unwrap();
+        let closed = closed_port();
+        for _ in 0..3 {
+            let bad = client.connect(closed, "localhost").unwrap();
+            let error = timeout(Duration::from_secs(20), bad)
+                .await
+                .expect("it hears");
+            let error = error.unwrap_err();
+            assert!(
+                matches!(error, ConnectionError::Unreachable { address, .. } if address == closed),
+                "{error}"
+            );
+            let kind = std::io::Error::from(error).kind();
+            assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
+        }
+        let accepting = async {
+            server
+                .accept()
+                .await
+                .unwrap()
+                .accept()
+                .unwrap()
+                .await
+                .unwrap()
+        };
+        let accepted = timeout(PATIENCE, accepting).await.unwrap();
+        let connection = timeout(PATIENCE, good).await.unwrap().unwrap();
+        let mut waiting = pin!(waiting);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop((accepted, connection));
+    });
+}
+
+#[test]
+fn endpoint_with_what_is_unreachable_is_idle_at_once() {
+    on_both(|| async {
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let bad = client.connect(closed_port(), "localhost").unwrap();
+        timeout(PATIENCE, bad).await.unwrap().unwrap_err();
+        timeout(PATIENCE, client.wait_idle()).await.expect("idle");
+        assert_eq!(client.connection_count(), 0);
+    });
+}
+
+#[test]
+fn first_address_that_answers_wins() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let silent = std::net::UdpSocket::bind(any()).unwrap();
+        let v6 = "[::1]:9".parse().unwrap();
+        let addresses = [v6, closed_port(), silent.local_addr().unwrap(), address];
+        let serving = ringloop::spawn(async move {
+            let connection = server.accept().await.unwrap().accept().unwrap().await;
+            connection.unwrap().closed().await
+        });
+        let connection = timeout(PATIENCE, client.connect_any(&addresses, "localhost"))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(connection.remote_address(), address);
+        connection.close(0, b"");
+        serving.await.unwrap();
+    });
+}
+
+#[test]
+fn error_names_all_addresses() {
+    on_both(|| async {
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let addresses = [closed_port(), "[::1]:9".parse().unwrap(), closed_port()];
+        let connecting = client.connect_any(&addresses, "localhost");
+        let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
+        let text = error.to_string();
+        assert!(
+            addresses.iter().all(|it| text.contains(&it.to_string())),
+            "{text}"
+        );
+        let none = client.connect_any(&[], "localhost").await.unwrap_err();
+        assert_eq!(none.kind(), std::io::ErrorKind::InvalidInput);
+    });
+}

@@ -144,7 +144,7 @@ fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_t
     for round in 1..=3 {
         let handle = client.handle.unwrap();
         let mut connection = client.core.connection(handle).unwrap();
-        connection.local_address_changed();
+        assert!(connection.local_address_changed());
         connection.ping();
         for _acknowledgement in 0..3 {
             now += Duration::from_millis(30);

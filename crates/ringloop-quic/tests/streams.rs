@@ -573,20 +573,60 @@ fn a_peer_that_may_open_without_end_costs_no_endless_work() {
     });
 }
 
+/// What this thread has used of the processor.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// A window of none, or of next to nothing, waits for credit, and the endpoint with it.
+#[test]
+fn a_small_receive_window_is_no_reason_to_spin() {
+    on_both(|| async {
+        for receive_window in [1, 2] {
+            let transport = Transport {
+                receive_window,
+                receive_window_max: 1 << 20,
+                ..Transport::default()
+            };
+            let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+            theirs.set_receive_window(0);
+            let mut send = ours.open_uni().await.unwrap();
+            let writer = ringloop::spawn(async move {
+                send.write_all(&vec![1; 10_000]).await.unwrap();
+                send.finish().unwrap();
+            });
+            let began = processor_time();
+            sleep(SHORT * 4).await;
+            assert!(processor_time().saturating_sub(began) < SHORT * 2);
+            theirs.set_receive_window(1 << 20);
+            let mut receive = timeout(support::PATIENCE, theirs.accept_uni()).await;
+            let received = receive
+                .as_mut()
+                .unwrap()
+                .as_mut()
+                .unwrap()
+                .read_to_end(1 << 20);
+            let received = timeout(support::PATIENCE, received).await;
+            assert_eq!(received.unwrap().unwrap().len(), 10_000);
+            timeout(support::PATIENCE, writer).await.unwrap().unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_larger_send_window_lets_writers_go_on() {
     on_both(|| async {
         // Nothing can be written, so nothing is on its way: neither an acknowledgement nor a timer has the endpoint look
         // again, but the one that ends the connection.
         let transport = Transport {
-            send_window_min: 0,
-            send_window: 0,
             mtu_max: None,
             ..Transport::default()
         };
         let client = client_config().transport(&transport).unwrap();
         let pair = pair_with(server_config(), client, |address| address).await;
         let (ours, _theirs, _ends) = pair.parts();
+        ours.set_send_window(0);
         let mut send = ours.open_uni().await.unwrap();
         let writer = ringloop::spawn(async move {
             send.write_all(&vec![1; 100_000]).await.unwrap();

@@ -362,10 +362,21 @@ impl<'a> Connection<'a> {
         self.mark();
     }
 
-    /// Packets leave from another address from now on: use another connection id, tell the peer.
-    pub fn local_address_changed(&mut self) {
-        self.live.proto.local_address_changed();
-        self.mark();
+    /// Whether the handshake is confirmed (RFC 9001 §4.1.2): both ends know that it is complete.
+    pub fn is_confirmed(&self) -> bool {
+        self.live.is_confirmed()
+    }
+
+    /// Packets leave from another address from now on: use another connection id, tell the peer. `false`, and nothing
+    /// done: the handshake is not confirmed, until which the address has to stay (RFC 9000 §9).
+    #[must_use]
+    pub fn local_address_changed(&mut self) -> bool {
+        let is_confirmed = self.is_confirmed();
+        if is_confirmed {
+            self.live.proto.local_address_changed();
+            self.mark();
+        }
+        is_confirmed
     }
 
     /// What the handshake has agreed on; `None` before it has.

@@ -23,6 +23,8 @@ pub enum Event {
     HandshakeData(Handle),
     /// The handshake is complete.
     Connected(Handle),
+    /// The handshake is confirmed ([`Connection::is_confirmed`](super::Connection::is_confirmed)).
+    Confirmed(Handle),
     /// The connection is over; it needs to be driven until [`Event::Drained`].
     Lost(Handle, ConnectionError),
     /// Nothing of the connection will be sent any more; [`Core::release`](super::Core::release) it.
@@ -130,6 +132,7 @@ impl Event {
             Self::Incoming(_) => None,
             Self::HandshakeData(handle)
             | Self::Connected(handle)
+            | Self::Confirmed(handle)
             | Self::Lost(handle, _)
             | Self::Drained(handle)
             | Self::Opened(handle, _)

@@ -6,6 +6,7 @@ use super::ids::Ids;
 use super::staged::Staged;
 use super::tuning::Tuning;
 use super::unproved::Unproved;
+use crate::error::ConnectionError;
 use crate::proto;
 use crate::proto::varint;
 use crate::qlog::Log;
@@ -47,11 +48,38 @@ pub(super) struct Live {
     /// Bytes that all datagrams which wait to be sent may take.
     pub(super) datagram_buffer: usize,
     pub(super) takes_datagrams: bool,
+    pub(super) confirmation: Confirmation,
+    pub(super) hearing: Hearing,
     /// Servers, while the client may be anywhere.
     pub(super) unproved: Option<Box<Unproved>>,
 }
 
+/// Whether the program knows that the handshake is confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirmation {
+    Pending,
+    Told,
+}
+
+/// Whether a client has received anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// Nothing yet: what its packets are answered on the way may end it.
+    Nothing,
+    /// They did, and the program is to be told.
+    Refused(ConnectionError),
+    /// It has, is over, or is a server's.
+    Heard,
+}
+
 impl Live {
+    /// Whether the handshake is confirmed (RFC 9001 §4.1.2): not before may a client go on from another address
+    /// (RFC 9000 §9).
+    pub(super) fn is_confirmed(&self) -> bool {
+        let is_told = self.proto.stats().frame_rx.handshake_done > 0;
+        !self.proto.is_handshaking() && (is_told || self.proto.side() == proto::Side::Server)
+    }
+
     /// The next message, less what may not be sent yet to an address that is not proved.
     pub(super) fn next_message(
         &mut self,

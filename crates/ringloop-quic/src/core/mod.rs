@@ -41,11 +41,12 @@ mod unproved;
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
-use crate::proto::{self, keys, version};
+use crate::proto::{self, keys, varint, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
+use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
-use live::{End, Live, Queues, Slot, State};
+use live::{Confirmation, End, Hearing, Live, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -103,6 +104,8 @@ pub struct Core {
     qlog: Option<Qlog>,
     spare: Vec<u8>,
     live_count: usize,
+    /// Connections of which nothing has been heard, but that are not over.
+    unheard_count: usize,
     /// What is known of connection ids as they are made.
     ids: Option<proto::ids::Log>,
 }
@@ -139,6 +142,7 @@ impl Core {
             qlog,
             spare: Vec::new(),
             live_count: 0,
+            unheard_count: 0,
             ids,
         }
     }
@@ -170,15 +174,27 @@ impl Core {
 
     /// Whether the connections that were made here can go on from another socket.
     ///
-    /// Errors: `InvalidInput` where there are some and the socket's address is of another family than the last one's.
+    /// Errors: `InvalidInput` where there are some and the socket's address is of another family than the last one's;
+    /// `WouldBlock` while the handshake of one of them is not confirmed (RFC 9000 §9).
     pub fn check_move(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
-        let stays = |slot: &Slot| match &slot.state {
+        let mut movers = self.slots.iter().filter_map(|slot| match &slot.state {
             State::Live(live) => {
-                live.proto.side() == proto::Side::Client && !live.proto.is_closed()
+                let is_open = !live.proto.is_closed();
+                (is_open && live.proto.side() == proto::Side::Client).then_some(live)
             }
-            State::Free => false,
-        };
-        if from.is_ipv4() == to.is_ipv4() || !self.slots.iter().any(stays) {
+            State::Free => None,
+        });
+        if from.is_ipv4() == to.is_ipv4() {
+            if movers.all(|live| live.is_confirmed()) {
+                return Ok(());
+            }
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "the handshake of a connection that was made here is not confirmed, and it would be lost: wait until \
+                 Connection::is_confirmed",
+            ));
+        }
+        if movers.next().is_none() {
             return Ok(());
         }
         let (old, new) = if from.is_ipv4() {
@@ -216,7 +232,45 @@ impl Core {
         let (key, proto) = qlog::with_log(log.clone(), || {
             self.endpoint.connect(now, engine, remote, server_name)
         })?;
-        Ok(self.insert(now, (key, proto), &id, &config.kept, log))
+        let handle = self.insert(now, (key, proto), &id, &config.kept, log);
+        if let State::Live(live) = &mut self.slots[handle.index()].state {
+            live.hearing = Hearing::Nothing;
+            self.unheard_count += 1;
+        }
+        Ok(handle)
+    }
+
+    /// Whether there are clients that have received nothing: [`Core::unreachable`] wants to be told of them.
+    pub fn waits_for_first_answers(&self) -> bool {
+        self.unheard_count > 0
+    }
+
+    /// Say that what was sent to an address was refused, here or on the way: clients of it that have received nothing are
+    /// over, with [`ConnectionError::Unreachable`]. For all others it is a lost packet.
+    pub fn unreachable(&mut self, now: Instant, address: SocketAddr, errno: i32) {
+        if self.unheard_count == 0 {
+            return;
+        }
+        for (slot, place) in self.slots.iter_mut().enumerate() {
+            let State::Live(live) = &mut place.state else {
+                continue;
+            };
+            let remote = live.proto.remote_address();
+            // A scope may have been chosen since.
+            let is_there = (remote.ip(), remote.port()) == (address.ip(), address.port());
+            if live.hearing != Hearing::Nothing || !is_there {
+                continue;
+            }
+            self.unheard_count -= 1;
+            live.hearing = Hearing::Refused(ConnectionError::Unreachable { address, errno });
+            // Not a word to the peer: it would go the same way.
+            live.proto.close(now, varint(0), Bytes::new());
+            self.endpoint
+                .handle_event(live.key, proto::EndpointEvent::drained());
+            live.end = End::Drained;
+            live.armed = None;
+            self.queues.mark(live, slot as u32);
+        }
     }
 
     /// Take a datagram from the network.
@@ -235,6 +289,10 @@ impl Core {
                 let slot = self.by_key[key.0];
                 if let State::Live(live) = &mut self.slots[slot as usize].state {
                     live.log_now(now);
+                    if live.hearing == Hearing::Nothing {
+                        live.hearing = Hearing::Heard;
+                        self.unheard_count -= 1;
+                    }
                     keys::take_handshake_opened();
                     live.proto.handle_event(event);
                     if let Some(unproved) = &mut live.unproved {
@@ -386,6 +444,8 @@ impl Core {
             datagrams: Datagrams::default(),
             datagram_buffer: kept.datagram_send_buffer,
             takes_datagrams: kept.takes_datagrams,
+            confirmation: Confirmation::Pending,
+            hearing: Hearing::Heard,
             unproved: None,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -468,16 +528,29 @@ impl Core {
                     }
                     return Some(event);
                 }
+                if live.confirmation == Confirmation::Pending && live.is_confirmed() {
+                    live.confirmation = Confirmation::Told;
+                    return Some(Event::Confirmed(handle));
+                }
                 if live.datagrams.take_unblocked() {
                     return Some(Event::DatagramsUnblocked(handle));
+                }
+                let hearing = std::mem::replace(&mut live.hearing, Hearing::Heard);
+                if let Hearing::Refused(error) = hearing {
+                    if let Some(log) = &live.log {
+                        log.closed(true, None, &error.to_string());
+                    }
+                    return Some(Event::Lost(handle, error));
                 }
                 live.is_eventful = false;
                 if live.end == End::Drained {
                     live.end = End::Told;
                     self.live_count -= 1;
+                    self.unheard_count -= usize::from(hearing == Hearing::Nothing);
                     self.queues.eventful.pop_front();
                     return Some(Event::Drained(handle));
                 }
+                live.hearing = hearing;
             }
             self.queues.eventful.pop_front();
         }
@@ -511,7 +584,9 @@ impl Core {
             }
             let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
             let segments_max = segments_max.min(fitting).max(1);
-            if let Some(transmit) = live.next_message(now, segments_max, buf) {
+            if live.end == End::NotYet
+                && let Some(transmit) = live.next_message(now, segments_max, buf)
+            {
                 // One message each: a connection that always has more does not hold up the others.
                 self.queues.active.rotate_left(1);
                 return Some(transmit);

@@ -145,7 +145,8 @@ impl Live {
         if tuning.receive_window >= tuning.receive_window_max {
             return false;
         }
-        let is_fast = tuning.read_bytes >= tuning.receive_window / 2;
+        // Nothing is read out of a window of none, and of the smallest only what was there.
+        let is_fast = tuning.read_bytes > 0 && tuning.read_bytes >= tuning.receive_window / 2;
         let round_trips_over = now >= tuning.since + self.proto.rtt() * 2;
         if !is_fast && !round_trips_over {
             return false;

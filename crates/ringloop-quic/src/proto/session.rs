@@ -14,6 +14,7 @@ use super::logged::{Logged, To};
 use super::version::{self, V1, V2};
 use crate::qlog::{self, Log};
 use crate::tls::integrity;
+use crate::tls::refusal::{self, Seen};
 use quinn_proto::crypto::{
     self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
 };
@@ -92,6 +93,7 @@ impl crypto::ClientConfig for ClientSessions {
             .map_err(|_| ConnectError::UnsupportedVersion)?;
         Ok(Box::new(Session::new(
             Connection::Client(inner),
+            Own::Client(Arc::clone(&self.config)),
             version,
             self.initial,
         )))
@@ -148,6 +150,7 @@ impl crypto::ServerConfig for ServerSessions {
         match rustls::quic::ServerConnection::new(config, version, encoded(params)) {
             Ok(inner) => Box::new(Session::new(
                 Connection::Server(inner),
+                Own::Server(Arc::clone(&self.config)),
                 version,
                 self.initial,
             )),
@@ -197,8 +200,24 @@ enum Tls {
 
 struct Running {
     connection: Connection,
+    own: Own,
     /// Servers: the exporter's secret, once it is known.
     exporter: Option<OkmBlock>,
+}
+
+/// This end's configuration.
+enum Own {
+    Client(Arc<rustls::ClientConfig>),
+    Server(Arc<rustls::ServerConfig>),
+}
+
+impl Own {
+    fn explain(&self, error: &rustls::Error, seen: &Seen) -> String {
+        match self {
+            Self::Client(own) => refusal::explain(error, Side::Client, seen, &own.alpn_protocols),
+            Self::Server(own) => refusal::explain(error, Side::Server, seen, &own.alpn_protocols),
+        }
+    }
 }
 
 /// One connection's TLS.
@@ -212,7 +231,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(connection: Connection, version: Version, suite: Suite) -> Self {
+    fn new(connection: Connection, own: Own, version: Version, suite: Suite) -> Self {
         let exporter = None;
         Self {
             version,
@@ -220,6 +239,7 @@ impl Session {
             next: None,
             tls: Tls::Running(Box::new(Running {
                 connection,
+                own,
                 exporter,
             })),
             suite,
@@ -334,13 +354,14 @@ impl crypto::Session for Session {
             return Err(unexpected());
         };
         let connection = &mut running.connection;
-        let (result, secret) = exporter::overhear(|| connection.read_hs(bytes));
+        let ((result, secret), seen) =
+            refusal::observe(|| exporter::overhear(|| connection.read_hs(bytes)));
         running.exporter = secret.or(running.exporter.take());
         result.map_err(|error| {
             let alert = connection.alert().map(u8::from);
             let code = alert.map(TransportErrorCode::crypto);
             let code = code.unwrap_or(TransportErrorCode::PROTOCOL_VIOLATION);
-            failed(code, error.to_string())
+            failed(code, running.own.explain(&error, &seen))
         })?;
         // rustls does not say when these are known: a server reads the name in the first message, a client
         // the protocol in the answer.

@@ -1,11 +1,15 @@
-//! The two answers that rustls wants as objects: every certificate is good; this one is ours.
+//! The answers that rustls wants as objects: every certificate is good; this one is ours; one that is trusted is good for
+//! itself.
 
-use rustls::client::ResolvesClientCert;
+use super::refusal;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
 /// Takes every certificate whose key the server has.
@@ -74,5 +78,120 @@ impl ResolvesClientCert for Always {
 
     fn has_certs(&self) -> bool {
         true
+    }
+}
+
+/// Certificates that a program has named as trusted, each of which is good for itself too: what `openssl req -x509` makes
+/// is an authority's and a server's certificate in one, which webpki refuses as the latter.
+#[derive(Debug)]
+pub(super) struct Named<V: ?Sized> {
+    anchors: Vec<CertificateDer<'static>>,
+    inner: Arc<V>,
+}
+
+impl<V: ?Sized> Named<V> {
+    pub(super) fn new(anchors: Vec<CertificateDer<'static>>, inner: Arc<V>) -> Arc<Self> {
+        Arc::new(Self { anchors, inner })
+    }
+
+    /// Whether a refusal is for what `shown` is beside a certificate of its own. webpki looks at its times before.
+    fn takes(&self, shown: &CertificateDer<'_>, refusal: &Error) -> bool {
+        if let Error::InvalidCertificate(CertificateError::UnknownIssuer) = refusal {
+            refusal::note_untrusted(shown);
+        }
+        let Error::InvalidCertificate(CertificateError::Other(other)) = refusal else {
+            return false;
+        };
+        // The type is of a crate that rustls does not show.
+        other.to_string().contains("CaUsedAsEndEntity") && self.anchors.contains(shown)
+    }
+}
+
+impl ServerCertVerifier for Named<dyn ServerCertVerifier> {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.inner.verify_server_cert(shown, chain, name, ocsp, now) {
+            Err(refusal) if self.takes(shown, &refusal) => {
+                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+impl ClientCertVerifier for Named<dyn ClientCertVerifier> {
+    fn offer_client_auth(&self) -> bool {
+        self.inner.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.inner.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.inner.verify_client_cert(shown, chain, now) {
+            Err(refusal) if self.takes(shown, &refusal) => Ok(ClientCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }

@@ -81,10 +81,11 @@ impl Configs {
         let name = ServerName::try_from("localhost").unwrap();
         let server = ServerConnection::new(server, self.version, parameters.clone());
         let client = ClientConnection::new(client, self.version, name, parameters);
-        let session = |connection| Session::new(connection, self.version, suite);
+        let session = |connection, own| Session::new(connection, own, self.version, suite);
+        let own = (Arc::clone(&self.server), Arc::clone(&self.client));
         Ends {
-            server: session(Connection::Server(server.unwrap())),
-            client: session(Connection::Client(client.unwrap())),
+            server: session(Connection::Server(server.unwrap()), Own::Server(own.0)),
+            client: session(Connection::Client(client.unwrap()), Own::Client(own.1)),
             keys: Vec::new(),
         }
     }

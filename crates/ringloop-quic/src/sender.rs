@@ -1,0 +1,183 @@
+//! A UDP socket's sending half: messages out, and what this machine and the network answer to the first ones.
+//!
+//! Owns: [`Sender`]. Called by: whoever drives a core with a socket, here and in embedders. Never does: wait, or keep
+//! what a full socket did not take.
+//!
+//! Answers are told the core only of connections that have not received anything. They cannot be trusted: whoever guesses
+//! the ports can forge them (RFC 9000 §14.2.1, RFC 8085 §5.2), so they must not end a connection that works. One that has
+//! heard nothing would wait for nothing else.
+
+use crate::core::{Core, Transmit};
+use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN};
+use ringloop::sys::datagram::{self, NetworkError, Train};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// The socket is full: send the message again once it is not.
+#[derive(Debug)]
+pub struct Full;
+
+/// Sends messages on a non-blocking UDP socket, by its descriptor, which whoever made it keeps open.
+#[derive(Debug)]
+pub struct Sender {
+    fd: RawFd,
+    segments_max: usize,
+    sends_ecn: bool,
+    /// The socket keeps answers.
+    hears: bool,
+}
+
+impl Sender {
+    /// A sender of messages of at most `segments_max` datagrams.
+    pub fn new(fd: RawFd, segments_max: usize, sends_ecn: bool) -> Self {
+        Self {
+            fd,
+            segments_max: segments_max.max(1),
+            sends_ecn,
+            hears: false,
+        }
+    }
+
+    /// How many datagrams a message may have; 1 once the kernel has refused more.
+    pub fn segments_max(&self) -> usize {
+        self.segments_max
+    }
+
+    /// Take the answers that have come; before receiving, and before sending.
+    pub fn hear(&mut self, now: Instant, core: &mut Core) {
+        let hears = core.waits_for_first_answers();
+        if hears != self.hears {
+            self.hears = hears;
+            // A socket that cannot is done without.
+            drop(datagram::set_receive_errors(self.fd, hears));
+        }
+        for _ in 0..ANSWERS_PER_TURN {
+            if !self.hears {
+                return;
+            }
+            match datagram::next_error(self.fd) {
+                Ok(NetworkError { to, errno }) if is_final(errno) => {
+                    core.unreachable(now, to, errno);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Send a message of the core's. Errors other than a full socket are as if the network had lost it: a route that is
+    /// gone, a probe that is too long for the device.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        core: &mut Core,
+        transmit: &Transmit,
+        bytes: &[u8],
+    ) -> Result<(), Full> {
+        let train = Train {
+            bytes,
+            segment_len: transmit.segment_len.and_then(|len| u16::try_from(len).ok()),
+            to: transmit.destination,
+            source: transmit.source,
+            ecn: if self.sends_ecn { transmit.ecn } else { 0 },
+        };
+        let error = match datagram::send_train(self.fd, &train) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => return Err(Full),
+            Err(error) if error.is_of_segmentation() => self.send_singly(&train),
+            // It may be the answer to another message.
+            Err(_) => datagram::send_train(self.fd, &train)
+                .err()
+                .map(|error| error.error),
+        };
+        if let Some(errno) = error.and_then(|error| error.raw_os_error()) {
+            // A longer one may be a probe.
+            let is_shortest = transmit.segment_len.unwrap_or(bytes.len()) <= DATAGRAM_LEN_MIN;
+            if is_final(errno) || errno == libc::EINVAL || errno == libc::EMSGSIZE && is_shortest {
+                core.unreachable(now, transmit.destination, errno);
+            }
+        }
+        Ok(())
+    }
+
+    /// Send the datagrams of a message one by one; gives the error of the first.
+    fn send_singly(&mut self, train: &Train<'_>) -> Option<io::Error> {
+        let segment_len = train.segment_len.map_or(train.bytes.len(), usize::from);
+        let mut singles = train.bytes.chunks(segment_len.max(1)).map(|bytes| {
+            let single = Train {
+                bytes,
+                segment_len: None,
+                ..*train
+            };
+            datagram::send_train(self.fd, &single)
+        });
+        let first = singles.next()?;
+        if first.is_ok() {
+            self.segments_max = 1;
+        }
+        // Where one alone is refused too, segmentation is not the reason.
+        singles.for_each(drop);
+        first.err().map(|error| error.error)
+    }
+}
+
+/// Whether a datagram that was answered so will be answered so again: there is no way to the peer, a firewall is in it,
+/// or nobody listens there. Not `EMSGSIZE`, which must not be believed of the network (RFC 9000 §14.2.1), and nothing
+/// that this machine may have too little of at the moment.
+fn is_final(errno: i32) -> bool {
+    [
+        libc::ECONNREFUSED,
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::ENETDOWN,
+        libc::EHOSTDOWN,
+        libc::EADDRNOTAVAIL,
+        libc::EAFNOSUPPORT,
+        libc::EACCES,
+        libc::EPERM,
+    ]
+    .contains(&errno)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::EndpointConfig;
+    use crate::limits::SEGMENTS_MAX;
+    use ringloop::sys::socket::set_option_int;
+    use std::net::{IpAddr, UdpSocket};
+    use std::os::fd::AsRawFd;
+
+    /// Send two datagrams as a train; gives what is received of them, and how many the next train may have.
+    fn sent(socket: &UdpSocket, source: Option<IpAddr>) -> (usize, usize) {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let mut sender = Sender::new(socket.as_raw_fd(), SEGMENTS_MAX, true);
+        let mut core = Core::new(&EndpointConfig::default(), None, true);
+        let transmit = Transmit {
+            destination: peer.local_addr().unwrap(),
+            source,
+            ecn: 0,
+            segment_len: Some(100),
+        };
+        let now = Instant::now();
+        sender.send(now, &mut core, &transmit, &[7; 200]).unwrap();
+        let received = std::iter::from_fn(|| peer.recv(&mut [0; 200]).ok());
+        (received.count(), sender.segments_max())
+    }
+
+    #[test]
+    fn what_is_refused_one_by_one_too_says_nothing_of_trains() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(sent(&socket, None), (2, SEGMENTS_MAX));
+        // No packet's source (RFC 1122 §3.2.1.3), which is EINVAL, too.
+        let group = Some([224, 0, 0, 1].into());
+        assert_eq!(sent(&socket, group), (0, SEGMENTS_MAX));
+        // SOL_SOCKET, SO_NO_CHECK: without checksums the kernel takes no trains.
+        set_option_int(socket.as_raw_fd(), 1, 11, 1).unwrap();
+        assert_eq!(sent(&socket, None), (2, 1));
+    }
+}

@@ -1,0 +1,218 @@
+//! Why a handshake was refused, in words: the cause with what is known of it.
+//!
+//! Owns: the text for each of rustls' errors, and what its callbacks have seen that its errors do not say
+//! ([`Seen`]). Called by: the sessions under the engine, verifiers, certificates of servers. Never does: decide.
+//!
+//! The peer reads the text too, in its `CONNECTION_CLOSE`: it says what was wrong, not what to do here.
+
+use super::x509;
+use crate::proto::Side;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, Error, InconsistentKeys};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// What the callbacks of the handshake under way have seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Of a certificate whose issuer is not trusted: its names.
+    untrusted: Option<x509::Names>,
+    /// Servers: the protocols that the client offers.
+    offered: Vec<Vec<u8>>,
+    /// Servers: the name that the client asks for.
+    name: Option<String>,
+}
+
+thread_local! {
+    static SEEN: RefCell<Seen> = RefCell::default();
+}
+
+/// Calls `read` and returns what its callbacks have seen. Calls may be nested: a verifier may drive another handshake.
+pub(crate) fn observe<T>(read: impl FnOnce() -> T) -> (T, Seen) {
+    let around = SEEN.take();
+    let result = read();
+    (result, SEEN.replace(around))
+}
+
+/// Notes a certificate that is not trusted.
+pub(super) fn note_untrusted(shown: &CertificateDer<'_>) {
+    let names = x509::names(shown);
+    SEEN.with_borrow_mut(|seen| seen.untrusted = names);
+}
+
+/// Notes what a client asks for.
+pub(super) fn note_hello<'a>(name: Option<&str>, offered: impl Iterator<Item = &'a [u8]>) {
+    SEEN.with_borrow_mut(|seen| {
+        seen.name = name.map(str::to_owned);
+        seen.offered = offered.map(<[u8]>::to_vec).collect();
+    });
+}
+
+/// Returns why the handshake failed here; `protocols` are this end's own.
+pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u8>]) -> String {
+    let peer = match side {
+        Side::Client => "server",
+        Side::Server => "client",
+    };
+    match error {
+        Error::InvalidCertificate(error) => certificate(error, peer, seen),
+        Error::NoCertificatesPresented => format!("the {peer} has shown no certificate"),
+        Error::NoApplicationProtocol if side.is_server() => format!(
+            "no common ALPN protocol: the client offers {}, the server speaks {}",
+            listed(&seen.offered),
+            listed(protocols)
+        ),
+        Error::NoApplicationProtocol => format!(
+            "no common ALPN protocol: the client offers {}, and the server has chosen none of them",
+            listed(protocols)
+        ),
+        // What rustls says where the certificates have none for the name.
+        Error::General(text) if text == "no server certificate chain resolved" => {
+            let name = seen.name.as_deref();
+            let name = name.map_or("no name".to_owned(), |name| format!("{name:?}"));
+            format!("the server has no certificate for what the client asks for: {name}")
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
+    use CertificateError as Kind;
+    match error {
+        Kind::ExpiredContext { time, not_after } => {
+            let ago = long(since(*not_after, *time));
+            let (end, now) = (date(*not_after), date(*time));
+            format!("the {peer}'s certificate expired on {end}, {ago} ago (it is {now} here)")
+        }
+        Kind::Expired => format!("the {peer}'s certificate has expired"),
+        Kind::NotValidYetContext { time, not_before } => {
+            let left = long(since(*time, *not_before));
+            let (begin, now) = (date(*not_before), date(*time));
+            format!(
+                "the {peer}'s certificate is not valid before {begin}, in {left} (it is {now} here)"
+            )
+        }
+        Kind::NotValidYet => format!("the {peer}'s certificate is not valid yet"),
+        Kind::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let expected = expected.to_str();
+            if presented.is_empty() {
+                format!(
+                    "the {peer}'s certificate is not for {expected:?}: it has no names (subjectAltName)"
+                )
+            } else {
+                let names = presented.join(", ");
+                format!("the {peer}'s certificate is not for {expected:?}: it is for {names}")
+            }
+        }
+        Kind::UnknownIssuer => match &seen.untrusted {
+            Some(names) if names.is_self_signed => format!(
+                "the {peer}'s certificate is signed by itself ({:?}), and is not trusted here",
+                names.subject
+            ),
+            Some(names) => format!(
+                "the {peer}'s certificate is signed by {:?}, an authority that is not trusted here",
+                names.issuer
+            ),
+            None => format!(
+                "the {peer}'s certificate is signed by an authority that is not trusted here"
+            ),
+        },
+        Kind::BadSignature => format!(
+            "the {peer}'s certificate is not signed by the authority that is trusted here under its issuer's name: \
+             that is another one of the same name"
+        ),
+        Kind::BadEncoding => format!("the {peer}'s certificate cannot be read"),
+        Kind::Revoked => format!("the {peer}'s certificate has been revoked"),
+        // The type is of a crate that rustls does not show.
+        Kind::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+            "the {peer} shows an authority's certificate (CA:TRUE) as its own; it needs one that the authority has signed"
+        ),
+        error => format!("the {peer}'s certificate is refused: {error}"),
+    }
+}
+
+/// Returns why a key does not go with its certificate.
+pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Some(
+            "the private key is another certificate's: its public key is not the certificate's",
+        ),
+        _ => None,
+    }
+}
+
+/// Protocols' names as text; those that are none are escaped.
+fn listed(protocols: &[Vec<u8>]) -> String {
+    if protocols.is_empty() {
+        return "none".to_owned();
+    }
+    let quoted = protocols
+        .iter()
+        .map(|name| format!("\"{}\"", name.escape_ascii()));
+    quoted.collect::<Vec<_>>().join(", ")
+}
+
+/// Of `DnsName("localhost")` and `IpAddress(127.0.0.1)`, as webpki names them, the part inside.
+fn bare(name: &str) -> &str {
+    let inner = name
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}
+
+fn since(begin: UnixTime, end: UnixTime) -> Duration {
+    Duration::from_secs(end.as_secs().saturating_sub(begin.as_secs()))
+}
+
+fn long(duration: Duration) -> String {
+    let secs = duration.as_secs();
+    let (count, unit) = match secs {
+        0..120 => (secs, "second"),
+        120..7_200 => (secs / 60, "minute"),
+        7_200..172_800 => (secs / 3_600, "hour"),
+        _ => (secs / 86_400, "day"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A moment in UTC, by the proleptic Gregorian calendar.
+fn date(time: UnixTime) -> String {
+    let (days, secs) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
+    // Days since 0000-03-01: a leap day is the last of its year then, and 400 years are an era of 146097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (secs / 3_600, secs / 60 % 60, secs % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_of_the_calendar() {
+        let shown = |secs| date(UnixTime::since_unix_epoch(Duration::from_secs(secs)));
+        assert_eq!(shown(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(shown(951_868_800), "2000-03-01 00:00:00 UTC");
+        assert_eq!(shown(1_735_689_599), "2024-12-31 23:59:59 UTC");
+        assert_eq!(shown(4_107_542_400), "2100-03-01 00:00:00 UTC");
+    }
+
+    #[test]
+    fn names_are_shown_without_their_kinds() {
+        assert_eq!(bare("DnsName(\"*.example.org\")"), "*.example.org");
+        assert_eq!(bare("IpAddress(::1)"), "::1");
+        assert_eq!(bare("DirectoryName"), "DirectoryName");
+    }
+}
