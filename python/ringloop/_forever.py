@@ -17,11 +17,11 @@ def run_forever(loop: Loop) -> None:
     """Run `loop` until it is stopped, with everything that `BaseEventLoop.run_forever` sets up."""
     loop._check_closed()
     loop._check_running()
+    old_hooks = sys.get_asyncgen_hooks()
     # Fails where another thread came first.
     loop._thread_id = threading.get_ident()
-    loop._set_coroutine_origin_tracking(loop._debug)
-    old_hooks = sys.get_asyncgen_hooks()
     try:
+        loop._set_coroutine_origin_tracking(loop._debug)
         sys.set_asyncgen_hooks(
             firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook
         )
@@ -29,8 +29,17 @@ def run_forever(loop: Loop) -> None:
         with _signals.wake_up(loop):
             loop._run()
     finally:
-        loop._stopping = False
-        loop._thread_id = None
+        loop._end_run()
+        try:
+            _forget_running_loop()
+        finally:
+            loop._set_coroutine_origin_tracking(False)
+            sys.set_asyncgen_hooks(*old_hooks)
+
+
+def _forget_running_loop() -> None:
+    # Before CPython 3.14 this allocates, and a thread that still has a running loop runs no other.
+    try:
         events._set_running_loop(None)
-        loop._set_coroutine_origin_tracking(False)
-        sys.set_asyncgen_hooks(*old_hooks)
+    except MemoryError:
+        events._set_running_loop(None)

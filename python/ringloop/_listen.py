@@ -16,6 +16,7 @@ _REFUSES_SECOND_TRANSPORT = (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import Callable
 
@@ -28,29 +29,33 @@ def start_serving(
     sock: socket.socket,
     sslcontext: Any = None,
     server: Any = None,
-    backlog: int = 100,  # listen() was called with it; the kernel keeps it
+    backlog: int = 100,
     ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
     ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
 ) -> None:
     """Accept connections on `sock` until `stop_serving`; `BaseEventLoop._start_serving` in asyncio."""
-    del backlog
     accepted = None
     if sslcontext is not None:
 
         def accepted(connection: socket.socket) -> None:
-            loop.create_task(
-                _accept_tls(
-                    loop,
-                    protocol_factory,
-                    connection,
-                    sslcontext,
-                    server,
-                    ssl_handshake_timeout,
-                    ssl_shutdown_timeout,
-                )
+            protocol = protocol_factory()
+            waiter = loop.create_future()
+            # At once: the server may be closed before a task begins, and then it takes no connection.
+            transport = loop._make_ssl_transport(
+                connection,
+                protocol,
+                sslcontext,
+                waiter=waiter,
+                server_side=True,
+                server=server,
+                ssl_handshake_timeout=ssl_handshake_timeout,
+                ssl_shutdown_timeout=ssl_shutdown_timeout,
             )
+            loop.create_task(_finish_handshake(loop, protocol, transport, waiter))
 
-    listener = _native.make_listener(loop, sock, protocol_factory, server, accepted)
+    listener = _native.make_listener(
+        loop, sock, protocol_factory, server, accepted, max(0, backlog)
+    )
     loop._listeners[sock] = listener
     listener.start()
 
@@ -98,38 +103,17 @@ def refuse_second_transport(loop: Loop, sock: socket.socket) -> None:
 def _remove_unix_socket(path: str | bytes, inode: int) -> None:
     """Remove a server's socket from the file system, unless somebody else's is there by now."""
     try:
-        if os.stat(path).st_ino == inode:  # noqa: PTH116 - the path may be bytes
-            os.unlink(path)  # noqa: PTH108
+        _native.remove_socket_file(os.fsencode(path), inode)
     except FileNotFoundError:
         pass
     except OSError as error:
         logger.error("Unable to clean up listening UNIX socket %r: %r", path, error)
 
 
-async def _accept_tls(
-    loop: Loop,
-    protocol_factory: Callable[[], Any],
-    connection: socket.socket,
-    sslcontext: Any,
-    server: Any,
-    ssl_handshake_timeout: float | None,
-    ssl_shutdown_timeout: float | None,
+async def _finish_handshake(
+    loop: Loop, protocol: Any, transport: Any, waiter: asyncio.Future[None]
 ) -> None:
-    protocol = None
-    transport = None
     try:
-        protocol = protocol_factory()
-        waiter = loop.create_future()
-        transport = loop._make_ssl_transport(
-            connection,
-            protocol,
-            sslcontext,
-            waiter=waiter,
-            server_side=True,
-            server=server,
-            ssl_handshake_timeout=ssl_handshake_timeout,
-            ssl_shutdown_timeout=ssl_shutdown_timeout,
-        )
         try:
             await waiter
         except BaseException:
@@ -140,15 +124,11 @@ async def _accept_tls(
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as exc:  # noqa: BLE001 - reported, as asyncio does; the server goes on
-        if transport is None:
-            connection.close()
         if loop.get_debug():
             context = {
                 "message": "Error on transport creation for incoming connection",
                 "exception": exc,
+                "protocol": protocol,
+                "transport": transport,
             }
-            if protocol is not None:
-                context["protocol"] = protocol
-            if transport is not None:
-                context["transport"] = transport
             loop.call_exception_handler(context)

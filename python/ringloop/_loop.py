@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from asyncio import base_events, unix_events
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 from weakref import WeakValueDictionary
 
 from ringloop import (
+    _absent,
     _dns,
+    _driver,
     _end,
     _forever,
     _listen,
@@ -17,11 +20,12 @@ from ringloop import (
     _sock,
     _subprocess,
     _tls,
+    _writes,
 )
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 Ts = TypeVarTuple("Ts")
 
@@ -29,19 +33,33 @@ Ts = TypeVarTuple("Ts")
 class Loop(_native.LoopCore, base_events.BaseEventLoop):
     """An event loop on io_uring or epoll.
 
-    `driver` is "auto", "uring" or "epoll"; None leaves it to the environment's `RINGLOOP_DRIVER`, and
-    that to "auto". A driver that this machine refuses raises `OSError` with the cause and the remedy.
+    `driver` is "auto", "uring" (or "io_uring") or "epoll"; None leaves it to the environment's
+    `RINGLOOP_DRIVER`, and that to "auto". A driver that this machine refuses raises `OSError` with the
+    cause and the remedy. What the loop has, and why, is in `driver` and `driver_reason`; that "auto" had
+    to do without io_uring is also logged, once a process, on the logger "ringloop" (INFO).
 
     `inbox_messages` is how many calls of other threads (`call_soon_threadsafe`) may wait for the
     running loop, 16,777,216 by default: one more raises `RuntimeError`, and every call that was taken
     runs.
 
+    `writes` is "gathered" or "eager": whether small writes of one turn may leave together at its
+    end, where nothing shows it, or each leaves at once. None leaves it to the environment's
+    `RINGLOOP_WRITES`, and that to "gathered".
+
     A subclass that defines `time()` gives the loop's timers their clock, as in asyncio. So does `time`
     set on the loop itself. One that is set on the class of a running loop counts from the next run on.
     """
 
-    def __init__(self, *, driver: str | None = None, inbox_messages: int | None = None) -> None:
-        self._open(driver, type(self) is Loop, inbox_messages)
+    def __init__(
+        self,
+        *,
+        driver: str | None = None,
+        inbox_messages: int | None = None,
+        writes: str | None = None,
+    ) -> None:
+        eager = _writes.are_eager(writes)
+        if self._open(driver, type(self) is Loop, inbox_messages, eager):
+            _driver.tell_refusal(self)
         super().__init__()
         # The queues are native. An empty list that others read, or put callbacks into, would lie.
         del self._ready, self._scheduled
@@ -59,6 +77,17 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._lent_sockets: list[Any] = []
         self._resolver = _dns.Resolver()
         self._executor_is_given = False
+
+    _ready: Any = _absent.NativeQueue()
+    _scheduled: Any = _absent.NativeQueue()
+    _selector: Any = _absent.NativeQueue()
+    _nest_patched: Any = _absent.NestPatched()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name != "_nest_patched"]
+
+    def __repr__(self) -> str:
+        return _driver.describe(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -144,7 +173,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         _listen.refuse_second_transport(self, sock)
         if _own_io.does_its_own_io(sock):
             return _own_io.make_socket_transport(self, sock, protocol, waiter, extra, server)
-        return _native.make_socket_transport(self, sock, protocol, waiter, extra, server)
+        own = not self._is_lent(sock)
+        return _native.make_socket_transport(self, sock, protocol, waiter, extra, server, own)
 
     def _make_ssl_transport(
         self, rawsock: Any, protocol: Any, sslcontext: Any, *args: Any, **kwargs: Any
@@ -153,6 +183,50 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         kwargs.pop("call_connection_made", None)
         kwargs.pop("context", None)
         return _tls.make_ssl_transport(self, rawsock, protocol, sslcontext, *args, **kwargs)
+
+    @contextlib.contextmanager
+    def _lending(self, sock: Any) -> Iterator[None]:
+        """Know `sock` for the user's while a transport of it is made; None is nobody's."""
+        self._lent_sockets.append(sock)
+        try:
+            yield
+        finally:
+            self._lent_sockets.remove(sock)
+
+    def _is_lent(self, sock: Any) -> bool:
+        return any(sock is lent for lent in self._lent_sockets)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Any,
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        **options: Any,
+    ) -> tuple[Any, Any]:
+        """Connect to a TCP server; see `asyncio.loop.create_connection`."""
+        with self._lending(sock):
+            return await super().create_connection(
+                protocol_factory, host, port, sock=sock, **options
+            )
+
+    async def create_unix_connection(  # type: ignore[override]
+        self, protocol_factory: Any, path: Any = None, *, sock: Any = None, **options: Any
+    ) -> tuple[Any, Any]:
+        """Connect to a Unix server; see `asyncio.loop.create_unix_connection`."""
+        with self._lending(sock):
+            made: tuple[Any, Any] = await self._create_unix_connection(
+                protocol_factory, path, sock=sock, **options
+            )
+            return made
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Any, sock: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        """Handle a connection accepted elsewhere; see `asyncio.loop.connect_accepted_socket`."""
+        with self._lending(sock):
+            return await super().connect_accepted_socket(protocol_factory, sock, **options)
 
     async def create_datagram_endpoint(  # type: ignore[override]
         self,
@@ -164,15 +238,11 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         **options: Any,
     ) -> tuple[Any, Any]:
         """Create a datagram connection; see `asyncio.loop.create_datagram_endpoint`."""
-        base = super().create_datagram_endpoint
-        if sock is None:
-            return await base(protocol_factory, local_addr, remote_addr, **options)
         # The options of the user's socket stay as they are.
-        self._lent_sockets.append(sock)
-        try:
-            return await base(protocol_factory, local_addr, remote_addr, sock=sock, **options)
-        finally:
-            self._lent_sockets.remove(sock)
+        with self._lending(sock):
+            return await super().create_datagram_endpoint(
+                protocol_factory, local_addr, remote_addr, sock=sock, **options
+            )
 
     async def start_tls(self, transport: Any, protocol: Any, sslcontext: Any, **kwargs: Any) -> Any:
         """Upgrade `transport` to TLS; return the new transport of `protocol`."""
@@ -184,7 +254,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         _listen.refuse_second_transport(self, sock)
         if _own_io.does_its_own_io(sock):
             return _own_io.make_datagram_transport(self, sock, protocol, address, waiter, extra)
-        own = not any(sock is lent for lent in self._lent_sockets)
+        own = not self._is_lent(sock)
         return _native.make_datagram_transport(self, sock, protocol, address, waiter, extra, own)
 
     def _make_read_pipe_transport(
@@ -283,7 +353,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     # The standard library's own, each version's, on our sockets, watchers and transports.
     _unix: Any = unix_events._UnixSelectorEventLoop
-    create_unix_connection = _unix.create_unix_connection
+    _create_unix_connection = _unix.create_unix_connection
     create_unix_server = _unix.create_unix_server
     _sock_sendfile_native = _unix._sock_sendfile_native
     _sock_sendfile_native_impl = _unix._sock_sendfile_native_impl

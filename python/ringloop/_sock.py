@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from asyncio import base_events
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,11 @@ from ringloop._native import SocketOperation
 
 if TYPE_CHECKING:
     from ringloop._loop import Loop
+
+
+# Seconds between two tries to connect to a Unix listener whose backlog is full.
+CONNECT_PAUSE_MIN = 0.0005
+CONNECT_PAUSE_MAX = 0.016
 
 
 async def finish(answer: Any) -> Any:
@@ -40,7 +46,25 @@ async def connect(loop: Loop, sock: socket.socket, address: Any) -> None:
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
         )
         address = resolved[0][4]
-    await finish(loop._begin_connect(sock, address))
+    if sock.family == socket.AF_UNIX:
+        await _connect_unix(sock, address)
+    else:
+        await finish(loop._begin_connect(sock, address))
+
+
+async def _connect_unix(sock: socket.socket, address: Any) -> None:
+    """Connect, and wait while the listener's backlog is full.
+
+    The kernel says `EAGAIN` then, which elsewhere means that the connection is under way. Here it is
+    not, and no event tells of room: the socket is writable all the time.
+    """
+    pause = CONNECT_PAUSE_MIN
+    while True:
+        try:
+            return sock.connect(address)
+        except BlockingIOError:
+            await asyncio.sleep(pause)
+        pause = min(pause * 2, CONNECT_PAUSE_MAX)
 
 
 async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, count: int) -> int:

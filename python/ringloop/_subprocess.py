@@ -25,6 +25,10 @@ logger = logging.getLogger("asyncio")
 # What asyncio reports for a child that somebody else has reaped.
 UNKNOWN_EXIT_CODE = 255
 
+# Seconds before a child that has ended and cannot be reaped yet is looked at again, doubled each time.
+REAP_DELAY_MIN = 0.001
+REAP_DELAY_MAX = 0.064
+
 
 _Transport: Any = unix_events._UnixSubprocessTransport  # type: ignore[attr-defined]
 
@@ -128,17 +132,19 @@ def _ended(loop: Loop, pidfd: int) -> None:
     loop._remove_reader(pidfd)
     transport, process = loop._children.pop(pidfd)
     os.close(pidfd)
-    _publish(transport, process)
+    _publish(loop, transport, process)
 
 
-def _publish(transport: Any, process: Any) -> None:
+def _publish(loop: Loop, transport: Any, process: Any, delay: float = REAP_DELAY_MIN) -> None:
     """Reap the child and report its end in one step of the loop.
 
     Between the two its process id is free for somebody else, and `send_signal` must not reach them.
+    A child that is traced has ended for its pidfd, and for waitpid(2) only once its tracer has seen it:
+    no event of its own tells of that.
     """
     pid = process.pid
     try:
-        _, status = os.waitpid(pid, 0)
+        ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         returncode = process.returncode
         if returncode is not None:
@@ -152,6 +158,10 @@ def _publish(transport: Any, process: Any) -> None:
             returncode,
         )
     else:
+        if not ended:
+            later = min(delay * 2, REAP_DELAY_MAX)
+            loop.call_later(delay, _publish, loop, transport, process, later)
+            return
         returncode = os.waitstatus_to_exitcode(status)
     transport._process_exited(returncode)
 
@@ -161,7 +171,7 @@ def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     try:
-        loop._answer(_publish, transport, process)
+        loop._answer(_publish, loop, transport, process)
     except RuntimeError:
         # There is nobody else to reap it.
         process.wait()

@@ -6,7 +6,7 @@ The checks, their order and their words are those of `asyncio.sslproto` and of
 
 from __future__ import annotations
 
-from asyncio import base_events, constants, streams
+from asyncio import constants, streams
 from typing import TYPE_CHECKING, Any
 
 from ringloop import _native
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from ringloop._loop import Loop
-
-# Later patch releases hand what a StreamReader has read ahead to a server's handshake; whether this
-# one does is in what its code names.
-_KEEPS_READ_AHEAD = "_incoming" in base_events.BaseEventLoop.start_tls.__code__.co_names
 
 
 def make_ssl_transport(
@@ -90,7 +86,7 @@ async def start_tls(
     )
     # No byte may come before connection_made().
     transport.pause_reading()
-    if server_side and _KEEPS_READ_AHEAD:
+    if server_side:
         _hand_over_read_ahead(protocol, tls_protocol)
     transport.set_protocol(tls_protocol)
     made = loop.call_soon(tls_protocol.connection_made, transport)
@@ -160,7 +156,11 @@ def _default_context(server_side: bool, server_hostname: str | None) -> ssl.SSLC
 
 
 def _hand_over_read_ahead(protocol: Any, tls_protocol: Any) -> None:
-    """Give the handshake what the stream has received behind the plain part of the conversation."""
+    """Give the handshake what the stream has received behind the plain part of the conversation.
+
+    As later patch releases of every version do. The older ones leave it to the stream, and the handshake
+    waits for it: a client that goes on at once may be there before the server has turned to TLS.
+    """
     if isinstance(protocol, streams.StreamReaderProtocol):
         reader = getattr(protocol, "_stream_reader", None)
         buffer = reader._buffer if reader is not None else None

@@ -1,21 +1,27 @@
 //! The one exit from Rust's errors to Python's exceptions.
 
 use std::io;
+use std::path::Path;
 
-use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 use ringloop::Error;
+use ringloop::sys::refused::RefusedCall;
+
+use crate::ffi::{Raise as _, intern, raise_os};
 
 /// Turn an engine error into its exception.
 pub fn from_engine(error: Error) -> PyErr {
     match error {
         Error::Io(error) => from_io(&error),
-        Error::DriverRefused(reason) => PyOSError::new_err(reason),
-        Error::UnknownDriver(_) => PyValueError::new_err(error.to_string()),
-        Error::InboxFull { .. } => PyRuntimeError::new_err(error.to_string()),
+        Error::DriverRefused(refusal) => raise_os(refusal.errno(), &refusal.to_string()),
+        Error::UnknownDriver(_) | Error::UnknownDriverInEnvironment(_) => {
+            PyValueError::raise(error.to_string())
+        }
+        Error::InboxFull { .. } => PyRuntimeError::raise(error.to_string()),
         Error::Closed => closed(),
         // Of runtimes with several workers, which a loop is not.
-        other => PyRuntimeError::new_err(other.to_string()),
+        other => PyRuntimeError::raise(other.to_string()),
     }
 }
 
@@ -23,7 +29,10 @@ pub fn from_engine(error: Error) -> PyErr {
 pub fn from_io(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => from_errno(errno),
-        None => PyOSError::new_err(error.to_string()),
+        None => match RefusedCall::of(error) {
+            Some(refused) => raise_os(refused.errno, &refused.to_string()),
+            None => PyOSError::raise(error.to_string()),
+        },
     }
 }
 
@@ -35,11 +44,23 @@ pub fn from_errno(errno: i32) -> PyErr {
         .rfind(" (os error")
         .map_or(text.as_str(), |end| &text[..end])
         .to_owned();
-    PyOSError::new_err((errno, bare))
+    raise_os(errno, &bare)
+}
+
+/// The same with the file that it is about, as `open` has it.
+pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
+    let made = from_io(error);
+    let set = made
+        .value(py)
+        .setattr(intern!(py, "filename"), path.as_os_str());
+    match set {
+        Ok(()) => made,
+        Err(error) => error,
+    }
 }
 
 /// What asyncio says of a loop that was closed.
 #[cold]
 pub fn closed() -> PyErr {
-    PyRuntimeError::new_err("Event loop is closed")
+    PyRuntimeError::raise("Event loop is closed")
 }

@@ -27,6 +27,7 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Before any type is made: they are made once a process.
         crate::ffi::check_main_interpreter(module.py())?;
+        crate::ffi::intern_names(module.py())?;
         module.add_class::<crate::event_loop::LoopCore>()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::event_loop::initialise(module)?;

@@ -1,5 +1,12 @@
 //! Every bound of the Python loop, with its unit and its reason. The engine's own are in its crate.
 
+/// Submission queue entries of a loop's ring, 64 bytes each: a turn that submits more enters the kernel once in so
+/// many. The engine's own default is for a runtime, of which a process has few.
+pub const RING_ENTRIES: u32 = 256;
+
+/// Completion queue entries, 16 bytes each. What a burst brings beyond them waits in the kernel's overflow list.
+pub const COMPLETION_ENTRIES: u32 = 2048;
+
 /// Passes over the ready ring between two looks at the kernel. A chain of callbacks (one schedules
 /// the next) costs one system call in so many links; each pass is still bounded by the two below.
 pub const READY_PASSES_MAX: usize = 64;
@@ -15,6 +22,17 @@ pub const READY_NANOSECONDS_MAX: u64 = 50_000;
 /// empty callback.
 pub const READY_CALLBACKS_UNCLOCKED: usize = 8;
 
+/// Between two offers of the interpreter to threads that wait for it: less than the five milliseconds after which they ask
+/// (`sys.getswitchinterval`).
+pub const HOLD_NANOSECONDS: u64 = 1_000_000;
+
+/// Where so many nanoseconds have not passed between two looks at the clock in a batch of callbacks, the next one comes
+/// after twice as many callbacks, at most [`LOOK_CALLBACKS_MAX`]: a look costs as much as an empty callback.
+pub const LOOK_NANOSECONDS: u64 = 50_000;
+
+/// See [`LOOK_NANOSECONDS`].
+pub const LOOK_CALLBACKS_MAX: usize = 64;
+
 /// Completions taken over in one turn before callbacks run, so that a flood of them cannot hold
 /// callbacks up; the rest stay in the completion queue.
 pub const EVENTS_PER_TURN: usize = 4096;
@@ -24,6 +42,13 @@ pub const TIMERS_SWEEP_MIN: usize = 100;
 
 /// The longest wait, in seconds: asyncio's own cap, so that a clock jump cannot park a loop for ever.
 pub const WAIT_SECONDS_MAX: u64 = 24 * 3600;
+
+/// Milliseconds for which a loop sleeps at most while it owes something that there was no memory for: a moment, and
+/// no reason to spin.
+pub const OWED_RETRY_MILLISECONDS: u64 = 2;
+
+/// Bytes that may be copied without a look at the memory there is: no more than what the loop needs for itself.
+pub const COPIED_BYTES_UNCHECKED: usize = 16 * 1024;
 
 /// Entries of the ready ring whose memory is kept when a burst is over (24 bytes each).
 pub const READY_KEPT: usize = 16 * 1024;
@@ -37,6 +62,10 @@ pub const WRITE_HIGH_WATER: usize = 64 * 1024;
 /// Bytes in the queue from which a transport tries send(2) at once instead of at the end of the turn:
 /// the data is still in the cache, and the peer need not wait.
 pub const WRITE_AT_ONCE: usize = 16 * 1024;
+
+/// Turns in which a stream is written to before writes are gathered: an opening of a few messages goes out as asyncio's
+/// does, whatever its callbacks wait for. TLS has used two of them when the program first writes.
+pub const OPENING_TURNS: u8 = 8;
 
 /// Bytes up to which several queued buffers are copied into one: cheaper than a vectored send.
 pub const WRITE_JOIN_MAX: usize = 32 * 1024;
@@ -92,6 +121,13 @@ pub const CONTEXTS_KEPT: usize = 8;
 /// datagram can exceed.
 pub const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
+/// Errors in a row that leave a datagram socket readable, after which receiving pauses.
+pub const RECEIVE_ERRORS_BEFORE_PAUSE: u32 = 8;
+
+/// The first such pause, doubled each time, and the longest, in milliseconds: as rare as a listener's tries.
+pub const RECEIVE_PAUSE_MILLISECONDS: u64 = 1;
+pub const RECEIVE_PAUSE_MILLISECONDS_MAX: u64 = 1000;
+
 /// Datagrams received in one system call, and by one endpoint before others get their turn.
 pub const DATAGRAMS_PER_EVENT: usize = 32;
 
@@ -143,3 +179,15 @@ pub const QUIC_HANDSHAKES_BEFORE_RETRY: usize = 128;
 
 /// Connections of a server, where it says nothing: what a server of any size has memory for.
 pub const QUIC_CONNECTIONS_MAX: usize = 65_536;
+
+/// Between two looks of a thread that waits for a loop to come back from the kernel, which it was told to.
+pub const VISIT_PAUSE: std::time::Duration = std::time::Duration::from_micros(50);
+
+/// How long it looks before it is an error that the loop does not come back.
+pub const VISIT_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How long the loop stays for such threads: each needs a moment, once it runs.
+pub const VISITORS_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Clients whose failed handshake is told of at a time: a flood of them is counted, and a few are named.
+pub const QUIC_FAILURES_MAX: usize = 64;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ringloop._native.quic import ClientConfig, Handshake, ServerConfig, Stats
 from ringloop.quic._connect import connect, open_connection
 from ringloop.quic._connection import Connection, Policy
-from ringloop.quic._endpoint import Endpoint
+from ringloop.quic._endpoint import Endpoint, EndpointStats
 from ringloop.quic._serve import serve
 from ringloop.quic._stream import Stream
 from ringloop.quic._workers import Worker, bind_workers
@@ -25,6 +25,7 @@ from ringloop.quic.errors import (
     StreamStoppedError,
     TlsError,
     TransportError,
+    Unreachable,
     VersionMismatch,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "DatagramError",
     "EarlyDataRejected",
     "Endpoint",
+    "EndpointStats",
     "Handshake",
     "IdleTimeout",
     "Policy",
@@ -52,6 +54,7 @@ __all__ = [
     "StreamStoppedError",
     "TlsError",
     "TransportError",
+    "Unreachable",
     "VersionMismatch",
     "Worker",
     "bind_workers",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ringloop._native import quic as _quic
-from ringloop.quic._driver import bind
+from ringloop.quic._driver import bound, numeric
 from ringloop.quic._endpoint import Endpoint
-from ringloop.quic.errors import ConnectError, ConnectionClosed
+from ringloop.quic._race import alternated, first_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,14 +55,16 @@ async def open_connection(
     configuration: _quic.ClientConfig | _Configuration | None = None,
     server_name: str | None = None,
     endpoint: Endpoint | None = None,
-    local_address: tuple[str, int] | None = None,
+    local_address: tuple[str, int] | tuple[str, int, int, int] | None = None,
     early_data: bool = False,
     **keywords: Any,
 ) -> Connection:
     """Connect to a server; the connection is to be closed, best as a context manager.
 
     Configured by a `ClientConfig` (or what has a `client_config()`), or by its keywords. A
-    resumed session needs the same `ClientConfig` object. With `early_data` the connection is
+    resumed session needs the same `ClientConfig` object. A name's addresses are tried in turns of
+    families, each a quarter of a second after the last or once that has failed; the first handshake
+    to complete wins (RFC 8305). With `early_data` the connection is
     given as soon as data can be sent, which others may send again to the server;
     `wait_connected()` and `early_data_accepted` tell how it ended.
 
@@ -73,43 +74,47 @@ async def open_connection(
     settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
     config = client_config(configuration, keywords)
     loop = asyncio.get_running_loop()
-    found = await _look_up(loop, host, port)
-    failure: Exception = ConnectError(f"{host} has no address")
-    for family, address in found:
+    found = alternated(await _look_up(loop, host, port))
+
+    async def attempt(target: tuple[int, Any]) -> Connection:
+        family, address = target
         own = endpoint
         try:
             if own is None:
                 own = _own_endpoint(family, local_address, settings)
-            connection = own.begin(config, address, server_name or host)
-        except BaseException as error:
+            # A zone is this machine's own matter: no certificate names it.
+            connection = own.begin(config, address, server_name or host.partition("%")[0])
+        except BaseException:
             if own is not None and endpoint is None:
                 await own.wait_closed()
-            if not isinstance(error, OSError):
-                raise
-            # The machine has no such address, or no way there: another one may do.
-            failure = error
-            continue
+            raise
         try:
-            if not (early_data and connection.has_early_data):
+            is_early = early_data and connection.has_early_data
+            if is_early and len(found) > 1:
+                # Once the first packets are sent, which this machine may refuse at once.
+                await asyncio.sleep(0)
+            if not is_early or connection.is_closed:
                 await connection.wait_connected()
-        except ConnectionClosed as error:
-            await own.after_close(connection)
-            failure = error
         except BaseException:
             connection.close()
             await own.after_close(connection)
             raise
-        else:
-            return connection
-    raise failure
+        return connection
+
+    return await first_of(found, attempt)
 
 
 def _own_endpoint(
-    family: int, local_address: tuple[str, int] | None, settings: dict[str, Any]
+    family: int,
+    local_address: tuple[str, int] | tuple[str, int, int, int] | None,
+    settings: dict[str, Any],
 ) -> Endpoint:
     if local_address is None:
         local_address = ("0.0.0.0" if family == socket.AF_INET else "::", 0)  # noqa: S104
-    sock = bind(*local_address)
+    family, address = numeric(*local_address[:2], family)
+    if len(local_address) > 2:  # noqa: PLR2004
+        address = local_address
+    sock = bound(family, address)
     try:
         own = Endpoint(sock, **settings)
     except BaseException:
@@ -120,12 +125,13 @@ def _own_endpoint(
 
 
 async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, Any]]:
+    if not isinstance(host, str):
+        raise TypeError(f"host is one name or address, not {host!r}")
     try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
+        return [numeric(host, port)]
+    except socket.gaierror:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         return [(family, address) for family, *_, address in found]
-    return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (host, port))]  # noqa: PLR2004
 
 
 @asynccontextmanager

@@ -84,6 +84,8 @@ class Connection(_quic.Connection):
             except ConnectionClosed:
                 return
             yield stream
+            # Not while the next one is waited for: a stream that nobody has is finished.
+            del stream
 
     # Datagrams.
 
@@ -163,10 +165,21 @@ class Connection(_quic.Connection):
     async def rebind(self, host: str | None = None, port: int = 0) -> None:
         """Go on from another address of this machine: the connection migrates (RFC 9000 §9).
 
-        All connections of the endpoint move; one made by `connect` has its own.
+        All connections of the endpoint move; one made by `connect` has its own. Where the handshake of
+        one of them is not confirmed yet, that is waited for: not before may it move.
         """
+        while waiting := [it for it in self.endpoint.connections if it._must_stay]:
+            await waiting[0]._confirmed()
         self.endpoint.rebind(host, port)
         await self.ping()
+
+    @property
+    def _must_stay(self) -> bool:
+        return self.is_client and not self.is_closed and not self.is_confirmed
+
+    async def _confirmed(self) -> None:
+        while self._must_stay:
+            await self.waiter("progress")
 
     @property
     def alpn(self) -> str | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Driver", "bind"]
+__all__ = ["Driver", "bind", "bound", "numeric"]
 
 
 def bind(
@@ -27,15 +27,29 @@ def bind(
     """Make a non-blocking UDP socket; `host` is numeric. None: all addresses of both families."""
     if host is None:
         host = "0.0.0.0" if family == socket.AF_INET else "::"  # noqa: S104  # a server's default
-    if not family:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family, address = numeric(host, port, family)
+    return bound(family, address, reuse_port=reuse_port)
+
+
+def numeric(host: str, port: int, family: int = 0) -> tuple[int, _Address]:
+    """Return the family and full form of a numeric address; `gaierror` for a name.
+
+    A zone (`fe80::1%eth0`) becomes the number that the kernel knows it by.
+    """
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM, 0, flags)
+    return found[0][0], found[0][4]  # type: ignore[return-value]
+
+
+def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket.socket:
+    """Make a non-blocking UDP socket at an address."""
     sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     try:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if reuse_port:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind((host, port))
+        sock.bind(address)
     except BaseException:
         sock.close()
         raise
@@ -77,6 +91,11 @@ class Driver:
     def is_closed(self) -> bool:
         """Whether the socket is closed."""
         return self._sock is None
+
+    @property
+    def sock(self) -> socket.socket:
+        """The socket."""
+        return self._socket()
 
     def _socket(self) -> socket.socket:
         if self._sock is None:
@@ -146,12 +165,23 @@ class Driver:
             else:
                 await asyncio.sleep(0)
 
+    def refuse_newcomers(self) -> None:
+        """Tell those who came before the endpoint was closed, and were not yet seen, that it is."""
+        if not self.is_closed:
+            self.endpoint.turn()
+            self.endpoint.flush()
+
+    def leave(self) -> None:
+        """Say that nobody has it any more: where the loop ends first, nobody is left to close it."""
+        self._sock = _LeftSocket(fileno=self._socket().detach())
+
     def close(self) -> None:
         """Close the socket. What was written and not sent is lost; connections are over."""
         if self._sock is None:
             return
-        self._stop_writing()
-        self.loop.remove_reader(self._sock.fileno())
+        if not self.loop.is_closed():
+            self._stop_writing()
+            self.loop.remove_reader(self._sock.fileno())
         self.endpoint.detach()
         self._sock.close()
         self._sock = None
@@ -161,6 +191,13 @@ class Driver:
     def __repr__(self) -> str:
         where: Any = "closed" if self._sock is None else self.address
         return f"<{type(self).__name__} {where}>"
+
+
+class _LeftSocket(socket.socket):
+    """One that is closed by whoever forgets it, without a warning."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

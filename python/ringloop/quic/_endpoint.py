@@ -8,8 +8,9 @@ the connection and native code.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
@@ -23,7 +24,35 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "EndpointStats", "log_failure"]
+
+_LOGGER = logging.getLogger("ringloop.quic")
+
+
+class EndpointStats(NamedTuple):
+    """What an endpoint has done so far."""
+
+    connections: int
+    """Connections now, those included of which something may still come."""
+    handshakes: int
+    """Handshakes that are under way now, of either side."""
+    accepted: int
+    """Clients whose handshake was begun."""
+    completed: int
+    """Those of them whose handshake was completed."""
+    failed: int
+    """Those whose handshake failed."""
+    refused: int
+    """Clients that were turned away: `max_connections`, or a closed endpoint."""
+    retried: int
+    """Clients that were told to prove their address first."""
+
+
+def log_failure(address: _Address, error: ConnectionClosed) -> None:
+    """Log why a client did not get in."""
+    host, port = address[:2]
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    _LOGGER.warning("the handshake with %s failed: %s", where, error)
 
 
 class Endpoint:
@@ -32,7 +61,8 @@ class Endpoint:
     As a context manager it is closed at the end. `handler(connection)` runs as a task for each
     client; when it returns, the connection is closed with code 0, and with code 1 when it
     raises. `stream_handler(stream)` runs for each stream that a peer opens. Without both,
-    clients are taken by `accept()`.
+    clients are taken by `accept()`. `on_handshake_failed(address, error)` is called for each client
+    whose handshake fails, of which no handler hears; it is also logged, on `ringloop.quic`.
     """
 
     def __init__(
@@ -42,11 +72,13 @@ class Endpoint:
         server: _quic.ServerConfig | None = None,
         handler: Callable[[Connection], Awaitable[object]] | None = None,
         stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
+        on_handshake_failed: Callable[[_Address, ConnectionClosed], object] | None = None,
         **settings: Any,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._handler = handler
         self._stream_handler = stream_handler
+        self._on_handshake_failed = on_handshake_failed
         self._connections: dict[int, Connection] = {}
         # Clients that nobody has accepted yet, by key.
         self._waiting: dict[int, Connection] = {}
@@ -77,6 +109,10 @@ class Endpoint:
         """The connections, those included that are over and may still be spoken of by the peer."""
         return list(self._connections.values())
 
+    def stats(self) -> EndpointStats:
+        """Count connections and handshakes."""
+        return EndpointStats(*self._native.counts())
+
     @property
     def address(self) -> _Address:
         """The socket's address."""
@@ -94,6 +130,8 @@ class Endpoint:
         self._has_queued = False
         if gone:
             self._driver.forgotten()
+        for address, error in self._native.take_failures():
+            self._failed(address, error)
         for key in accepted:
             self._guarded(self._let_in, key)
         for key in eventful:
@@ -119,6 +157,18 @@ class Endpoint:
             raise
         except BaseException as error:  # noqa: BLE001  # it is reported
             self._report(error, self._connections.get(key))
+
+    def _failed(self, address: _Address, error: ConnectionClosed) -> None:
+        log_failure(address, error)
+        if self._on_handshake_failed is None:
+            return
+        self._has_queued = True
+        try:
+            self._on_handshake_failed(address, error)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001  # it is reported
+            self._report(raised, None, "on_handshake_failed")
 
     def _let_in(self, key: int) -> None:
         connection = self._add(key)
@@ -165,7 +215,7 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001  # the server goes on
             # Where the peer is gone in the middle there is nothing to report, as for a server of
             # asyncio's streams.
-            if not (isinstance(error, ConnectionError) and connection.is_closed):
+            if not (connection.is_closed and _is_all(error, ConnectionError)):
                 self._report(error, connection)
             # While the error has the handler's streams: one that nobody has is finished, and what was
             # written to it is not all of it.
@@ -189,12 +239,11 @@ class Endpoint:
     ) -> None:
         try:
             await handler(stream)
-        except (ConnectionClosed, StreamResetError, StreamStoppedError):
-            # The peer is gone, or wants no more: nothing to report.
-            stream.abort()
         except Exception as error:  # noqa: BLE001  # the server goes on
             stream.abort()
-            self._report(error, stream.connection)
+            # Where the peer is gone, or wants no more, there is nothing to report.
+            if not _is_all(error, ConnectionClosed, StreamResetError, StreamStoppedError):
+                self._report(error, stream.connection)
         except BaseException:
             # What was written is not all of it: the peer must not take it for that.
             stream.abort()
@@ -202,10 +251,15 @@ class Endpoint:
         else:
             stream.close()
 
-    def _report(self, error: BaseException, connection: Connection | None) -> None:
+    def _report(
+        self,
+        error: BaseException,
+        connection: Connection | None,
+        what: str = "a handler of a QUIC connection",
+    ) -> None:
         self._loop.call_exception_handler(
             {
-                "message": "a handler of a QUIC connection raised",
+                "message": f"{what} raised",
                 "exception": error,
                 "connection": connection,
             }
@@ -216,7 +270,8 @@ class Endpoint:
     def rebind(self, host: str | None = None, port: int = 0) -> None:
         """Go on with a socket at another address; connections that were made here move with it.
 
-        It is of the same family of addresses: with such connections, another one is an `OSError`.
+        It is of the same family of addresses: with such connections, another one is an `OSError`. So is
+        a move while the handshake of one of them is not confirmed; `Connection.rebind` waits for that.
         """
         old = self.address
         if host is None:
@@ -229,7 +284,7 @@ class Endpoint:
             self._native.close(code, reason)
 
     async def wait_closed(self, *, linger: bool = False) -> None:
-        """Wait for handlers to end, say the last words, close the socket.
+        """Wait for handlers to end, tell all peers, close the socket.
 
         Connections that are open then are closed, as by `close()`.
 
@@ -242,6 +297,7 @@ class Endpoint:
             await self._driver.wait_idle()
         self.close()
         try:
+            self._driver.refuse_newcomers()
             await self._driver.send_all()
         finally:
             self._driver.close()
@@ -279,3 +335,10 @@ class Endpoint:
 def _close(connection: Connection, code: int) -> None:
     if not connection.is_closed:
         connection.close(code)
+
+
+def _is_all(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Whether an error is of these kinds, or a task group's that has no others."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_all(part, *kinds) for part in error.exceptions)
+    return isinstance(error, kinds)

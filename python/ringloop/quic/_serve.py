@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ringloop._native import quic as _quic
-from ringloop.quic._driver import bind
+from ringloop.quic._driver import bound, numeric
 from ringloop.quic._endpoint import Endpoint
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable
 
     from ringloop.quic._connection import Connection
     from ringloop.quic._stream import Stream
     from ringloop.quic._workers import Worker
+    from ringloop.quic.errors import ConnectionClosed
 
 __all__ = ["serve"]
 
@@ -35,6 +37,7 @@ async def serve(
     *,
     configuration: _quic.ServerConfig | _Configuration | None = None,
     stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
+    on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     worker: Worker | None = None,
@@ -42,7 +45,8 @@ async def serve(
 ) -> Endpoint:
     """Take connections at an address.
 
-    `host` is numeric, None means every address of both families. Configured by a `ServerConfig`
+    `host` is an address or a name, of which the first address is taken; None means every address of
+    both families. Configured by a `ServerConfig`
     (or what has a `server_config()`), or by its keywords; beside those: `retry` ("never",
     "always", "auto"), `max_connections`, `gso`, `gro`, `ecn`, `segments_max`, `socket_buffer`,
     `versions`. See `Endpoint` for what becomes of the handlers' connections and streams.
@@ -63,11 +67,30 @@ async def serve(
         sock = worker.sock
         settings["worker"] = (worker.number, worker.count, worker.key)
     if sock is None:
-        sock = bind(host, port, reuse_port=reuse_port)
+        family, address = await _look_up(host, port)
+        sock = bound(family, address, reuse_port=reuse_port)
     try:
         return Endpoint(
-            sock, server=config, handler=handler, stream_handler=stream_handler, **settings
+            sock,
+            server=config,
+            handler=handler,
+            stream_handler=stream_handler,
+            on_handshake_failed=on_handshake_failed,
+            **settings,
         )
     except BaseException:
         sock.close()
         raise
+
+
+async def _look_up(host: str | None, port: int) -> tuple[int, Any]:
+    if host is None:
+        return numeric("::", port)
+    if not isinstance(host, str):
+        raise TypeError(f"host is one name or address, not {host!r}")
+    try:
+        return numeric(host, port)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        return found[0][0], found[0][4]

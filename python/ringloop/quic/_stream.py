@@ -177,6 +177,7 @@ class Stream(_quic.Stream):
         """Give what comes, in pieces of at most `n` bytes, up to the end."""
         while data := await self.read(n):
             yield data
+            del data
 
     # Writing.
 

@@ -177,7 +177,7 @@ class QuicConfiguration:
         """
         settings = self._settings(probes=probes)
         settings.update(
-            verify=self.verify_mode != ssl.CERT_NONE,
+            verify=self._verifies(),
             early_data=True,
             version=self.original_version or self.supported_versions[0],
         )
@@ -190,6 +190,9 @@ class QuicConfiguration:
             raise ValueError("A server needs a certificate: load_cert_chain()")
         settings.update(client_auth=_CLIENT_AUTH[self.verify_mode or 0], early_data=early_data)
         return self._made(_quic.ServerConfig, settings)
+
+    def _verifies(self) -> bool:
+        return self.verify_mode != ssl.CERT_NONE
 
     def memory(self) -> Any:
         """Return what the next connection of a client shall use of earlier ones."""

@@ -145,15 +145,22 @@ class QuicConnection:
     ) -> QuicConnection:
         """Take a connection that a server's endpoint has let in."""
         self = cls.__new__(cls)
+        self._prepare(configuration, driver)
+        ids = _quic.Connection(endpoint, key).ids()
+        self.host_cid, self._original = ids or (b"", b"")
+        self._bind(endpoint, key)
+        return self
+
+    def _prepare(self, configuration: QuicConfiguration, driver: Any) -> None:
+        """Be a server's connection that is not there yet."""
         self._configuration = configuration
         self._is_client = False
         self._ticket_handler = self._token_handler = None
         self._issues_early_data = False
-        ids = _quic.Connection(endpoint, key).ids()
-        self.host_cid, self._original = ids or (b"", b"")
+        self.host_cid = self._original = b""
         self.tls = TlsState(self)
         self._quic_logger = None
-        self._memory = None
+        self._memory = self._endpoint = self._native = None
         self._driver = driver
         self._events = deque()
         self._early, self._held, self._said = [], [], None
@@ -162,8 +169,6 @@ class QuicConnection:
         self._is_due = False
         self._early_ids = [1, 3]
         self._peer_parameters = None
-        self._bind(endpoint, key)
-        return self
 
     # --- what it is ---
 
@@ -205,7 +210,7 @@ class QuicConnection:
         first = peer.initial_max_streams_uni if unidirectional else peer.initial_max_streams_bidi
         # The core does not show the limit. A stream past it waits for credit, so one more is always
         # allowed while none waits.
-        used = self.get_next_available_stream_id(unidirectional) // 4
+        used = self._next_stream_id(unidirectional) // 4
         waits: bool = native.waits_for_credit(unidirectional)
         return max(first or 0, used if waits else used + 1)
 
@@ -453,6 +458,9 @@ class QuicConnection:
 
         A stream past the peer's limit waits for credit; its number is not lost.
         """
+        return self._next_stream_id(is_unidirectional)
+
+    def _next_stream_id(self, is_unidirectional: bool) -> int:
         if self._native is None:
             return self._early_ids[is_unidirectional]
         self._say_again()
@@ -652,8 +660,8 @@ class QuicConnection:
 
     @property
     def _local_next_stream_id_bidi(self) -> int:
-        return self.get_next_available_stream_id()
+        return self._next_stream_id(is_unidirectional=False)
 
     @property
     def _local_next_stream_id_uni(self) -> int:
-        return self.get_next_available_stream_id(is_unidirectional=True)
+        return self._next_stream_id(is_unidirectional=True)

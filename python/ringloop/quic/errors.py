@@ -8,7 +8,8 @@
     │  ├─ ConnectionClosedByPeer     the peer's program closed it
     │  ├─ TransportError             the protocol was broken, here or there (RFC 9000 §20.1)
     │  │  └─ TlsError                the handshake was refused: .alert (RFC 8446 §6)
-    │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
+    │  ├─ Unreachable                this machine or the network refused the first packets: .errno
+   │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
     │  ├─ StatelessReset             the peer has forgotten it
     │  └─ VersionMismatch            the peer speaks no version that this end speaks
     ├─ StreamError
@@ -21,6 +22,12 @@
 """
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "ConfigurationError",
@@ -38,6 +45,7 @@ __all__ = [
     "StreamStoppedError",
     "TlsError",
     "TransportError",
+    "Unreachable",
     "VersionMismatch",
 ]
 
@@ -48,6 +56,21 @@ class ConfigurationError(ValueError):
 
 class QuicError(ConnectionError):
     """What all errors of connections are."""
+
+    attempts: Sequence[tuple[tuple[Any, ...], str]] = ()
+    """Where a name has several addresses, of which none did: each of them, with its error."""
+
+    def __str__(self) -> str:
+        if not self.attempts:
+            return super().__str__()
+        tried = "; ".join(f"{shown(address)}: {text}" for address, text in self.attempts)
+        return f"none of {len(self.attempts)} addresses could be connected to: {tried}"
+
+
+def shown(address: tuple[Any, ...]) -> str:
+    """Return an address as people write it."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class ConnectError(QuicError):
@@ -98,6 +121,22 @@ class TlsError(TransportError):
     def alert(self) -> int:
         """The alert (RFC 8446 §6)."""
         return self.code & 0xFF
+
+
+class Unreachable(ConnectionClosed):
+    """This machine or the network refused the first packets; `errno` says how.
+
+    There is no route, a firewall is in the way, or nobody listens at the port. Only a connection
+    that has received nothing ends so: what comes later may be forged, and is a lost packet.
+    """
+
+    def __init__(self, errno: int, address: tuple[Any, ...]) -> None:
+        self.address = address
+        super().__init__(1, os.strerror(errno), by_peer=False, is_application=False)
+        self.errno = errno
+
+    def _text(self) -> str:
+        return f"cannot reach {shown(self.address)}: {self.reason}"
 
 
 class IdleTimeout(ConnectionClosed, TimeoutError):  # noqa: N818

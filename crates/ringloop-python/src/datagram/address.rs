@@ -1,7 +1,8 @@
 //! Addresses between Python's form and the kernel's, without a resolver.
 //!
 //! Owns: nothing but [`Seen`]. Called by: `read` (sources), `write` (destinations). Never does: look a
-//! name up; what is not a numeric address is left to `socket.sendto`, which also has the exceptions.
+//! name up; what is not a numeric address is left to `socket.sendto`, which also has the exceptions. Sockets of other
+//! families are received from by `socket.recvfrom`, which knows all their forms.
 //!
 //! | family   | Python                                  |
 //! |----------|-----------------------------------------|
@@ -20,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 use ringloop::sys::address::{SockAddr, UnixName};
 
-use crate::ffi::Obj;
+use crate::ffi::{self, IntoObject as _, Obj};
 
 /// The last source and the last destination, in both forms.
 #[derive(Default)]
@@ -39,6 +40,11 @@ impl Seen {
             .find(|(_, object)| object.as_ptr() == address.as_ptr())
             .map(|(known, _)| known.clone())
     }
+}
+
+/// Whether sources of a family can be told without `socket.recvfrom`.
+pub(super) fn knows(family: i32) -> bool {
+    matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
 }
 
 /// Read a destination of a socket of `family`; `None` is left to `socket.sendto`.
@@ -97,23 +103,19 @@ pub(crate) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
         return Ok(py.None().into_bound(py).into());
     }
     let object = match address.to_std() {
-        Some(SocketAddr::V4(v4)) => (v4.ip().to_string(), v4.port())
-            .into_pyobject(py)?
-            .into_any(),
+        Some(SocketAddr::V4(v4)) => (v4.ip().to_string(), v4.port()).into_object(py)?,
         Some(SocketAddr::V6(v6)) => {
             let host = host_text(*v6.ip());
-            (host, v6.port(), v6.flowinfo(), v6.scope_id())
-                .into_pyobject(py)?
-                .into_any()
+            (host, v6.port(), v6.flowinfo(), v6.scope_id()).into_object(py)?
         }
         None => match address.to_unix() {
-            Some(UnixName::Path(path)) => path.as_os_str().into_pyobject(py)?.into_any(),
+            Some(UnixName::Path(path)) => ffi::new_path(py, path.as_os_str())?.into_any(),
             Some(UnixName::Abstract(name)) => {
                 let mut bytes = vec![0];
                 bytes.extend_from_slice(name);
-                PyBytes::new(py, &bytes).into_any()
+                ffi::new_bytes(py, &bytes)?.into_any()
             }
-            Some(UnixName::Unnamed) => PyString::new(py, "").into_any(),
+            Some(UnixName::Unnamed) => ffi::new_str(py, "")?.into_any(),
             None => py.None().into_bound(py),
         },
     };

@@ -7,7 +7,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::driver::Token;
@@ -20,9 +19,10 @@ use super::read::ReadSide;
 use super::write::WriteSide;
 use crate::error;
 use crate::event_loop::{Handler, LoopCore};
-use crate::ffi::{self, ObjCell, Payload, SocketCell};
+use crate::ffi::{self, ObjCell, Payload, Raise as _, SocketCell, intern};
 use crate::transport::create;
 use crate::transport::flow::Flow;
+use crate::transport::gather::Gathering;
 
 /// Where the versions of asyncio differ.
 #[derive(Clone, Copy)]
@@ -62,7 +62,10 @@ pub(super) fn make_datagram_transport<'py>(
     let py = loop_.py();
     let socket = SocketCell::new(sock)?;
     let fd = socket.original_fd();
-    let local = sys::socket::local_addr(fd).map_err(|error| error::from_io(&error))?;
+    let family = sys::socket::family(fd).map_err(|error| error::from_io(&error))?;
+    let is_udp = sys::socket::is_udp(fd).map_err(|error| error::from_io(&error))?;
+    // Others of the Internet's families ignore `UDP_SEGMENT`, and would send a run of datagrams as one packet.
+    let may_gather = is_udp && is_own && !loop_.get().writes_eagerly();
     let extra = create::extra(sock, extra, fd, false)?;
     let peer = extra.get_item(intern!(py, "peername"))?;
     let connected = peer.is_some_and(|peer| peer.is_truthy().unwrap_or(false));
@@ -70,8 +73,6 @@ pub(super) fn make_datagram_transport<'py>(
         Some(address) if address.is_truthy()? => Some(address.clone().into()),
         _ => None,
     };
-    let family = i32::from(local.family());
-    let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
     let endpoint = Datagram {
         loop_: ObjCell::new(Some(loop_.clone().into())),
         running_thread: loop_.get().running_thread(),
@@ -84,15 +85,17 @@ pub(super) fn make_datagram_transport<'py>(
         connected,
         rules: Rules::of_this_python(py),
         lifecycle: Lifecycle::new(),
-        read: ReadSide::new(is_internet && is_own),
-        write: WriteSide::new(is_internet),
+        read: ReadSide::new(is_udp && is_own),
+        write: WriteSide::new(is_udp),
+        gathering: Gathering::new(may_gather, 0),
         flow: Flow::new(),
         seen: RefCell::new(Seen::default()),
     };
     let transport = Datagram::native().instantiate(py, endpoint)?;
+    create::show_socket(&extra, &transport, sock, may_gather)?;
     transport.setattr(intern!(py, "_extra"), extra)?;
     let Some(this) = Datagram::native().get(&transport) else {
-        return Err(pyo3::exceptions::PySystemError::new_err(
+        return Err(pyo3::exceptions::PySystemError::raise(
             "a new transport has another type",
         ));
     };

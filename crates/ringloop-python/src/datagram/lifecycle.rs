@@ -11,13 +11,13 @@
 
 use std::cell::Cell;
 
-use pyo3::intern;
+use pyo3::exceptions::{PyBaseException, PyOSError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-use super::{Armed, Datagram_, read, write};
+use super::{Armed, Datagram, Datagram_, read, write};
 use crate::error;
-use crate::ffi::{self, Obj};
+use crate::event_loop::exceptions;
+use crate::ffi::{self, Fallible, Obj, Payload, intern};
 use crate::transport::{leaves_the_loop, lifecycle as shared, tell};
 
 /// Where an endpoint stands.
@@ -97,8 +97,21 @@ pub(super) fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResu
 
 /// Report an error that ends the endpoint, and end it.
 pub(super) fn fatal_error(this: Datagram_<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
-    let exception = shared::report_fatal(this, error, message)?;
-    force_close(this, Some(exception))
+    let (exception, reported) = shared::report_fatal(this, error, message)?;
+    let closed = force_close(this, Some(exception));
+    reported.and(closed)
+}
+
+/// What failed in the loop's work for an endpoint, such as an allocation, ends it.
+pub(super) fn or_end(this: Datagram_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
+    match done {
+        Err(error)
+            if !this.lifecycle.is_closing() && !error.is_instance_of::<PyOSError>(this.py()) =>
+        {
+            fatal_error(this, error, "Fatal error on datagram transport")
+        }
+        done => done,
+    }
 }
 
 /// The descriptor cannot be polled: it was closed under the transport, say.
@@ -119,15 +132,24 @@ pub(super) fn report_callback(
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
+    let exception = error.into_value(py).into_bound(py);
+    let reported = report_exception(this, &exception, callback);
+    exceptions::contained(exception, reported)
+}
+
+fn report_exception(
+    this: Datagram_<'_, '_>,
+    exception: &Bound<'_, PyBaseException>,
+    callback: &str,
+) -> PyResult<()> {
+    let py = this.py();
     let name = this.object().get_type().name()?;
-    let context = PyDict::new(py);
-    context.set_item(
-        "message",
-        format!("Exception in callback {name}.{callback}()"),
-    )?;
-    context.set_item("exception", error.into_value(py))?;
-    context.set_item("transport", this.object())?;
-    context.set_item("protocol", this.protocol.get_or_none(py))?;
+    let context = ffi::new_dict(py)?;
+    let message = format!("Exception in callback {name}.{callback}()");
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), exception)?;
+    context.set_item(intern!(py, "transport"), this.object())?;
+    context.set_item(intern!(py, "protocol"), this.protocol.get_or_none(py))?;
     this.loop_
         .get_or_none(py)
         .call_method1(intern!(py, "call_exception_handler"), (context,))?;
@@ -144,15 +166,17 @@ pub(super) fn lose(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> 
     this.lifecycle
         .lost_sends
         .set(this.lifecycle.lost_sends.get() + 1);
-    let callback: Obj = this
-        .object()
-        .getattr(intern!(py, "_call_connection_lost"))?
-        .into();
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
-    let context = ffi::context_copy_current(py)?;
-    this.core(py)?
-        .get()
-        .call_soon_step(callback, Some(error), context)
+    let method = intern!(py, "_call_connection_lost");
+    let step = shared::step(this, method, || ffi::context_copy_current(py));
+    let core = this.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), Some(error), |object, error| {
+            match (Datagram::native().get(object), error) {
+                (Some(this), Some(error)) => connection_lost(this, error),
+                _ => Ok(()),
+            }
+        })
 }
 
 /// `_call_connection_lost`: tell the protocol, then let go of everything.

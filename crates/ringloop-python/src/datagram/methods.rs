@@ -6,12 +6,14 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{Datagram, Datagram_, lifecycle, read, write};
-use crate::ffi::{self, Args, Definition, Obj, method, property, repr_slot};
+use crate::ffi::{
+    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, method, property,
+    repr_slot,
+};
 use crate::limits;
 use crate::transport::{flow, thread};
 
@@ -121,6 +123,18 @@ fn define_rest(type_: &mut Definition<Datagram>) {
         call_connection_lost,
         c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
     ));
+    type_.method(method!(
+        Datagram,
+        c"_send_gathered",
+        send_gathered,
+        c"_send_gathered()\n--\n\nSend what waits for the end of the turn."
+    ));
+    type_.method(method!(
+        Datagram,
+        c"_write_at_once",
+        write_at_once,
+        c"_write_at_once()\n--\n\nSend what waits, and have nothing wait any more."
+    ));
 }
 
 fn define_properties(type_: &mut Definition<Datagram>) {
@@ -175,7 +189,7 @@ fn sendto(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         || data.is_instance_of::<PyByteArray>()
         || data.is_instance_of::<PyMemoryView>();
     if !is_bytes_like {
-        return Err(PyTypeError::new_err(format!(
+        return Err(PyTypeError::raise(format!(
             "data argument must be a bytes-like object, not {}",
             data.get_type().name()?.repr()?
         )));
@@ -189,7 +203,7 @@ fn sendto(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if let Some(bound) = &bound {
         let bound = bound.bind(this.py());
         if !address.is_none() && !address.eq(bound)? {
-            return Err(PyValueError::new_err(format!(
+            return Err(PyValueError::raise(format!(
                 "Invalid address: must be None or {}",
                 bound.str()?
             )));
@@ -214,7 +228,7 @@ fn hand_over_datagram(
 ) -> PyResult<()> {
     let py = this.py();
     let loop_ = thread::checked(this)?;
-    let copied = ffi::with_bytes(data, |bytes| PyBytes::new(py, bytes))?;
+    let copied = ffi::with_bytes(data, |bytes| ffi::new_bytes(py, bytes))??;
     let arguments = (
         this.object().getattr(intern!(py, "sendto"))?,
         copied,
@@ -231,7 +245,7 @@ fn sendto_arguments<'a, 'py>(
 ) -> PyResult<(Argument<'a, 'py>, Option<Argument<'a, 'py>>)> {
     let mut values = [args.get(0), args.get(1)];
     if args.len() > values.len() {
-        return Err(PyTypeError::new_err(format!(
+        return Err(PyTypeError::raise(format!(
             "sendto() takes from 1 to 2 positional arguments but {} were given",
             args.len()
         )));
@@ -241,13 +255,13 @@ fn sendto_arguments<'a, 'py>(
             "data" => 0,
             "addr" => 1,
             other => {
-                return Err(PyTypeError::new_err(format!(
+                return Err(PyTypeError::raise(format!(
                     "sendto() got an unexpected keyword argument '{other}'"
                 )));
             }
         };
         if values[index].replace(value).is_some() {
-            return Err(PyTypeError::new_err(format!(
+            return Err(PyTypeError::raise(format!(
                 "sendto() got multiple values for argument '{}'",
                 name.to_owned()
             )));
@@ -255,7 +269,7 @@ fn sendto_arguments<'a, 'py>(
     }
     match values {
         [Some(data), address] => Ok((data, address)),
-        [None, _] => Err(PyTypeError::new_err(
+        [None, _] => Err(PyTypeError::raise(
             "sendto() missing 1 required positional argument: 'data'",
         )),
     }
@@ -271,11 +285,12 @@ fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
         return Ok(false);
     }
     if lost >= limits::LOST_WRITES_BEFORE_WARNING {
-        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(
-            intern!(this.py(), "warning"),
-            ("socket.send() raised exception.",),
-        )?;
+        let py = this.py();
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        let text = ffi::new_str(py, "socket.send() raised exception.")?;
+        logger.call_method1(intern!(py, "warning"), (text,))?;
     }
     this.lifecycle.lost_sends.set(lost + 1);
     Ok(true)
@@ -291,12 +306,11 @@ fn get_write_buffer_limits<'py>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_write_buffer_limits", 0)?;
-    Ok(this.flow.limits().into_pyobject(this.py())?.into_any())
+    this.flow.limits(this.py())
 }
 
 fn set_write_buffer_limits(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let [high, low] = flow::limits_of(args)?;
-    this.flow.set_limits(high, low)?;
+    this.flow.set_limits(this.py(), args)?;
     flow::maybe_pause(this, this.write.size())
 }
 
@@ -325,8 +339,10 @@ fn resume_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn log_debug(this: Datagram_<'_, '_>, text: &str) -> PyResult<()> {
     let py = this.py();
     if this.core(py)?.get().debug() {
-        let logger = py.import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(intern!(py, "debug"), (text, this.object()))?;
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        logger.call_method1(intern!(py, "debug"), (Fallible(text), this.object()))?;
     }
     Ok(())
 }
@@ -386,20 +402,40 @@ fn call_connection_lost(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult
     }
 }
 
+fn send_gathered(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_send_gathered", 0)?;
+    if this.is_elsewhere() {
+        return Ok(());
+    }
+    write::send_gathered(this)
+}
+
+fn write_at_once(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_write_at_once", 0)?;
+    reached(this)
+}
+
+/// The program gets at the descriptor: what it writes from now on leaves at once.
+fn reached(this: Datagram_<'_, '_>) -> PyResult<()> {
+    this.gathering.refuse();
+    if this.is_elsewhere() {
+        return Ok(());
+    }
+    write::send_gathered(this)
+}
+
 fn loop_<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(this.loop_.get_or_none(this.py()))
 }
 
 fn socket<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    reached(this)?;
     Ok(this.socket.get_or_none(this.py()))
 }
 
 fn socket_fd<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this
-        .socket
-        .original_fd()
-        .into_pyobject(this.py())?
-        .into_any())
+    reached(this)?;
+    this.socket.original_fd().into_object(this.py())
 }
 
 fn protocol<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -441,5 +477,5 @@ fn repr<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let name = this.object().get_type().name()?;
     let fd = this.socket.original_fd();
     let text = format!("<{name}{state} fd={fd}{traffic}>");
-    Ok(text.into_pyobject(this.py())?.into_any())
+    text.into_object(this.py())
 }

@@ -8,8 +8,7 @@
 //! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
 //!
 //! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, with two things that a
-//! socket option, a blocking call on another socket or a duplicate descriptor could notice: trains
-//! ([`read`]) and gathering ([`write`]).
+//! blocking call on another socket could notice: trains ([`read`]) and gathering ([`write`]).
 
 pub(crate) mod address;
 mod create;
@@ -25,14 +24,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyType;
 use ringloop::driver::{Driver, Event, Key, Sink, Token};
 use ringloop::op::{Poll, Request};
 use ringloop::sys::interest::Interest;
 
-use crate::event_loop::{Behaviour, LoopCore, handlers};
-use crate::ffi::{self, Definition, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor};
+use crate::event_loop::{Behaviour, Flush, LoopCore, handlers};
+use crate::ffi::{
+    self, Definition, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
+};
 use crate::transport::flow::Flow;
+use crate::transport::gather::Gathering;
 use crate::transport::{Endpoint, Writable};
 
 /// One endpoint.
@@ -58,6 +60,7 @@ pub struct Datagram {
     lifecycle: lifecycle::Lifecycle,
     read: read::ReadSide,
     write: write::WriteSide,
+    gathering: Gathering,
     flow: Flow,
     /// The addresses last seen in both forms: most datagrams go where the last one came from.
     seen: RefCell<address::Seen>,
@@ -102,7 +105,8 @@ impl Payload for Datagram {
         self.socket.visit(visitor)?;
         self.protocol.visit(visitor)?;
         self.context.visit(visitor)?;
-        self.address.visit(visitor)
+        self.address.visit(visitor)?;
+        self.flow.visit(visitor)
     }
 
     fn clear(&self) {
@@ -139,14 +143,17 @@ impl Writable for Datagram {
 /// What the loop does with an endpoint.
 static DATAGRAM: Behaviour = Behaviour {
     completed: |_, object, event| {
-        Datagram::native()
-            .get(object)
-            .map_or(Ok(()), |this| completed(this, &event))
+        Datagram::native().get(object).map_or(Ok(()), |this| {
+            lifecycle::or_end(this, completed(this, &event))
+        })
     },
-    flush: |object| {
+    flush: |object, why| {
         Datagram::native()
             .get(object)
-            .map_or(Ok(()), write::turn_ends)
+            .map_or(Ok(()), |this| match why {
+                Flush::TurnEnds => lifecycle::or_end(this, write::turn_ends(this)),
+                Flush::Now => write::send_gathered(this),
+            })
     },
     abandoned: |object| {
         if let Some(this) = Datagram::native().get(object) {
@@ -258,18 +265,18 @@ impl Datagram {
 /// Make the type.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let transports = py.import("asyncio.transports")?;
+    let transports = py.import(intern!(py, "asyncio.transports"))?;
     // asyncio's own is an instance of both, and CPython's tests look at the first.
     let bases = (
-        transports.getattr("Transport")?,
-        transports.getattr("DatagramTransport")?,
+        transports.getattr(intern!(py, "Transport"))?,
+        transports.getattr(intern!(py, "DatagramTransport"))?,
     );
-    let members = PyDict::new(py);
-    members.set_item("__slots__", ())?;
-    members.set_item("__module__", "ringloop._native")?;
-    let base = py
-        .get_type::<PyType>()
-        .call1(("DatagramTransportBase", bases, members))?;
+    let members = ffi::new_dict(py)?;
+    members.set_item(intern!(py, "__slots__"), ())?;
+    members.set_item(intern!(py, "__module__"), intern!(py, "ringloop._native"))?;
+    let base =
+        py.get_type::<PyType>()
+            .call1((intern!(py, "DatagramTransportBase"), bases, members))?;
     let class = Datagram::native().create(py, base.cast()?)?;
     module.add("DatagramTransport", class)?;
     module.add_function(wrap_pyfunction!(create::make_datagram_transport, module)?)

@@ -8,6 +8,12 @@
 //! own memory. It asks for twice as many after a full batch and for half after a poor one, so that an
 //! endpoint that answers one datagram at a time pays for one.
 //!
+//! The addresses of families other than INET, INET6 and UNIX are the interpreter's to make: such a socket is received
+//! from by its own `recvfrom`, one datagram an event, as asyncio does.
+//!
+//! An error that leaves the socket readable may persist: the call may be refused, say. After a few in a row the poll
+//! rests for longer and longer.
+//!
 //! An endpoint that is flooded, on a socket that the loop has made, has the kernel hand over trains of
 //! datagrams (`UDP_GRO`), which are taken apart here: the protocol sees each. Not before a flood: the
 //! first such socket of a machine costs it hundreds of microseconds, and the last one that goes. A
@@ -19,15 +25,19 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-use pyo3::intern;
+use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use ringloop::sys::address::SockAddr;
 use ringloop::sys::datagram::{self, Batch, Control};
+use ringloop::sys::file;
+use ringloop::sys::interest::Interest;
 
-use super::{Armed, Datagram_, Role, address, lifecycle};
+use super::{Armed, Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;
-use crate::ffi::{self, Obj};
+use crate::ffi::{self, Fallible, Obj, Payload, intern};
 use crate::limits;
+use crate::transport::lifecycle::step as step_of;
 use crate::transport::{leaves_the_loop, with_protocol};
 
 /// What the user wants.
@@ -61,6 +71,10 @@ pub(super) struct ReadSide {
     /// How many datagrams the next call asks for.
     batch_count: Cell<usize>,
     trains: Cell<Trains>,
+    /// Errors in a row that left the socket readable.
+    errors: Cell<u32>,
+    /// The poll rests after some of them; a timer ends it.
+    rests: Cell<bool>,
 }
 
 impl ReadSide {
@@ -77,6 +91,8 @@ impl ReadSide {
             scheduled: Cell::new(false),
             batch_count: Cell::new(1),
             trains: Cell::new(trains),
+            errors: Cell::new(0),
+            rests: Cell::new(false),
         }
     }
 
@@ -94,8 +110,11 @@ impl ReadSide {
     }
 }
 
-/// Begin to read; scheduled right after `connection_made`.
+/// Begin to read; scheduled right after `connection_made`, and after a rest.
 pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.read.rests.replace(false) {
+        return arm(this);
+    }
     if this.read.wish.get() != Wish::NotStarted {
         return Ok(());
     }
@@ -151,7 +170,8 @@ fn holds(this: Datagram_<'_, '_>) -> bool {
 /// Have the engine poll, unless it does or is not wanted to.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     let idle = this.read.armed.get() == Armed::Nothing;
-    if idle && this.read.wish.get() == Wish::Read && !holds(this) {
+    let wanted = this.read.wish.get() == Wish::Read && !this.read.rests.get();
+    if idle && wanted && !holds(this) {
         this.read.armed.set(this.poll(this.py(), Role::Read)?);
     }
     Ok(())
@@ -161,8 +181,11 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// sends to itself and then waits must wait before the datagram comes.
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Read && !holds(this) {
-        match step(this)? {
-            Some((callback, context)) => this.core(this.py())?.get().bring_step(callback, context),
+        match step(this) {
+            Some(step) => this
+                .core(this.py())?
+                .get()
+                .bring_or_owe(step, this.object(), pay),
             None => Ok(()),
         }
     } else {
@@ -178,36 +201,114 @@ pub(super) fn read_ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     let done = if holds(this) {
         deliver(this)
+    } else if !address::knows(this.family) {
+        receive_by_python(this)
     } else {
         receive_and_deliver(this)
     };
-    done.and(arm(this))
+    lifecycle::or_end(this, done.and(arm(this)))
 }
 
 fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
     match receive(this)? {
-        Ok(()) => deliver(this),
+        Ok(Ok(())) => {
+            this.read.errors.set(0);
+            deliver(this)
+        }
+        Ok(Err(error)) => undelivered(this, error),
         Err(error)
             if matches!(
                 error.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ) =>
         {
+            this.read.errors.set(0);
             Ok(())
         }
-        Err(error) => {
-            let py = this.py();
-            let exception: Obj = error::from_io(&error).into_value(py).into_bound(py).into();
-            let told = with_protocol(this, |protocol| {
-                ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
-            });
-            lifecycle::report_callback(this, told.map(drop), "_read_ready")
-        }
+        Err(error) => failed(this, error::from_io(&error)),
     }
 }
 
-/// One batch, into the queue of what is to be delivered.
-fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
+/// As asyncio receives: by the socket's own method, which makes the source's address.
+fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let socket = this.socket.get_or_none(py);
+    let arguments = (Fallible(limits::DATAGRAM_BYTES_MAX),);
+    match socket.call_method1(intern!(py, "recvfrom"), arguments) {
+        Ok(received) => {
+            this.read.errors.set(0);
+            let received = received.cast::<PyTuple>()?;
+            let bytes: Obj = received.get_item(0)?.into();
+            let source: Obj = received.get_item(1)?.into();
+            let told = with_protocol(this, |protocol| {
+                let method = intern!(py, "datagram_received");
+                ffi::call_method(py, method, &[protocol, &bytes, &source])
+            });
+            lifecycle::report_callback(this, told.map(drop), "_read_ready")
+        }
+        Err(error)
+            if error.is_instance_of::<PyBlockingIOError>(py)
+                || error.is_instance_of::<PyInterruptedError>(py) =>
+        {
+            this.read.errors.set(0);
+            Ok(())
+        }
+        Err(error) if error.is_instance_of::<PyOSError>(py) => failed(this, error),
+        Err(error) if leaves_the_loop(py, &error) => Err(error),
+        Err(error) => lifecycle::fatal_error(this, error, "Fatal read error on datagram transport"),
+    }
+}
+
+/// The kernel's errors are the protocol's to hear.
+fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
+    let py = this.py();
+    let rested = rest_where_it_persists(this);
+    let exception: Obj = error.into_value(py).into_bound(py).into();
+    let told = with_protocol(this, |protocol| {
+        ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
+    });
+    rested.and(lifecycle::report_callback(
+        this,
+        told.map(drop),
+        "_read_ready",
+    ))
+}
+
+/// Stop polling for a while where error follows error.
+fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    let is_readable =
+        file::poll_now(this.fd(py), Interest::READ).is_ok_and(|ready| !ready.is_none());
+    let errors = if is_readable {
+        this.read.errors.get().saturating_add(1)
+    } else {
+        0
+    };
+    this.read.errors.set(errors);
+    let Some(doublings) = errors.checked_sub(limits::RECEIVE_ERRORS_BEFORE_PAUSE) else {
+        return Ok(());
+    };
+    this.read.rests.set(true);
+    this.disarm(py, &this.read.armed)?;
+    let pause = limits::RECEIVE_PAUSE_MILLISECONDS
+        .saturating_mul(1 << doublings.min(32))
+        .min(limits::RECEIVE_PAUSE_MILLISECONDS_MAX);
+    let again = this.object().getattr(intern!(py, "_start_reading"))?;
+    let seconds = pause as f64 / 1000.0;
+    this.loop_
+        .get_or_none(py)
+        .call_method1(intern!(py, "call_later"), (Fallible(seconds), again))?;
+    Ok(())
+}
+
+/// What was received cannot be delivered.
+fn undelivered(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
+    lifecycle::fatal_error(this, error, "Fatal read error on datagram transport")
+}
+
+/// One batch, into the queue of what is to be delivered; the inner error is of what was received, and
+/// had no memory to go into.
+fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     let py = this.py();
     let wanted = this.read.batch_count.get();
     let fd = this.fd(py);
@@ -223,12 +324,17 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
         let count = batch.receive(fd, control, wanted)?;
         for message in batch.received() {
             for bytes in message.datagrams() {
-                held.push_back((ffi::copy_bytes(py, bytes), message.source.clone()));
+                match ffi::copy_bytes(py, bytes) {
+                    Ok(bytes) => held.push_back((bytes, message.source.clone())),
+                    Err(error) => return Ok(Err(error)),
+                }
             }
         }
-        Ok(count)
+        Ok(Ok(count))
     })?;
+    drop(held);
     Ok(received.map(|count| {
+        let count = count?;
         if count == limits::DATAGRAMS_PER_EVENT {
             flooded(this, fd);
         }
@@ -240,6 +346,7 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<()>> {
             wanted
         };
         this.read.batch_count.set(next);
+        Ok(())
     }))
 }
 
@@ -265,7 +372,10 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
         let Some((bytes, source)) = this.read.held.borrow_mut().pop_front() else {
             return Ok(());
         };
-        let source = source_object(this, &source)?;
+        let source = match source_object(this, &source) {
+            Ok(source) => source,
+            Err(error) => return undelivered(this, error),
+        };
         let told = with_protocol(this, |protocol| {
             let method = intern!(py, "datagram_received");
             ffi::call_method(py, method, &[protocol, &bytes, &source])
@@ -301,21 +411,24 @@ fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
 
 /// Call `_read_ready` in the next pass.
 fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
-    match step(this)? {
-        Some((callback, context)) => this
+    match step(this) {
+        Some(step) => this
             .core(this.py())?
             .get()
-            .call_soon_step(callback, None, context),
+            .call_soon_or_owe(step, this.object(), None, pay),
         None => Ok(()),
     }
 }
 
 /// `_read_ready` and its context, unless it is scheduled already.
-fn step(this: Datagram_<'_, '_>) -> PyResult<Option<(Obj, Obj)>> {
-    if this.read.scheduled.replace(true) {
-        return Ok(None);
-    }
+fn step(this: Datagram_<'_, '_>) -> Option<PyResult<(Obj, Obj)>> {
     let py = this.py();
-    let callback = this.object().getattr(intern!(py, "_read_ready"))?.into();
-    Ok(Some((callback, ffi::context_copy_current(py)?)))
+    let method = intern!(py, "_read_ready");
+    (!this.read.scheduled.replace(true))
+        .then(|| step_of(this, method, || ffi::context_copy_current(py)))
+}
+
+/// `_read_ready`, where there was no memory to have it called.
+fn pay(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
+    Datagram::native().get(object).map_or(Ok(()), read_ready)
 }

@@ -9,7 +9,7 @@
 //! the same turn are gathered and leave when it ends, or when there are enough of them, in one system
 //! call; where they go to one peer and are of one length, as one message that the kernel or the network
 //! card cuts (`UDP_SEGMENT`). Their errors are told when they leave. Not gathered are: long datagrams,
-//! those of Unix sockets, those of a loop that does not run, and those of an endpoint that closes.
+//! those of sockets other than UDP, those of a loop that does not run, and those of an endpoint that closes.
 //!
 //! ```text
 //!   Direct ──EAGAIN──▶ Blocked ──room, all sent──▶ Direct
@@ -22,7 +22,6 @@ use std::collections::VecDeque;
 use std::io;
 
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::sys::address::SockAddr;
@@ -32,7 +31,7 @@ use ringloop::sys::socket;
 use super::{Armed, DATAGRAM, Datagram_, Role, address, lifecycle};
 use crate::error;
 use crate::event_loop::Handler;
-use crate::ffi::{self, Obj};
+use crate::ffi::{self, Obj, intern};
 use crate::limits;
 use crate::transport::{self, flow, tell, with_protocol};
 
@@ -94,8 +93,6 @@ pub(super) struct WriteSide {
     armed: Cell<Armed>,
     /// The socket had no room.
     blocked: Cell<bool>,
-    /// An Internet socket: what is sent in one turn may be gathered.
-    gathers: bool,
     /// The turn whose first datagram was sent.
     last_turn: Cell<u64>,
     /// The loop will say when the turn ends.
@@ -105,16 +102,15 @@ pub(super) struct WriteSide {
 }
 
 impl WriteSide {
-    pub fn new(gathers: bool) -> Self {
+    pub fn new(is_udp: bool) -> Self {
         Self {
             queue: RefCell::new(VecDeque::new()),
             queued_bytes: Cell::new(0),
             armed: Cell::new(Armed::Nothing),
             blocked: Cell::new(false),
-            gathers,
             last_turn: Cell::new(0),
             awaits_end: Cell::new(false),
-            segmented: Cell::new(gathers),
+            segmented: Cell::new(is_udp),
         }
     }
 
@@ -200,7 +196,7 @@ fn gathers(
     data: Borrowed<'_, '_, PyAny>,
     to: &Destination,
 ) -> PyResult<bool> {
-    if !this.write.gathers || this.write.blocked.get() || this.lifecycle.is_closing() {
+    if !this.gathering.is_allowed() || this.write.blocked.get() || this.lifecycle.is_closing() {
         return Ok(false);
     }
     let turn = this.core(this.py())?.get().turn_number();
@@ -219,6 +215,11 @@ fn enqueue(
 ) -> PyResult<()> {
     let buf = transport::write::take_over(data)?;
     let counted = buf.len() + this.rules.header_len;
+    this.write
+        .queue
+        .borrow_mut()
+        .try_reserve(1)
+        .map_err(ffi::no_memory)?;
     let queued_bytes = this.write.queued_bytes.get() + counted;
     this.write.queued_bytes.set(queued_bytes);
     this.write.queue.borrow_mut().push_back(Queued { buf, to });
@@ -259,6 +260,10 @@ pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
 
 /// Send what is gathered; what the socket has no room for waits.
 pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.gathering.is_inherited() && !this.write.blocked.get() {
+        this.write.discard();
+        return Ok(());
+    }
     // What `error_received` sends meanwhile is for the end of the next turn.
     let mut left = this.write.queue.borrow().len();
     while left > 0 && !this.write.blocked.get() && !this.write.is_empty() {
@@ -354,6 +359,7 @@ fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
     };
     if let Some((data, to)) = foreign {
         drop(queue);
+        let data = data.map_err(Sent::No)?;
         return match send_by_python(this, data.bind(py).as_borrowed(), &to) {
             Sent::Yes => Ok(1),
             other => Err(other),

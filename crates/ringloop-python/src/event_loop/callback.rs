@@ -272,7 +272,7 @@ impl<'a> Callback<'a> {
             count => {
                 let words = &ARGUMENTS[..usize::from(count)];
                 let objects = words.iter().map(|&word| self.cells[word].get_or_none(py));
-                PyTuple::new(py, objects.collect::<Vec<_>>()).map(Some)
+                ffi::new_tuple(py, objects).map(Some)
             }
         }
     }

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::sys::clock;
 
 use super::core::LoopCore;
 use super::timers;
+use crate::ffi::intern;
 
 impl LoopCore {
     /// Find out whether a subclass, or the object itself, has a `time` of its own.

@@ -20,13 +20,18 @@ use ringloop::sys::datagram::{Batch, Outgoing};
 use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
 use super::engine::EngineCell;
+use super::give_way::GaveWay;
 use super::handle::TimerHandle;
 use super::handlers::{Handler, Handlers};
+use super::outward;
+use super::owed::Owed;
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
 use super::watchers::{self, Watchers};
 use crate::error;
-use crate::ffi::{self, Args, Confined, Obj, Payload, StepTypes, Visited, Visitor};
+use crate::ffi::{
+    self, Args, Confined, Fallible, Obj, Payload, Raise as _, StepTypes, Visited, Visitor,
+};
 
 /// The native part of an event loop.
 #[pyclass(subclass, frozen, module = "ringloop._native")]
@@ -38,6 +43,9 @@ pub struct LoopCore {
     pub(super) contexts: Contexts,
     /// Transports that were written to in this turn.
     pub(super) unflushed: Confined<Vec<Handler>>,
+    pub(super) owed: Confined<Vec<Owed>>,
+    /// That list is not empty.
+    pub(super) owes: AtomicBool,
     /// Which descriptors belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
@@ -45,6 +53,8 @@ pub struct LoopCore {
     pub(crate) datagrams: Confined<Option<Batch>>,
     /// The headers of datagrams on their way out.
     pub(crate) outgoing: Confined<Outgoing>,
+    /// When the interpreter was last offered to others.
+    pub(super) gave_way: GaveWay,
     /// How many turns have begun.
     pub(super) turns: AtomicU64,
     /// Where bytes are received that a protocol of ours takes from there.
@@ -68,6 +78,8 @@ pub struct LoopCore {
     /// Timers go by a `time()` that is not ours.
     pub(super) foreign_clock: AtomicBool,
     has_task_factory: AtomicBool,
+    /// Nothing that is written waits for the end of the turn.
+    writes_eagerly: AtomicBool,
     /// `threading.get_ident()` of the running thread; zero when the loop does not run.
     thread_id: Arc<AtomicU64>,
     pub(super) steps: &'static StepTypes,
@@ -102,7 +114,7 @@ impl LoopCore {
     #[cold]
     fn why_closed(&self) -> PyErr {
         if self.driver.get().is_none() {
-            return PyRuntimeError::new_err("Loop.__init__() was not called, or has failed");
+            return PyRuntimeError::raise("Loop.__init__() was not called, or has failed");
         }
         error::closed()
     }
@@ -140,6 +152,11 @@ impl LoopCore {
         self.exact.load(Relaxed) && !self.debug()
     }
 
+    /// Say whether every write is to leave at once.
+    pub fn writes_eagerly(&self) -> bool {
+        self.writes_eagerly.load(Relaxed)
+    }
+
     /// Say whether a task factory is set.
     #[inline]
     pub(super) fn has_task_factory(&self) -> bool {
@@ -161,7 +178,8 @@ impl LoopCore {
         // The loop's own thread keeps the order among all its calls, and so does anybody while the loop
         // does not run.
         if self.is_running_here() || !self.is_running() {
-            self.ready.with(|ready| ready.push(Entry::Handle(handle)))?;
+            self.ready
+                .with(|ready| ready.try_push(Entry::Handle(handle)))??;
             if cfg!(Py_GIL_DISABLED) {
                 self.wake_if_running_elsewhere();
             }
@@ -225,12 +243,12 @@ impl LoopCore {
     fn replace_engine(&self) -> PyResult<()> {
         let watched = self.watchers.with(|watchers| watchers.len())?;
         if self.handlers.with(|handlers| handlers.len())? > watched {
-            return Err(PyRuntimeError::new_err(
+            return Err(PyRuntimeError::raise(
                 "this loop has connections on the io_uring of another thread: \
                  run it there, or use driver=\"epoll\"",
             ));
         }
-        let (unpark, ..) = self.engine.open(Some("uring"))?;
+        let unpark = self.engine.open(Some("uring"))?.unpark;
         if let Some(old) = self.replace_inbox(Some(self.new_inbox(unpark))) {
             let handles = old.close();
             self.ready.with(|ready| {
@@ -305,6 +323,9 @@ impl LoopCore {
         self.watchers
             .with_if_free(|watchers| watchers.visit(visitor))
             .unwrap_or_else(skip)?;
+        self.owed
+            .with_if_free(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))
+            .unwrap_or_else(skip)?;
         self.task_factory
             .with_if_free(|factory| {
                 factory
@@ -321,6 +342,7 @@ impl LoopCore {
         self.contexts.clear()?;
         drop(self.handlers.with(Handlers::take)?);
         drop(self.unflushed.with(std::mem::take)?);
+        drop(self.owed.with(std::mem::take)?);
         drop(self.watchers.with(std::mem::take)?);
         drop(self.datagrams.with(Option::take)?);
         drop(self.scratch.with(std::mem::take)?);
@@ -335,7 +357,7 @@ fn inbox_capacity(messages: Option<isize>) -> PyResult<usize> {
     match messages.map(usize::try_from) {
         None => Ok(ringloop::limits::INBOX_MESSAGES),
         Some(Ok(messages @ 1..)) => Ok(messages),
-        Some(_) => Err(PyValueError::new_err("inbox_messages must be at least 1")),
+        Some(_) => Err(PyValueError::raise("inbox_messages must be at least 1")),
     }
 }
 
@@ -367,6 +389,7 @@ impl LoopCore {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        ffi::arm();
         Ok(Self {
             engine: EngineCell::new(),
             handlers: Confined::new(Handlers::default()),
@@ -374,10 +397,13 @@ impl LoopCore {
             timers: Confined::new(Timers::default()),
             contexts: Contexts::new(),
             unflushed: Confined::new(Vec::new()),
+            owed: Confined::new(Vec::new()),
+            owes: AtomicBool::new(false),
             transport_fds: Confined::new(HashMap::new()),
             watchers: Confined::new(Watchers::default()),
             datagrams: Confined::new(None),
             outgoing: Confined::new(Outgoing::default()),
+            gave_way: GaveWay::default(),
             turns: AtomicU64::new(0),
             scratch: Confined::new(Vec::new()),
             inbox: RwLock::new(None),
@@ -393,41 +419,49 @@ impl LoopCore {
             exact: AtomicBool::new(false),
             foreign_clock: AtomicBool::new(false),
             has_task_factory: AtomicBool::new(false),
+            writes_eagerly: AtomicBool::new(false),
             thread_id: Arc::new(AtomicU64::new(0)),
             steps: StepTypes::shared(py)?,
         })
     }
 
     /// Set the engine up; `exact` says that the object is a `ringloop.Loop` and no subclass,
-    /// `inbox_messages` how many messages of other threads may wait.
-    #[pyo3(signature = (driver, exact, inbox_messages))]
+    /// `inbox_messages` how many messages of other threads may wait, `eager` that nothing written may. Says whether the
+    /// ring was refused to a loop that would have had it.
+    #[pyo3(signature = (driver, exact, inbox_messages, eager))]
     fn _open(
         &self,
         driver: Option<&str>,
         exact: bool,
         inbox_messages: Option<isize>,
-    ) -> PyResult<()> {
+        eager: bool,
+    ) -> PyResult<Fallible<bool>> {
         if self.driver.get().is_some() {
-            return Err(PyRuntimeError::new_err("Loop.__init__() was called twice"));
+            return Err(PyRuntimeError::raise("Loop.__init__() was called twice"));
         }
         let capacity = inbox_capacity(inbox_messages)?;
-        let (unpark, name, reason) = self.engine.open(driver)?;
+        let opened = self.engine.open(driver)?;
         self.inbox_capacity.store(capacity, Relaxed);
-        drop(self.replace_inbox(Some(self.new_inbox(unpark))));
+        drop(self.replace_inbox(Some(self.new_inbox(opened.unpark))));
         // Found empty above.
-        let _ = self.driver.set((name, reason));
+        let _ = self.driver.set((opened.driver, opened.reason));
         self.exact.store(exact, Relaxed);
+        // Where nobody tells what a program is about to do, nothing may wait.
+        self.writes_eagerly
+            .store(eager || !outward::watch(), Relaxed);
         self.closed.store(false, Relaxed);
-        Ok(())
+        Ok(Fallible(opened.fell_back))
     }
 
     /// Run turns until `stop` or an exception that leaves the loop.
     fn _run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ffi::arm();
         slf.get().run(slf)
     }
 
     /// Find out anew which clock the timers go by.
     fn _look_for_clock(slf: &Bound<'_, Self>) -> PyResult<()> {
+        ffi::arm();
         slf.get().look_for_clock(slf)
     }
 
@@ -441,6 +475,7 @@ impl LoopCore {
 
     /// Let go of queues, watchers and engine; the loop is marked closed first.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
+        ffi::arm();
         self.closed.store(true, Relaxed);
         // Some of them rest, and are among those only that were written to.
         let mut handlers = self.unflushed.with(std::mem::take)?;
@@ -451,8 +486,13 @@ impl LoopCore {
         self.clear()
     }
 
-    /// The transport that reads and writes `fd`, or None.
-    fn _transport_of(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<Py<PyAny>>> {
+    /// The transport that reads and writes `fd`, or None; no descriptor is as long as some integers.
+    fn _transport_of(&self, fd: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        ffi::arm();
+        let py = fd.py();
+        let Ok(fd) = fd.extract::<RawFd>() else {
+            return Ok(None);
+        };
         Ok(self
             .transport_of(py, fd)?
             .map(|transport| transport.into_bound(py).unbind()))
@@ -465,9 +505,8 @@ impl LoopCore {
 
     /// Queue a handle of asyncio's own, or of ours.
     fn _add_callback(&self, handle: Bound<'_, PyAny>) -> PyResult<()> {
-        Ok(self
-            .ready
-            .with(|ready| ready.push(Entry::Handle(handle.into())))?)
+        self.ready
+            .with(|ready| ready.try_push(Entry::Handle(handle.into())))?
     }
 
     /// Queue a handle from any thread.
@@ -477,14 +516,14 @@ impl LoopCore {
 
     /// The name of the driver in use, "uring" or "epoll".
     #[getter]
-    fn driver(&self) -> Option<&str> {
-        self.driver.get().map(|(name, _)| name.as_str())
+    fn driver(&self) -> Fallible<Option<&str>> {
+        Fallible(self.driver.get().map(|(name, _)| name.as_str()))
     }
 
     /// Why this driver is in use, in one sentence.
     #[getter]
-    fn driver_reason(&self) -> Option<&str> {
-        self.driver.get().map(|(_, reason)| reason.as_str())
+    fn driver_reason(&self) -> Fallible<Option<&str>> {
+        Fallible(self.driver.get().map(|(_, reason)| reason.as_str()))
     }
 
     #[getter]
@@ -494,6 +533,7 @@ impl LoopCore {
 
     #[setter(_debug)]
     fn set_debug(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        ffi::arm();
         self.debug.store(value.is_truthy()?, Relaxed);
         Ok(())
     }
@@ -518,9 +558,15 @@ impl LoopCore {
         self.stopping.store(value, Relaxed);
     }
 
+    /// The run is over. Takes no memory: without any, the loop has to stay usable.
+    fn _end_run(&self) {
+        self.stopping.store(false, Relaxed);
+        self.thread_id.store(0, Relaxed);
+    }
+
     #[getter]
-    fn _thread_id(&self) -> Option<u64> {
-        Some(self.thread_id.load(Relaxed)).filter(|&ident| ident != 0)
+    fn _thread_id(&self) -> Fallible<Option<u64>> {
+        Fallible(Some(self.thread_id.load(Relaxed)).filter(|&ident| ident != 0))
     }
 
     /// Also what makes sure that only one thread runs the loop: two may find it not running at once.
@@ -531,9 +577,9 @@ impl LoopCore {
             return Ok(());
         };
         match self.thread_id.compare_exchange(0, ident, Relaxed, Relaxed) {
-            Err(other) if other != ident => Err(PyRuntimeError::new_err(
-                "This event loop is already running",
-            )),
+            Err(other) if other != ident => {
+                Err(PyRuntimeError::raise("This event loop is already running"))
+            }
             _ => Ok(()),
         }
     }

@@ -1,10 +1,9 @@
 //! Debug mode: who scheduled a callback, checks before scheduling, and callbacks that take too long.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::core::LoopCore;
-use crate::ffi::Obj;
+use crate::ffi::{Fallible, Obj, intern};
 use ringloop::sys::clock;
 
 /// The stack of the caller, as asyncio stores it: it ends at whoever called the native method.
@@ -26,7 +25,7 @@ pub fn check(
     if thread {
         loop_.call_method0(intern!(py, "_check_thread"))?;
     }
-    loop_.call_method1(intern!(py, "_check_callback"), (callback, method))?;
+    loop_.call_method1(intern!(py, "_check_callback"), (callback, Fallible(method)))?;
     Ok(())
 }
 
@@ -45,7 +44,7 @@ pub fn run_timed(
     loop_.setattr(current, py.None())?;
     result?;
     tell_if_slow(loop_, taken_ns, |base_events| {
-        base_events.call_method1("_format_handle", (handle,))
+        base_events.call_method1(intern!(py, "_format_handle"), (handle,))
     })
 }
 
@@ -75,11 +74,11 @@ fn tell_if_slow<'py>(
         .extract()?;
     if seconds >= limit {
         // asyncio's logger is looked up where its own loop finds it: who replaces that one gets this line too.
-        let base_events = py.import("asyncio.base_events")?;
+        let base_events = py.import(intern!(py, "asyncio.base_events"))?;
         let name = name(&base_events)?;
-        let logger = base_events.getattr("logger")?;
-        let words = "Executing %s took %.3f seconds";
-        logger.call_method1("warning", (words, name, seconds))?;
+        let logger = base_events.getattr(intern!(py, "logger"))?;
+        let words = intern!(py, "Executing %s took %.3f seconds");
+        logger.call_method1(intern!(py, "warning"), (words, name, Fallible(seconds)))?;
     }
     Ok(())
 }

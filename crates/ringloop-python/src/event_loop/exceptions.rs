@@ -2,13 +2,12 @@
 //!
 //! The words and the context dictionary are those of `asyncio.Handle._run`.
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
-use pyo3::intern;
+use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::callback::Callback;
-use crate::ffi;
+use crate::ffi::{self, intern};
 
 /// Say whether an exception leaves `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
@@ -26,21 +25,11 @@ pub fn callback_failed(
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
+    let exception = error.into_value(py).into_bound(py);
     let loop_ = ffi::locked(&object, || callback.loop_(py));
-    let source = describe(object, &loop_, callback)?;
-    let context = PyDict::new(py);
-    context.set_item(
-        intern!(py, "message"),
-        format!("Exception in callback {source}"),
-    )?;
-    context.set_item(intern!(py, "exception"), error.into_value(py))?;
-    context.set_item(intern!(py, "handle"), object)?;
-    let traceback = ffi::locked(&object, || callback.source_traceback(py));
-    if traceback.is_truthy()? {
-        context.set_item(intern!(py, "source_traceback"), traceback)?;
-    }
-    loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    let reported = context_of(object, &loop_, callback, &exception)
+        .and_then(|context| call_handler(&loop_, &context));
+    contained(exception, reported)
 }
 
 /// Hand the error of what the loop calls without a handle, such as a transport at a completion, to its
@@ -55,42 +44,89 @@ pub fn handler_failed(
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let source = match object.repr() {
-        Ok(text) => text.to_string(),
-        Err(_) => object.get_type().to_string(),
-    };
-    let context = PyDict::new(py);
-    context.set_item(
-        intern!(py, "message"),
-        format!("Exception in callback of {source}"),
-    )?;
-    context.set_item(intern!(py, "exception"), error.into_value(py))?;
-    loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    let message = ffi::fill_template(intern!(py, "Exception in callback of %r"), &[object])
+        .or_else(|_| {
+            ffi::fill_template(
+                intern!(py, "Exception in callback of %s"),
+                &[&object.get_type()],
+            )
+        });
+    let exception = error.into_value(py).into_bound(py);
+    let reported = message.and_then(|message| {
+        let context = ffi::new_dict(py)?;
+        context.set_item(intern!(py, "message"), message)?;
+        context.set_item(intern!(py, "exception"), &exception)?;
+        call_handler(loop_, &context)
+    });
+    contained(exception, reported)
+}
+
+fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResult<()> {
+    let name = intern!(loop_.py(), "call_exception_handler");
+    loop_.call_method1(name, (context,)).map(drop)
+}
+
+/// A report that fails does not end the loop, whose handler contains its own errors: there is no memory
+/// for one. The interpreter writes what it can.
+pub(crate) fn contained(
+    exception: Bound<'_, PyBaseException>,
+    reported: PyResult<()>,
+) -> PyResult<()> {
+    let py = exception.py();
+    match reported {
+        Err(failed) if leaves_the_loop(py, &failed) => Err(failed),
+        Err(_) => {
+            PyErr::from_value(exception.into_any()).write_unraisable(py, None);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What asyncio tells the exception handler of a callback.
+fn context_of<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    loop_: &Bound<'py, PyAny>,
+    callback: Callback<'_>,
+    exception: &Bound<'py, PyBaseException>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = object.py();
+    let source = describe(object, loop_, callback)?;
+    let message = ffi::fill_template(intern!(py, "Exception in callback %s"), &[&source])?;
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), message)?;
+    context.set_item(intern!(py, "exception"), exception)?;
+    context.set_item(intern!(py, "handle"), object)?;
+    let traceback = ffi::locked(&object, || callback.source_traceback(py));
+    if traceback.is_truthy()? {
+        context.set_item(intern!(py, "source_traceback"), traceback)?;
+    }
+    Ok(context)
 }
 
 /// asyncio's own description of a callback.
-fn describe(
-    object: Borrowed<'_, '_, PyAny>,
-    loop_: &Bound<'_, PyAny>,
+fn describe<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    loop_: &Bound<'py, PyAny>,
     callback: Callback<'_>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
     let describe = py
         .import(intern!(py, "asyncio.format_helpers"))?
-        .getattr("_format_callback_source")?;
+        .getattr(intern!(py, "_format_callback_source"))?;
     let (callable, arguments) =
         ffi::locked(&object, || (callback.callable(py), callback.arguments(py)));
-    let keywords = PyDict::new(py);
+    let keywords = ffi::new_dict(py)?;
     // 3.13 hides the arguments outside of debug mode and needs to be told.
     if describe
-        .getattr("__kwdefaults__")?
-        .contains("debug")
+        .getattr(intern!(py, "__kwdefaults__"))?
+        .contains(intern!(py, "debug"))
         .unwrap_or(false)
     {
-        keywords.set_item("debug", loop_.call_method0(intern!(py, "get_debug"))?)?;
+        keywords.set_item(
+            intern!(py, "debug"),
+            loop_.call_method0(intern!(py, "get_debug"))?,
+        )?;
     }
-    describe
-        .call((callable, arguments?), Some(&keywords))?
-        .extract()
+    describe.call((callable, arguments?), Some(&keywords))
 }

@@ -10,7 +10,6 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::callback::{AsHandle, Callback, Contexts, SLOTS, State};
@@ -18,7 +17,8 @@ use super::core::LoopCore;
 use super::exceptions;
 use super::threadsafe::ThreadSafeHandle;
 use crate::ffi::{
-    Args, Definition, Native, Obj, Payload, This, Visited, Visitor, method, property,
+    Args, Definition, IntoObject as _, Native, Obj, Payload, This, Visited, Visitor, intern,
+    method, property,
 };
 
 /// Add what all handles have: the entries cannot be generic, so each type lists them for itself.
@@ -264,9 +264,9 @@ fn when<'py>(this: This<'_, 'py, TimerHandle>, args: Args<'_, 'py>) -> PyResult<
 fn when_property<'py>(this: This<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
     if this.is_whole.load(Relaxed) {
-        return Ok((this.when as i64).into_pyobject(py)?.into_any());
+        return (this.when as i64).into_object(py);
     }
-    Ok(this.when.into_pyobject(py)?.into_any())
+    this.when.into_object(py)
 }
 
 fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {
@@ -325,12 +325,13 @@ pub(super) fn repr<T: AsHandle>(this: This<'_, '_, T>) -> Option<Obj> {
 pub fn create_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let events = py.import(intern!(py, "asyncio.events"))?;
-    let handle = Handle::native().create(py, events.getattr("Handle")?.cast()?)?;
-    let timer = TimerHandle::native().create(py, events.getattr("TimerHandle")?.cast()?)?;
+    let handle = Handle::native().create(py, events.getattr(intern!(py, "Handle"))?.cast()?)?;
+    let timer =
+        TimerHandle::native().create(py, events.getattr(intern!(py, "TimerHandle"))?.cast()?)?;
     module.add("Handle", handle)?;
     module.add("TimerHandle", timer)?;
     // From 3.14 on.
-    if let Some(base) = events.getattr_opt("_ThreadSafeHandle")? {
+    if let Some(base) = events.getattr_opt(intern!(py, "_ThreadSafeHandle"))? {
         let threadsafe = ThreadSafeHandle::native().create(py, base.cast()?)?;
         module.add("_ThreadSafeHandle", threadsafe)?;
     }

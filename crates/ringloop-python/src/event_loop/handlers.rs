@@ -31,20 +31,29 @@ pub fn role(token: Token) -> u8 {
     (token.0 >> ROLE_SHIFT) as u8
 }
 
+/// Why something hands over what it has gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// The turn is over.
+    TurnEnds,
+    /// In the middle of a callback, whose next step must find the bytes gone.
+    Now,
+}
+
 /// What one kind of handler does. Each kind has a static of its own, beside its code, so that the loop
 /// knows none of them. The functions are called alone with the object (`ffi::locked`).
 pub struct Behaviour {
     /// Take one completion of an operation; an error goes to the loop's exception handler.
     pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
-    /// Hand over what was gathered, at the end of a turn in which `flush_later` was called.
-    pub flush: fn(&Bound<'_, PyAny>) -> PyResult<()>,
+    /// Hand over what was gathered, in a turn in which `flush_later` was called.
+    pub flush: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()>,
     /// The engine is gone: no completion will come.
     pub abandoned: fn(&Bound<'_, PyAny>),
 }
 
 impl Behaviour {
     /// For [`Behaviour::flush`], where nothing is ever gathered.
-    pub const NEVER_FLUSHED: fn(&Bound<'_, PyAny>) -> PyResult<()> = |_| Ok(());
+    pub const NEVER_FLUSHED: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()> = |_, _| Ok(());
     /// For [`Behaviour::abandoned`], where there is nothing to do.
     pub const NOTHING_LEFT: fn(&Bound<'_, PyAny>) = |_| ();
 }
@@ -73,9 +82,9 @@ impl Handler {
 
     /// Have it hand over what was gathered.
     #[inline]
-    pub fn flush(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+    pub fn flush(&self, loop_: &Bound<'_, LoopCore>, why: Flush) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
-        let done = ffi::locked(object, || (self.behaviour.flush)(object));
+        let done = ffi::locked(object, || (self.behaviour.flush)(object, why));
         contained(loop_, object, done)
     }
 

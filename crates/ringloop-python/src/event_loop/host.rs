@@ -11,7 +11,8 @@ use ringloop::op::{Poll, Request};
 use ringloop::sys::interest::Interest;
 
 use super::core::LoopCore;
-use super::handlers::{self, Handler};
+use super::handlers::{self, Flush, Handler};
+use super::owed::{Owed, Pay};
 use super::ready::Entry;
 use crate::ffi::Obj;
 
@@ -31,13 +32,12 @@ impl LoopCore {
         context: Obj,
     ) -> PyResult<()> {
         self.check_open()?;
-        Ok(self.ready.with(|ready| {
-            ready.push(Entry::Step {
-                callable,
-                argument,
-                context,
-            });
-        })?)
+        let step = Entry::Step {
+            callable,
+            argument,
+            context,
+        };
+        self.ready.with(|ready| ready.try_push(step))?
     }
 
     /// Run a callback among those of the wait: before timers, and before what was scheduled meanwhile.
@@ -50,6 +50,38 @@ impl LoopCore {
                 context,
             });
         })?)
+    }
+
+    /// As [`LoopCore::call_soon_step`] for a method of `object` and its context. Where there was no memory to make them,
+    /// `pay` is called without: what ends a connection, or delivers what it has received, must not get lost.
+    pub(crate) fn call_soon_or_owe(
+        &self,
+        step: PyResult<(Obj, Obj)>,
+        object: Borrowed<'_, '_, PyAny>,
+        argument: Option<Obj>,
+        pay: Pay,
+    ) -> PyResult<()> {
+        match step {
+            Ok((callable, context)) => self.call_soon_step(callable, argument, context),
+            Err(_) => self.owe(Owed {
+                object: Obj::from_borrowed(object),
+                argument,
+                pay,
+            }),
+        }
+    }
+
+    /// As [`LoopCore::call_soon_or_owe`], among the callbacks of the wait.
+    pub(crate) fn bring_or_owe(
+        &self,
+        step: PyResult<(Obj, Obj)>,
+        object: Borrowed<'_, '_, PyAny>,
+        pay: Pay,
+    ) -> PyResult<()> {
+        match step {
+            Ok((callable, context)) => self.bring_step(callable, context),
+            Err(_) => self.call_soon_or_owe(step, object, None, pay),
+        }
     }
 
     /// Stop a poll, so that nothing of it is left and its descriptor may be closed at once. A ring is entered by its
@@ -111,7 +143,11 @@ impl LoopCore {
         if self.is_closed() || !matches!(is_own, Ok(true)) {
             return;
         }
-        if self.engine.driver(|driver| driver.release(fd)).is_ok() {
+        if self
+            .engine
+            .driver_if_free(|driver| driver.release(fd))
+            .is_ok()
+        {
             drop(self.transport_fds.with(|fds| fds.remove(&fd)));
         }
     }
@@ -224,7 +260,7 @@ impl LoopCore {
         let mut batch = self.unflushed.with(std::mem::take)?;
         let mut first_error = Ok(());
         for transport in batch.drain(..) {
-            first_error = first_error.and(transport.flush(loop_));
+            first_error = first_error.and(transport.flush(loop_, Flush::TurnEnds));
         }
         // The memory serves the next turn, unless a callback has written meanwhile.
         self.unflushed.with(|unflushed| {
@@ -233,6 +269,23 @@ impl LoopCore {
             }
         })?;
         first_error
+    }
+
+    /// Send what was gathered in this turn so far; the transports stay on the list.
+    pub(super) fn send_gathered(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let py = loop_.py();
+        for index in 0.. {
+            let next = |unflushed: &mut Vec<Handler>| {
+                unflushed
+                    .get(index)
+                    .map(|transport| transport.clone_ref(py))
+            };
+            let Some(transport) = self.unflushed.with(next)? else {
+                break;
+            };
+            transport.flush(loop_, Flush::Now)?;
+        }
+        Ok(())
     }
 
     /// The engine is gone: tell the handlers, which may have sockets to close.

@@ -11,9 +11,12 @@
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
 //! | `handle`, `threadsafe`, `callback` | what a scheduled callback is                        |
 //! | `ready`, `timers`    | the queues                                                        |
+//! | `outward`    | what a program does that shows whether its writes have left                |
+//! | `give_way`   | the interpreter for other threads                                         |
 //! | `clock`      | what timers go by                                                         |
 //! | `handlers`, `watchers` | who gets a completion; `add_reader` and `add_writer`            |
 //! | `engine`     | the engine behind its cell                                                |
+//! | `owed`       | what transports are owed where there was no memory for a callback         |
 //! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
 
 mod callback;
@@ -21,10 +24,13 @@ mod clock;
 mod core;
 mod debug;
 mod engine;
-mod exceptions;
+pub(crate) mod exceptions;
+mod give_way;
 mod handle;
 pub(crate) mod handlers;
 mod host;
+mod outward;
+mod owed;
 mod ready;
 mod schedule;
 mod threadsafe;
@@ -33,11 +39,11 @@ mod turn;
 mod watchers;
 
 pub use core::LoopCore;
-pub use handlers::{Behaviour, Handler};
+pub use engine::forks;
+pub use handlers::{Behaviour, Flush, Handler};
 pub(crate) use host::Watch;
 
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict;
 
 use crate::ffi;
 
@@ -46,9 +52,5 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     ffi::calibrate(py)?;
     handle::create_types(module)?;
-    let after_fork = wrap_pyfunction!(engine::after_fork, module)?;
-    let keywords = [("after_in_child", after_fork)].into_py_dict(py)?;
-    py.import("os")?
-        .call_method("register_at_fork", (), Some(&keywords))?;
     schedule::install(py)
 }

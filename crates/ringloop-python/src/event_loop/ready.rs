@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use crate::ffi::{Obj, Visited, Visitor};
+use pyo3::prelude::*;
+
+use crate::ffi::{self, Obj, Visited, Visitor};
 use crate::limits;
 
 /// One thing to run.
@@ -38,6 +40,21 @@ impl Ready {
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         self.queue.push_back(entry);
+    }
+
+    /// Add at the end what a user schedules, as many as there is memory for.
+    #[inline(always)]
+    pub fn try_push(&mut self, entry: Entry) -> PyResult<()> {
+        if self.queue.len() == self.queue.capacity() {
+            self.grow()?;
+        }
+        self.queue.push_back(entry);
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self) -> PyResult<()> {
+        self.queue.try_reserve(1).map_err(ffi::no_memory)
     }
 
     /// Take the first.

@@ -4,10 +4,9 @@
 //! of `asyncio.BaseEventLoop`.
 
 use pyo3::exceptions::{PyNameError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyString, PyType};
 use ringloop::sys::clock;
 
 use super::callback::{self, Callback};
@@ -19,7 +18,9 @@ use super::ready::Entry;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watchers::{self, Direction};
-use crate::ffi::{Args, Class, Obj, Payload, This, install_methods, method};
+use crate::ffi::{
+    self, Args, Class, Obj, Payload, Raise as _, This, install_methods, intern, method,
+};
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
@@ -54,7 +55,7 @@ struct Call<'a, 'py> {
     context: Option<Obj>,
 }
 
-/// Take the callback at `index` and the context; `None` when leading parameters came by keyword.
+/// Take the callback at `index` and the context; `None` when leading parameters are missing or came by keyword.
 #[inline]
 fn parse<'a, 'py>(
     args: &Args<'a, 'py>,
@@ -63,11 +64,6 @@ fn parse<'a, 'py>(
 ) -> PyResult<Option<Call<'a, 'py>>> {
     let py = args.py();
     let Some(callback) = args.get(index) else {
-        if args.keyword_count() == 0 {
-            return Err(PyTypeError::new_err(format!(
-                "{function}() missing required positional arguments"
-            )));
-        }
         return Ok(None);
     };
     let context = match args.only_keyword(function, intern!(py, "context"))? {
@@ -86,24 +82,26 @@ fn by_keyword(
     names: &[&str],
 ) -> PyResult<Obj> {
     let py = loop_.py();
-    let leading = args.tuple(0)?.to_list();
-    let given = PyDict::new(py);
+    let mut leading: Vec<Bound<'_, PyAny>> = args.skip(0).map(Borrowed::to_owned).collect();
+    let given = ffi::new_dict(py)?;
     for (name, value) in args.keywords() {
         given.set_item(name, value)?;
     }
     for name in names.iter().skip(leading.len()) {
-        match given.get_item(name)? {
-            Some(value) => leading.append(value)?,
+        let name = ffi::new_str(py, name)?;
+        match given.get_item(&name)? {
+            Some(value) => leading.push(value),
             None => {
-                return Err(PyTypeError::new_err(format!(
+                return Err(PyTypeError::raise(format!(
                     "{function}() missing 1 required positional argument: '{name}'"
                 )));
             }
         }
         given.del_item(name)?;
     }
+    let leading = ffi::new_tuple(py, leading.into_iter())?;
     loop_
-        .call_method(function, leading.to_tuple(), Some(&given))
+        .call_method(ffi::new_str(py, function)?, leading, Some(&given))
         .map(Obj::from)
 }
 
@@ -123,7 +121,7 @@ fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
             argument: args.get(1).map(Obj::from_borrowed),
             context,
         };
-        core.ready.with(|ready| ready.push(step))?;
+        core.ready.with(|ready| ready.try_push(step))??;
         return Ok(loop_.py().None().into_bound(loop_.py()).into());
     }
     if core.debug() {
@@ -131,7 +129,7 @@ fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     }
     let handle = new_handle(loop_, args, 1, call)?;
     let entry = Entry::Handle(handle.clone_ref(loop_.py()));
-    core.ready.with(|ready| ready.push(entry))?;
+    core.ready.with(|ready| ready.try_push(entry))??;
     Ok(handle)
 }
 
@@ -200,9 +198,9 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
         return by_keyword(loop_, args, "call_later", &["delay", "callback"]);
     };
     let Some(delay) = args.get(0).filter(|delay| !delay.is_none()) else {
-        return Err(PyTypeError::new_err("delay must not be None"));
+        return Err(PyTypeError::raise("delay must not be None"));
     };
-    let delay: f64 = delay.extract()?;
+    let delay = seconds(delay, "delay")?;
     let core = loop_.get();
     if !core.is_running_here() {
         core.look_for_clock(&loop_)?;
@@ -228,15 +226,28 @@ fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
         return by_keyword(loop_, args, "call_at", &["when", "callback"]);
     };
     let Some(when) = args.get(0).filter(|when| !when.is_none()) else {
-        return Err(PyTypeError::new_err("when cannot be None"));
+        return Err(PyTypeError::raise("when cannot be None"));
     };
-    let handle = schedule_timer(loop_, args, call, when.extract()?, None)?;
+    let handle = schedule_timer(loop_, args, call, seconds(when, "when")?, None)?;
     if when.is_instance_of::<PyInt>()
         && let Some(this) = TimerHandle::native().get(handle.bind(loop_.py()))
     {
         this.mark_whole();
     }
     Ok(handle)
+}
+
+/// A number of seconds; the error names the argument.
+fn seconds(value: Borrowed<'_, '_, PyAny>, name: &str) -> PyResult<f64> {
+    value.extract::<f64>().or_else(|error| {
+        if error.is_instance_of::<PyTypeError>(value.py()) {
+            let kind = value.get_type().name()?;
+            return Err(PyTypeError::raise(format!(
+                "{name} must be a number, not {kind}"
+            )));
+        }
+        Err(error)
+    })
 }
 
 fn schedule_timer(
@@ -260,7 +271,7 @@ fn schedule_timer(
     core.timers.with(|timers| match due_ns {
         Some(now_ns) => timers.push_due(now_ns, queued),
         None => timers.push(timers::deadline_ns(when), queued),
-    })?;
+    })??;
     Ok(handle)
 }
 
@@ -288,12 +299,17 @@ fn create_future<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bou
     static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
     args.expect_positional("create_future", 0)?;
-    let class = global(py, &MODULE, "asyncio.futures", intern!(py, "Future"))?;
+    let class = global(
+        py,
+        &MODULE,
+        intern!(py, "asyncio.futures"),
+        intern!(py, "Future"),
+    )?;
     if loop_.get().is_running_here() && !loop_.get().debug() {
         // Without `loop=` it asks for the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
     }
-    let keywords = PyDict::new(py);
+    let keywords = ffi::new_dict(py)?;
     keywords.set_item(intern!(py, "loop"), loop_)?;
     class.call((), Some(&keywords))
 }
@@ -308,11 +324,20 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     let (Some(coroutine), true) = (coroutine, plain) else {
         return inherited_create_task(loop_, args);
     };
-    let class = global(py, &MODULE, "asyncio.tasks", intern!(py, "Task"))?;
+    let class = global(
+        py,
+        &MODULE,
+        intern!(py, "asyncio.tasks"),
+        intern!(py, "Task"),
+    )?;
+    if !core.steps.is_task_type(&class) {
+        // Somebody has replaced it, and expects the arguments that this version of asyncio gives.
+        return inherited_create_task(loop_, args);
+    }
     if args.keyword_count() == 0 && core.is_running_here() {
         return class.call1((coroutine,));
     }
-    let keywords = PyDict::new(py);
+    let keywords = ffi::new_dict(py)?;
     for (name, value) in args.keywords() {
         keywords.set_item(name, value)?;
     }
@@ -325,7 +350,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
 fn global<'py>(
     py: Python<'py>,
     globals: &PyOnceLock<Py<PyDict>>,
-    module: &str,
+    module: &Bound<'py, PyString>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let globals =
@@ -333,7 +358,7 @@ fn global<'py>(
     globals
         .bind(py)
         .get_item(name)?
-        .ok_or_else(|| PyNameError::new_err(format!("name '{name}' is not defined")))
+        .ok_or_else(|| PyNameError::raise(format!("name '{name}' is not defined")))
 }
 
 /// Task factories and debug mode: the standard library's own.
@@ -343,16 +368,20 @@ fn inherited_create_task<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = loop_.py();
-    let base = BASE.import(py, "asyncio.base_events", "BaseEventLoop")?;
+    let base = ffi::imported(
+        &BASE,
+        intern!(py, "asyncio.base_events"),
+        intern!(py, "BaseEventLoop"),
+    )?;
     let mut all = vec![loop_.to_owned().into_any()];
     all.extend(args.skip(0).map(Borrowed::to_owned));
-    let keywords = PyDict::new(py);
+    let keywords = ffi::new_dict(py)?;
     for (name, value) in args.keywords() {
         keywords.set_item(name, value)?;
     }
     base.call_method(
         intern!(py, "create_task"),
-        PyTuple::new(py, all)?,
+        ffi::new_tuple(py, all.into_iter())?,
         Some(&keywords),
     )
 }

@@ -7,7 +7,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::ffi::{Obj, Visited, Visitor};
+use pyo3::prelude::*;
+
+use crate::ffi::{self, Obj, Visited, Visitor};
 use crate::limits;
 
 struct Timer {
@@ -55,23 +57,26 @@ pub struct Timers {
 
 impl Timers {
     /// Add a timer.
-    pub fn push(&mut self, deadline_ns: i64, handle: Obj) {
+    pub fn push(&mut self, deadline_ns: i64, handle: Obj) -> PyResult<()> {
+        self.heap.try_reserve(1).map_err(ffi::no_memory)?;
         let timer = self.timer(deadline_ns, handle);
         self.heap.push(Reverse(timer));
+        Ok(())
     }
 
     /// Add a timer that is due at `now_ns`.
-    pub fn push_due(&mut self, now_ns: i64, handle: Obj) {
+    pub fn push_due(&mut self, now_ns: i64, handle: Obj) -> PyResult<()> {
         if self
             .lane
             .back()
             .is_some_and(|last| last.deadline_ns > now_ns)
         {
-            self.push(now_ns, handle);
-            return;
+            return self.push(now_ns, handle);
         }
+        self.lane.try_reserve(1).map_err(ffi::no_memory)?;
         let timer = self.timer(now_ns, handle);
         self.lane.push_back(timer);
+        Ok(())
     }
 
     fn timer(&mut self, deadline_ns: i64, handle: Obj) -> Timer {

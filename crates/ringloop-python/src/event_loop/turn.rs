@@ -12,13 +12,12 @@
 //! `limits.rs`, and never past a due timer, a message from another thread, a `stop()`, or a pass that
 //! submitted I/O.
 //!
-//! The interpreter lock is released only for a wait that may block. `KeyboardInterrupt` and
+//! The interpreter lock is released for a wait that may block, and where a thread has waited for it (`give_way`). `KeyboardInterrupt` and
 //! `SystemExit` leave; what is still in the ready ring runs next time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::driver::Kind;
 use ringloop::sys::clock;
@@ -27,12 +26,14 @@ use super::callback::{AsHandle, Callback};
 use super::core::LoopCore;
 use super::debug;
 use super::exceptions;
+use super::give_way::Looks;
 use super::handle::{self, Handle, TimerHandle};
 use super::handlers;
+use super::outward;
 use super::ready::{Entry, Ready};
 use super::threadsafe::ThreadSafeHandle;
 use super::timers::Timers;
-use crate::ffi::{self, Obj, Payload, This};
+use crate::ffi::{self, Obj, Payload, This, intern};
 use crate::limits;
 
 /// What the passes of one turn have used up.
@@ -49,12 +50,14 @@ impl LoopCore {
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.bind()?;
         self.look_for_clock(loop_)?;
-        let ended = loop {
-            let turned = self.turn(loop_);
-            if turned.is_err() || self.is_stopping() {
-                break turned;
+        let ended = outward::as_running(loop_, || {
+            loop {
+                let turned = self.turn(loop_);
+                if turned.is_err() || self.is_stopping() {
+                    break turned;
+                }
             }
-        };
+        });
         // What the last pass wrote must not wait for the next run.
         ended.and(self.flush(loop_)).and(self.engine.look())
     }
@@ -64,6 +67,9 @@ impl LoopCore {
         self.turns.fetch_add(1, Relaxed);
         self.flush(loop_)?;
         self.park(loop_)?;
+        if self.owes() {
+            self.pay(loop_)?;
+        }
         self.collect_inbox()?;
         // Timers are due as of now: one that the pass sets comes behind what the pass schedules.
         self.collect_timers(loop_)?;
@@ -92,11 +98,13 @@ impl LoopCore {
 
     /// Hand out the completions of the wait; says whether there were any.
     fn dispatch(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<bool> {
+        let mut looks = Looks::default();
         for count in 0..limits::EVENTS_PER_TURN {
             let Some(event) = self.engine.next_event()? else {
                 return Ok(count > 0);
             };
             handlers::dispatch(self, loop_, event)?;
+            looks.count(self, loop_.py())?;
         }
         Ok(true)
     }
@@ -107,12 +115,15 @@ impl LoopCore {
         let idle = !self.is_stopping()
             && !self.has_unflushed()?
             && self.ready.with(|ready| ready.is_empty())?;
-        let timeout = if idle {
+        let timeout = if idle && self.owes() {
+            Some(Duration::from_millis(limits::OWED_RETRY_MILLISECONDS))
+        } else if idle {
             self.time_to_next_timer(loop_)?
         } else {
             Some(Duration::ZERO)
         };
         if timeout == Some(Duration::ZERO) {
+            self.give_way(py)?;
             return self.engine.look();
         }
         self.engine.wait(py, timeout)?;
@@ -201,12 +212,29 @@ impl LoopCore {
     }
 
     /// Run the first `count` entries.
+    #[inline]
     fn run_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
+        if count > limits::READY_CALLBACKS_UNCLOCKED {
+            return self.run_long_pass(loop_, count);
+        }
         for _ in 0..count {
             let Some(entry) = self.ready.with(Ready::pop)? else {
                 break;
             };
             self.run_entry(loop_, entry)?;
+        }
+        Ok(())
+    }
+
+    /// The same, of so many that other threads are let in meanwhile.
+    fn run_long_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
+        let mut looks = Looks::default();
+        for _ in 0..count {
+            let Some(entry) = self.ready.with(Ready::pop)? else {
+                break;
+            };
+            self.run_entry(loop_, entry)?;
+            looks.count(self, loop_.py())?;
         }
         Ok(())
     }

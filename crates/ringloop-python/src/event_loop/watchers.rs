@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use ringloop::driver::{Event, Key, Sink, Token};
+use ringloop::driver::{Event, Key, Kind, Sink, Token};
 use ringloop::op;
 use ringloop::sys::interest::Interest;
-use ringloop::sys::{epoll, file};
+use ringloop::sys::{epoll, file, socket};
 
 use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
@@ -22,7 +22,7 @@ use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Handler};
 use super::ready::{Entry, Ready};
 use crate::error;
-use crate::ffi::{self, Args, Obj, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, Visited, Visitor, intern};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,13 +121,17 @@ pub fn resubmit(core: &LoopCore) -> PyResult<()> {
 }
 
 fn submit(core: &LoopCore, fd: RawFd, direction: Direction, token: Token) -> PyResult<Key> {
-    let interest = direction.interest();
-    let level = true;
-    let poll = op::Request::Poll(op::Poll {
-        fd,
-        interest,
-        level,
-    });
+    let kind = core.engine.kind()?;
+    let is_listener = || socket::is_listening(fd).unwrap_or_default();
+    let poll = if kind == Kind::Uring && direction == Direction::Read && is_listener() {
+        op::Request::PollListener(op::PollListener::new(fd, kind, true))
+    } else {
+        op::Request::Poll(op::Poll {
+            fd,
+            interest: direction.interest(),
+            level: true,
+        })
+    };
     core.engine
         .driver(|driver| driver.submit(poll, Sink::Handler(token)))
 }
@@ -143,7 +147,7 @@ pub fn add<'py>(
     let core = loop_.get();
     core.check_open()?;
     let (Some(object), Some(callback)) = (args.get(0), args.get(1)) else {
-        return Err(pyo3::exceptions::PyTypeError::new_err(
+        return Err(pyo3::exceptions::PyTypeError::raise(
             "a descriptor and a callback are needed",
         ));
     };
@@ -207,7 +211,12 @@ pub fn remove(
     let Some(object) = args.get(0) else {
         return Ok(false);
     };
-    let fd = watched_descriptor(core, object)?;
+    let fd = match watched_descriptor(core, object) {
+        Ok(fd) => fd,
+        // As asyncio, which finds no such key.
+        Err(error) if error.is_instance_of::<PyOverflowError>(loop_.py()) => return Ok(false),
+        Err(error) => return Err(error),
+    };
     let Some((watch, object)) = core
         .watchers
         .with(|watchers| watchers.remove(fd, direction))?
@@ -276,15 +285,22 @@ fn watched_descriptor(core: &LoopCore, object: Borrowed<'_, '_, PyAny>) -> PyRes
 }
 
 fn descriptor(object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
+    let py = object.py();
     let fd = match object.extract::<RawFd>() {
         Ok(fd) => fd,
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
+            return Err(PyOverflowError::raise(format!(
+                "fd is too large for a descriptor: {}",
+                *object
+            )));
+        }
         Err(_) => object
-            .call_method0("fileno")
+            .call_method0(intern!(py, "fileno"))
             .and_then(|fd| fd.extract())
-            .map_err(|_| PyValueError::new_err(format!("Invalid file object: {}", *object)))?,
+            .map_err(|_| PyValueError::raise(format!("Invalid file object: {}", *object)))?,
     };
     if fd < 0 {
-        return Err(PyValueError::new_err(format!(
+        return Err(PyValueError::raise(format!(
             "Invalid file descriptor: {fd}"
         )));
     }

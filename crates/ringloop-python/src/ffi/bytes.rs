@@ -14,7 +14,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -23,6 +23,8 @@ use pyo3::types::PyBytes;
 use ringloop::buf::SendBuf;
 use ringloop::sys::{file, socket};
 
+use super::make::Raise as _;
+use super::make::{new_bytes, try_copy};
 use super::object::Obj;
 
 unsafe extern "C" {
@@ -78,7 +80,9 @@ fn fill_new_bytes(
 /// Receive at most `size` bytes into `memory`, which keeps its room for the next call.
 pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Result<&[u8]> {
     memory.clear();
-    memory.reserve(size);
+    memory
+        .try_reserve(size)
+        .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
     let room = &mut memory.spare_capacity_mut()[..size];
     let count = socket::recv(fd, room, libc::MSG_DONTWAIT)?;
     // SAFETY: the kernel has written `count` bytes from the start of the room.
@@ -159,7 +163,7 @@ pub fn gather_bytes(
             let Some(count) = fill(&mut memory[len..]) else {
                 // SAFETY: invariant 4: so many bytes were written.
                 let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), len) };
-                return Ok(copy_bytes(py, bytes));
+                return copy_bytes(py, bytes);
             };
             len = memory.len().min(len + count);
         }
@@ -183,7 +187,7 @@ pub fn gather_bytes(
 /// Make a `bytes` object of all of `pieces`, one after the other.
 pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> {
     if let [piece] = pieces {
-        return Ok(copy_bytes(py, piece.as_ref()));
+        return copy_bytes(py, piece.as_ref());
     }
     let len = pieces.iter().map(|piece| piece.as_ref().len()).sum();
     let mut filling = Filling::new(py, len)?;
@@ -201,8 +205,8 @@ pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> 
 /// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a
 /// cell open.
 #[inline]
-pub fn copy_bytes(py: Python<'_>, bytes: &[u8]) -> Obj {
-    Obj::from(PyBytes::new(py, bytes))
+pub fn copy_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Obj> {
+    new_bytes(py, bytes).map(Obj::from)
 }
 
 unsafe fn release_reference(owner: *mut ()) {
@@ -273,7 +277,7 @@ pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return None;
     }
-    Some(View::open(object, ffi::PyBUF_SIMPLE).map(|view| view.bytes().to_vec()))
+    Some(View::open(object, ffi::PyBUF_SIMPLE).and_then(|view| try_copy(view.bytes())))
 }
 
 /// Look at the bytes of an object that has some; `body` must not call into Python.
@@ -351,19 +355,13 @@ pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] 
     content.get(start..).unwrap_or_default()
 }
 
-/// Take over a descriptor that a completed accept yielded.
-pub fn own_descriptor(fd: RawFd) -> OwnedFd {
-    // SAFETY: accept's result is a fresh descriptor, and its completion is delivered once.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
 /// Refuse what is not bytes-like, in asyncio's words.
 pub fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
     let name = object
         .get_type()
         .name()
         .map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    PyTypeError::new_err(format!(
+    PyTypeError::raise(format!(
         "data argument must be a bytes-like object, not '{name}'"
     ))
 }

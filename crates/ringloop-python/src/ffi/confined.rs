@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::{PyErr, Python};
 
+use super::make::Raise as _;
 #[cfg(Py_GIL_DISABLED)]
 use crate::limits;
 
@@ -41,7 +42,7 @@ pub struct Busy;
 impl From<Busy> for PyErr {
     #[cold]
     fn from(_: Busy) -> Self {
-        PyRuntimeError::new_err(
+        PyRuntimeError::raise(
             "this event loop is in use by another thread; \
              use loop.call_soon_threadsafe() from threads that do not run it",
         )
@@ -73,6 +74,21 @@ impl<T> Confined<T> {
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         if !self.enter() && !self.enter_after_another() {
             return Err(Busy);
+        }
+        Ok(self.opened(body))
+    }
+
+    /// Say whether a thread is inside and detached.
+    #[inline]
+    pub fn is_lent(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == LENT
+    }
+
+    /// As [`Confined::with`]; where it is in use, `body` comes back.
+    #[inline]
+    pub fn try_with<R, F: FnOnce(&mut T) -> R>(&self, body: F) -> Result<R, F> {
+        if !self.enter() && !self.enter_after_another() {
+            return Err(body);
         }
         Ok(self.opened(body))
     }

@@ -7,6 +7,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::make::Raise as _;
+
 /// Fail in a sub-interpreter, in the words by which `CPython` itself refuses one with a lock of its own;
 /// the package turns both into advice.
 pub fn check_main_interpreter(_py: Python<'_>) -> PyResult<()> {
@@ -17,7 +19,7 @@ pub fn check_main_interpreter(_py: Python<'_>) -> PyResult<()> {
     if std::ptr::eq(here, main) {
         return Ok(());
     }
-    Err(PyImportError::new_err(
+    Err(PyImportError::raise(
         "module ringloop._native does not support loading in subinterpreters",
     ))
 }

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use super::method::entry_getter;
 use super::native_type::Payload;
 use super::object::{Obj, Visited, Visitor};
+use super::thread_end::arm;
 
 /// Nesting of deallocations at which the rest is put off, as `CPython`'s trash can does.
 const DEALLOC_DEPTH_MAX: u32 = 50;
@@ -78,6 +79,7 @@ fn visit_all<T: Payload>(object: *mut ffi::PyObject, visitor: &mut RawVisitor) -
 
 /// `tp_clear`.
 pub(super) unsafe extern "C" fn clear<T: Payload>(object: *mut ffi::PyObject) -> c_int {
+    arm();
     clear_slots::<T>(object);
     let payload = T::native().payload_ptr(object);
     // SAFETY: invariant 2 of native_type.rs: the payload of a live instance is initialised.
@@ -106,6 +108,7 @@ pub(super) unsafe extern "C" fn finalize<T: Payload>(object: *mut ffi::PyObject)
 
 /// `tp_dealloc`.
 pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) {
+    arm();
     if T::FINALIZER {
         // SAFETY: invariant 1: count zero, which is what this function wants.
         if unsafe { ffi::PyObject_CallFinalizerFromDealloc(object) } < 0 {

@@ -17,7 +17,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::critical::locked;
+use super::make::{IntoObject as _, Raise as _, new_str, new_tuple};
 use super::object::Obj;
+use super::thread_end::arm;
 
 /// A type whose methods can be entered through this module.
 ///
@@ -63,13 +65,13 @@ impl Return for bool {
 
 impl Return for f64 {
     fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(pyo3::types::PyFloat::new(py, self).into_ptr())
+        Ok(self.into_object(py)?.into_ptr())
     }
 }
 
 impl Return for u64 {
     fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(self.into_pyobject(py)?.into_ptr())
+        Ok(self.into_object(py)?.into_ptr())
     }
 }
 
@@ -136,7 +138,7 @@ impl<'a, 'py> Args<'a, 'py> {
 
     /// The positional arguments from `index` on, as a tuple.
     pub fn tuple(&self, index: usize) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(self.py, self.skip(index))
+        new_tuple(self.py, self.skip(index).map(Borrowed::to_owned))
     }
 
     /// How many keyword arguments there are.
@@ -165,7 +167,7 @@ impl<'a, 'py> Args<'a, 'py> {
     /// The keyword argument `name`, when it is the only one that may be given.
     ///
     /// `name` should be interned; `TypeError` names the function and the stranger otherwise.
-    #[inline]
+    #[inline(always)]
     pub fn only_keyword(
         &self,
         function: &str,
@@ -179,10 +181,7 @@ impl<'a, 'py> Args<'a, 'py> {
             if given.as_ptr() == name.as_ptr() || given.eq(name)? {
                 found = Some(value);
             } else {
-                return Err(PyTypeError::new_err(format!(
-                    "{function}() got an unexpected keyword argument '{}'",
-                    given.to_owned()
-                )));
+                return Err(unexpected(function, given));
             }
         }
         Ok(found)
@@ -191,13 +190,13 @@ impl<'a, 'py> Args<'a, 'py> {
     /// Refuse keywords and any other number of positional arguments than `count`.
     pub fn expect_positional(&self, function: &str, count: usize) -> PyResult<()> {
         if self.keyword_count() != 0 {
-            return Err(PyTypeError::new_err(format!(
+            return Err(PyTypeError::raise(format!(
                 "{function}() takes no keyword arguments"
             )));
         }
         if self.len() != count {
             let given = self.len();
-            return Err(PyTypeError::new_err(format!(
+            return Err(PyTypeError::raise(format!(
                 "{function}() takes {count} positional arguments but {given} were given"
             )));
         }
@@ -209,6 +208,14 @@ impl<'a, 'py> Args<'a, 'py> {
         // SAFETY: invariant 2: the caller keeps the arguments alive for 'a.
         unsafe { Borrowed::from_ptr(self.py, self.all[index]) }
     }
+}
+
+#[cold]
+fn unexpected(function: &str, keyword: Borrowed<'_, '_, PyAny>) -> PyErr {
+    PyTypeError::raise(format!(
+        "{function}() got an unexpected keyword argument '{}'",
+        keyword.to_owned()
+    ))
 }
 
 /// A method of `T`, made by [`method!`].
@@ -308,7 +315,7 @@ where
 {
     let py = class.py();
     if !class.is(py.get_type::<T>()) {
-        return Err(PyTypeError::new_err("these methods belong to another type"));
+        return Err(PyTypeError::raise("these methods belong to another type"));
     }
     for method in methods {
         let definition = Box::leak(Box::new(method.definition));
@@ -318,14 +325,15 @@ where
         let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
         // SAFETY: a new reference, or null with an exception set.
         let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?;
-        class.setattr(name.to_string_lossy().as_ref(), descriptor)?;
+        class.setattr(new_str(py, &name.to_string_lossy())?, descriptor)?;
     }
     Ok(())
 }
 
 /// Run a body at the boundary: errors and panics become exceptions.
 #[inline]
-fn guard<R>(failure: R, body: impl for<'py> FnOnce(Python<'py>) -> PyResult<R>) -> R {
+pub(super) fn guard<R>(failure: R, body: impl for<'py> FnOnce(Python<'py>) -> PyResult<R>) -> R {
+    arm();
     // SAFETY: invariant 2: CPython calls attached; the token does not leave this function.
     let py = unsafe { Python::assume_attached() };
     match catch_unwind(AssertUnwindSafe(|| body(py))) {
@@ -343,7 +351,7 @@ fn panic_to_error(panic: &(dyn std::any::Any + Send)) -> PyErr {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    PyRuntimeError::new_err(format!(
+    PyRuntimeError::raise(format!(
         "internal error of ringloop (please report it): {message}"
     ))
 }

@@ -38,6 +38,7 @@
 //! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
 //! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
 
+mod audit;
 mod bytes;
 mod call;
 mod confined;
@@ -46,31 +47,44 @@ mod critical;
 mod interpreter;
 pub mod libssl;
 mod lifecycle;
+mod make;
 mod method;
+mod names;
 mod native_type;
 mod object;
 mod socket;
 mod task_step;
+mod thread_end;
 
+pub use audit::{Watch as AuditWatch, watch as watch_audit};
 pub use bytes::{
     bytes_from, bytes_len, copy_bytes, fill, gather_bytes, is_writable, join_bytes, lend_bytes,
-    not_bytes_like, own_descriptor, read_bytes, receive_bytes, receive_into, receive_scratch,
-    send_from, snapshot, with_bytes, with_memory,
+    not_bytes_like, read_bytes, receive_bytes, receive_into, receive_scratch, send_from, snapshot,
+    with_bytes, with_memory,
 };
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
-pub use confined::Confined;
+pub use confined::{Busy, Confined};
 pub use context::{
     calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_fresh,
     context_new, current_context_is_empty, is_unique_without_lock,
 };
 pub use critical::{locked, released};
 pub use interpreter::check_main_interpreter;
+pub use make::{
+    Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
+    new_slice, new_str, new_tuple, no_memory, raise_os, room_for, try_copy,
+};
 pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]
 pub use method::{entry, entry_getter};
+pub use names::initialise as intern_names;
+#[doc(hidden)]
+pub use names::{index_of, interned};
 pub use native_type::{Definition, Native, Payload, This};
 pub use object::{Obj, ObjCell, Visited, Visitor};
 pub use socket::SocketCell;
 pub use task_step::StepTypes;
+pub use thread_end::arm;
 
 pub(crate) use method::{method, property, repr_slot};
+pub(crate) use names::intern;

@@ -28,7 +28,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::lifecycle;
+use super::make::Raise as _;
 use super::method::{Method, Property, Target};
+use super::names::intern;
 use super::object::{ObjCell, Visited, Visitor};
 
 const WORD: usize = size_of::<*mut ffi::PyObject>();
@@ -202,7 +204,7 @@ impl<T: Payload> Native<T> {
         base: &Bound<'py, PyType>,
     ) -> PyResult<Bound<'py, PyType>> {
         if !self.type_object.load(Ordering::Relaxed).is_null() {
-            return Err(PySystemError::new_err(
+            return Err(PySystemError::raise(
                 "a native type is created once a process",
             ));
         }
@@ -215,7 +217,7 @@ impl<T: Payload> Native<T> {
         let base_size = basic_size(base);
         let base_slots = slots_of_bases(base)?;
         if !begins_without_gap(&base_slots, T::BASE_SLOTS) {
-            return Err(PyTypeError::new_err(format!(
+            return Err(PyTypeError::raise(format!(
                 "the slots of {base} are not where expected"
             )));
         }
@@ -237,7 +239,7 @@ impl<T: Payload> Native<T> {
             weak_list,
         };
         if self.layout.set(layout).is_err() {
-            return Err(PySystemError::new_err(
+            return Err(PySystemError::raise(
                 "a native type is created once a process",
             ));
         }
@@ -251,7 +253,7 @@ impl<T: Payload> Native<T> {
     pub fn instantiate<'py>(&self, py: Python<'py>, payload: T) -> PyResult<Bound<'py, PyAny>> {
         let type_object = self.type_object.load(Ordering::Relaxed);
         if type_object.is_null() {
-            return Err(PySystemError::new_err("the type was not created"));
+            return Err(PySystemError::raise("the type was not created"));
         }
         // SAFETY: invariant 1: a ready heap type.
         let object = unsafe { ffi::PyType_GenericAlloc(type_object, 0) };
@@ -429,12 +431,14 @@ fn begins_without_gap(offsets: &[usize], count: usize) -> bool {
 /// Find the slots of all bases; refuse a base that keeps anything else.
 fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     let py = base.py();
-    let member_descriptor = py.import("types")?.getattr("MemberDescriptorType")?;
+    let member_descriptor = py
+        .import(intern!(py, "types"))?
+        .getattr(intern!(py, "MemberDescriptorType"))?;
     let mut offsets = Vec::new();
     for class in base.mro() {
         let class = class.cast::<PyType>()?;
-        for name in class.getattr("__dict__")?.try_iter()? {
-            let member = class.getattr("__dict__")?.get_item(name?)?;
+        for name in class.getattr(intern!(py, "__dict__"))?.try_iter()? {
+            let member = class.getattr(intern!(py, "__dict__"))?.get_item(name?)?;
             if !member.is_instance(&member_descriptor)? {
                 continue;
             }
@@ -452,7 +456,7 @@ fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     let own_weak_list = usize::from(weak_list_offset(base) > 0);
     if header + (offsets.len() + own_weak_list) * WORD != basic_size(base) || dict_offset(base) != 0
     {
-        return Err(PyTypeError::new_err(format!(
+        return Err(PyTypeError::raise(format!(
             "{base} keeps more than __slots__; cannot extend it"
         )));
     }

@@ -15,11 +15,11 @@ use std::mem::size_of;
 use std::os::fd::RawFd;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::names::intern;
 use super::object::{Obj, ObjCell, Visited, Visitor};
 
 /// What a closed socket answers; system calls refuse it with EBADF.
@@ -110,8 +110,10 @@ fn is_native(socket: &Bound<'_, PyAny>) -> PyResult<bool> {
     static BASE: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
     let py = socket.py();
     let base = BASE.get_or_try_init(py, || {
-        let class = py.import("_socket")?.getattr("socket")?;
-        let size: usize = class.getattr("__basicsize__")?.extract()?;
+        let class = py
+            .import(intern!(py, "_socket"))?
+            .getattr(intern!(py, "socket"))?;
+        let size: usize = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
         let roomy = size >= size_of::<ffi::PyObject>() + size_of::<c_int>();
         let class = class.cast_into::<PyType>()?;
         Ok::<_, PyErr>(roomy.then(|| class.unbind()))

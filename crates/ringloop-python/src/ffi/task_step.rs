@@ -16,9 +16,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
 
+use super::names::intern;
 use super::object::Obj;
 
-/// A task on this loop shows its step wrapper and is never run.
+/// A task on this loop shows its step wrapper and is never run. It has a name, which counts no number of those that a
+/// program's own tasks are named by, and is gone when the probe has returned.
 const PROBE: &CStr = c"
 import asyncio
 
@@ -34,9 +36,10 @@ async def nothing():
 
 def step_type():
     probe, coroutine = Probe(), nothing()
-    task = asyncio.Task(coroutine, loop=probe)
+    task = asyncio.Task(coroutine, loop=probe, name='ringloop probe')
     task._log_destroy_pending = False
     step = type(probe.step)
+    probe.step = None
     coroutine.close()
     return step if step.__name__ == 'TaskStepMethWrapper' else None
 ";
@@ -63,16 +66,24 @@ impl StepTypes {
             task: None,
             wakeup: AtomicPtr::default(),
         };
-        let Ok(module) = py.import("_asyncio") else {
+        let Ok(module) = py.import(intern!(py, "_asyncio")) else {
             return Ok(nothing);
         };
         let probe = PyModule::from_code(py, PROBE, c"<ringloop probe>", c"ringloop._probe")?;
-        let step = probe.getattr("step_type")?.call0()?;
+        let step = probe.getattr(intern!(py, "step_type"))?.call0()?;
         Ok(Self {
             step: (!step.is_none()).then(|| step.into()),
-            task: Some(module.getattr("Task")?.into()),
+            task: Some(module.getattr(intern!(py, "Task"))?.into()),
             wakeup: AtomicPtr::default(),
         })
+    }
+
+    /// Say whether a class is the C task's, and not one that somebody has put in its place.
+    #[inline]
+    pub fn is_task_type(&self, class: &Bound<'_, PyAny>) -> bool {
+        self.task
+            .as_ref()
+            .is_some_and(|task| task.as_ptr() == class.as_ptr())
     }
 
     /// Say whether nobody can keep the handle of a `call_soon(callable)`.
@@ -117,8 +128,11 @@ impl StepTypes {
             .is_instance(task.bind(callable.py()))
             .unwrap_or(false)
             && callable
-                .getattr("__name__")
-                .is_ok_and(|name| name.eq("task_wakeup").unwrap_or(false));
+                .getattr(intern!(callable.py(), "__name__"))
+                .is_ok_and(|name| {
+                    name.eq(intern!(callable.py(), "task_wakeup"))
+                        .unwrap_or(false)
+                });
         if found {
             self.wakeup.store(function, Ordering::Relaxed);
         }

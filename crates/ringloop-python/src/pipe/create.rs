@@ -6,7 +6,6 @@
 use std::os::fd::RawFd;
 
 use pyo3::exceptions::{PySystemError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -18,7 +17,7 @@ use super::write::WritePipe;
 use super::{End, Pipe};
 use crate::error;
 use crate::event_loop::LoopCore;
-use crate::ffi::{ObjCell, This};
+use crate::ffi::{self, ObjCell, Raise as _, This, intern};
 
 /// What both functions are given.
 struct Parts<'a, 'py> {
@@ -80,8 +79,9 @@ impl<'py> Parts<'_, 'py> {
         let fd: RawFd = self.pipe.call_method0(intern!(py, "fileno"))?.extract()?;
         let kind = file::kind(fd).map_err(|error| error::from_io(&error))?;
         if kind == FileKind::Other {
-            return Err(PyValueError::new_err(refusal));
+            return Err(PyValueError::raise(refusal));
         }
+        let keeps_messages = file::keeps_messages(fd).map_err(|error| error::from_io(&error))?;
         file::set_nonblocking(fd, true).map_err(|error| error::from_io(&error))?;
         Ok(End {
             loop_: ObjCell::new(Some(self.loop_.clone().into_any().into())),
@@ -90,6 +90,7 @@ impl<'py> Parts<'_, 'py> {
             protocol: ObjCell::new(Some(self.protocol.clone().into())),
             fd,
             kind,
+            keeps_messages,
             state: std::cell::Cell::new(State::Open),
         })
     }
@@ -101,17 +102,20 @@ impl<'py> Parts<'_, 'py> {
         let transport = T::native().instantiate(py, payload)?;
         let extra = match self.extra {
             Some(known) => known.copy()?,
-            None => PyDict::new(py),
+            None => ffi::new_dict(py)?,
         };
         extra.set_item(intern!(py, "pipe"), self.pipe)?;
         transport.setattr(intern!(py, "_extra"), extra)?;
         let Some(this) = T::native().get(&transport) else {
-            return Err(PySystemError::new_err("a new transport has another type"));
+            return Err(PySystemError::raise("a new transport has another type"));
         };
         self.schedule(this, polls)?;
         if let Some(waiter) = self.waiter {
-            let set_result =
-                SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
+            let set_result = ffi::imported(
+                &SET_RESULT,
+                intern!(py, "asyncio.futures"),
+                intern!(py, "_set_result_unless_cancelled"),
+            )?;
             self.loop_
                 .getattr(intern!(py, "call_soon"))?
                 .call1((set_result, waiter, py.None()))?;

@@ -8,13 +8,11 @@
 //!
 //! Called by: both ends. Never does: read or write.
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use super::Pipe;
 use super::poll::{self, Role};
-use crate::ffi::{self, Obj, This};
+use crate::ffi::{self, Fallible, Obj, This, intern};
 use crate::transport::{lifecycle as shared, tell};
 
 /// Where a transport stands.
@@ -38,10 +36,17 @@ pub(super) fn lose<T: Pipe>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResu
     }
     end.state.set(State::Losing);
     stop_polling(this)?;
-    let name = intern!(py, "_call_connection_lost");
-    let callback: Obj = this.object().getattr(name)?.into();
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
-    schedule(this, callback, Some(error))
+    let name = intern!(py, "_call_connection_lost");
+    let step = shared::step(this, name, || ffi::context_copy_current(py));
+    let core = end.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), Some(error), |object, error| {
+            match (T::native().get(object), error) {
+                (Some(this), Some(error)) => connection_lost(this, error),
+                _ => Ok(()),
+            }
+        })
 }
 
 /// `call_soon` in a copy of the running context.
@@ -66,8 +71,19 @@ pub(super) fn fatal_error<T: Pipe>(
     message: &str,
     is_everyday: bool,
 ) -> PyResult<()> {
-    let exception = shared::report_ending(this, error, message, is_everyday)?;
-    lose(this, Some(exception))
+    let (exception, reported) = shared::report_ending(this, error, message, is_everyday)?;
+    let lost = lose(this, Some(exception));
+    reported.and(lost)
+}
+
+/// What failed in the loop's work for a pipe, such as an allocation, ends it.
+pub(super) fn or_end<T: Pipe>(this: This<'_, '_, T>, done: PyResult<()>) -> PyResult<()> {
+    match done {
+        Err(error) if !this.end().is_closing() => {
+            fatal_error(this, error, "Fatal error on pipe transport", false)
+        }
+        done => done,
+    }
 }
 
 /// `_call_connection_lost`: tell the protocol, then let go of everything.
@@ -130,8 +146,11 @@ pub(super) fn finalize<T: Pipe>(this: This<'_, '_, T>) {
 pub(super) fn log_debug<T: Pipe>(this: This<'_, '_, T>, level: &str, text: &str) -> PyResult<()> {
     let py = this.py();
     if this.end().core(py)?.get().debug() {
-        let logger = py.import("asyncio.log")?.getattr("logger")?;
-        logger.call_method(level, (text, this.object()), None::<&Bound<'_, PyDict>>)?;
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        let level = ffi::new_str(py, level)?;
+        logger.call_method1(level, (Fallible(text), this.object()))?;
     }
     Ok(())
 }

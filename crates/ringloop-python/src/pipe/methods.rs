@@ -7,7 +7,6 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use pyo3::exceptions::PyAssertionError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
@@ -15,7 +14,9 @@ use super::poll::{self, Role};
 use super::read::{self, ReadPipe, ReadPipe_};
 use super::write::{self, WritePipe, WritePipe_};
 use super::{Pipe, lifecycle};
-use crate::ffi::{Args, Definition, Obj, This, method, property, repr_slot};
+use crate::ffi::{
+    Args, Definition, IntoObject as _, Obj, Raise as _, This, intern, method, property, repr_slot,
+};
 use crate::transport::methods::one;
 use crate::transport::write::take_over;
 use crate::transport::{Writable, flow, thread};
@@ -255,7 +256,7 @@ fn pipe<'py, T: Pipe>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn fileno<'py, T: Pipe>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.end().fd.into_pyobject(this.py())?.into_any())
+    this.end().fd.into_object(this.py())
 }
 
 fn protocol<'py, T: Pipe>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
@@ -310,7 +311,7 @@ fn write_(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         || data.is_instance_of::<PyByteArray>()
         || data.is_instance_of::<PyMemoryView>();
     if !is_bytes_like {
-        return Err(PyAssertionError::new_err(data.repr()?.unbind()));
+        return Err(PyAssertionError::raise_with(&data.repr()?));
     }
     if this.end().is_elsewhere() {
         return thread::hand_over_bytes(this, &[take_over(data)?]);
@@ -368,15 +369,11 @@ fn get_write_buffer_limits<'py>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_write_buffer_limits", 0)?;
-    Ok(this.flow().limits().into_pyobject(this.py())?.into_any())
+    this.flow().limits(this.py())
 }
 
 fn set_write_buffer_limits(this: WritePipe_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let [high, low] = flow::limits_of(args)?;
-    this.flow().set_limits(high, low)?;
-    if !this.end().is_elsewhere() {
-        write::write_gathered(this)?;
-    }
+    this.flow().set_limits(this.py(), args)?;
     flow::maybe_pause(this, this.size())
 }
 
@@ -415,5 +412,5 @@ fn repr<'py, T: Pipe>(
         let polling = if is_polling { "polling" } else { "idle" };
         format!("<{name}{state} fd={fd} {polling}{size}>")
     };
-    Ok(text.into_pyobject(this.py())?.into_any())
+    text.into_object(this.py())
 }

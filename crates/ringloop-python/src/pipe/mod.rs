@@ -2,7 +2,7 @@
 //!
 //! Owns: what both ends have, in [`End`], and their types: [`read`] for the end that is read, [`write`]
 //! for the end that is written to. [`poll`] tells them when they may go on, [`lifecycle`] how they end,
-//! flow control is the stream transport's. Called by: the turn (completions, flush), user code
+//! flow control is the stream transport's. Called by: the turn (completions), user code
 //! ([`methods`]). Never does: wait. Both drivers tell when the descriptor is ready and the system call
 //! is made here: a ring does not wait on a descriptor that is non-blocking, and these have to be.
 //!
@@ -10,8 +10,7 @@
 //! Byte path out: `transport.write` → [`write`] → write(2), or the queue → writev(2).
 //!
 //! The behaviour is that of `asyncio.unix_events._UnixReadPipeTransport` and `_UnixWritePipeTransport`,
-//! to the letter but for one thing: of several small writes in one turn only the first is a system call
-//! of its own.
+//! to the letter.
 
 mod create;
 mod lifecycle;
@@ -26,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyType;
 use ringloop::sys::file::FileKind;
 
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};
 use crate::transport::Endpoint;
 
 use lifecycle::State;
@@ -50,6 +49,8 @@ struct End {
     protocol: ObjCell,
     fd: RawFd,
     kind: FileKind,
+    /// Each write is a message, and each read takes one: asked once, when the transport is made.
+    keeps_messages: bool,
     state: Cell<State>,
 }
 
@@ -95,18 +96,18 @@ trait Pipe: Endpoint {
 /// Make the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let transports = py.import("asyncio.transports")?;
-    let read_base = transports.getattr("ReadTransport")?;
+    let transports = py.import(intern!(py, "asyncio.transports"))?;
+    let read_base = transports.getattr(intern!(py, "ReadTransport"))?;
     let bases = (
-        transports.getattr("_FlowControlMixin")?,
-        transports.getattr("WriteTransport")?,
+        transports.getattr(intern!(py, "_FlowControlMixin"))?,
+        transports.getattr(intern!(py, "WriteTransport"))?,
     );
-    let members = PyDict::new(py);
-    members.set_item("__slots__", ())?;
-    members.set_item("__module__", "ringloop._native")?;
-    let write_base = py
-        .get_type::<PyType>()
-        .call1(("WritePipeTransportBase", bases, members))?;
+    let members = ffi::new_dict(py)?;
+    members.set_item(intern!(py, "__slots__"), ())?;
+    members.set_item(intern!(py, "__module__"), intern!(py, "ringloop._native"))?;
+    let write_base =
+        py.get_type::<PyType>()
+            .call1((intern!(py, "WritePipeTransportBase"), bases, members))?;
     add(module, ReadPipe::native(), &read_base)?;
     add(module, WritePipe::native(), &write_base)?;
     module.add_function(wrap_pyfunction!(create::make_read_pipe_transport, module)?)?;

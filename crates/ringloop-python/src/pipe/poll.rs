@@ -10,16 +10,16 @@
 
 use std::cell::Cell;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::driver::Event;
 use ringloop::sys::epoll;
 use ringloop::sys::interest::Interest;
 
-use super::Pipe;
+use super::{Pipe, lifecycle};
 use crate::error;
 use crate::event_loop::{Handler, Watch, handlers};
-use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor};
+use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor, intern};
+use crate::transport::lifecycle::step as step_of;
 
 /// Which direction is polled; it travels in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +130,27 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
     if poller.scheduled.replace(true) {
         return Ok(());
     }
-    let callback: Obj = this.object().getattr(name)?.into();
-    this.end().core(py)?.get().bring_step(callback, context)
+    let pay = if role == Role::Read {
+        pay_read::<T>
+    } else {
+        pay_write::<T>
+    };
+    let step = step_of(this, name, || Ok(context));
+    let core = this.end().core(py)?;
+    core.get().bring_or_owe(step, this.object(), pay)
+}
+
+/// The steps, where there was no memory to have them called.
+fn pay_read<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
+    T::native()
+        .get(object)
+        .map_or(Ok(()), |this| run(this, Role::Read))
+}
+
+fn pay_write<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
+    T::native()
+        .get(object)
+        .map_or(Ok(()), |this| run(this, Role::Write))
 }
 
 /// The scheduled step.
@@ -145,8 +164,8 @@ pub(super) fn run<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     }
     let done = T::ready(this, role);
     if poller.failed.replace(false) && poller.is_polling() {
-        stop(this, role)?;
-        start(this, role)?;
+        let again = stop(this, role).and_then(|()| start(this, role));
+        return done.and(lifecycle::or_end(this, again));
     }
     done
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
 
-use pyo3::intern;
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
 use super::lifecycle::{self, State};
@@ -15,7 +15,7 @@ use super::poll::{self, Poller, Role};
 use super::{End, Pipe, methods};
 use crate::error;
 use crate::event_loop::Behaviour;
-use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern};
 use crate::limits;
 use crate::transport::{Endpoint, tell};
 
@@ -30,6 +30,8 @@ pub struct ReadPipe {
 
 /// The receiver of the functions of this module.
 pub(super) type ReadPipe_<'a, 'py> = This<'a, 'py, ReadPipe>;
+
+const FATAL: &str = "Fatal read error on pipe transport";
 
 static READ_PIPE: Behaviour = Behaviour {
     completed: |_, object, event| {
@@ -47,11 +49,17 @@ static READ_PIPE: Behaviour = Behaviour {
 
 impl ReadPipe {
     pub(super) fn new(end: End) -> Self {
+        // A message is read whole or cut, as long as asyncio's may be.
+        let chunk_len = if end.keeps_messages {
+            limits::READ_CHUNK_MAX
+        } else {
+            limits::READ_CHUNK_MIN
+        };
         Self {
             end,
             reader: Poller::default(),
             paused: Cell::new(false),
-            chunk_len: Cell::new(limits::READ_CHUNK_MIN),
+            chunk_len: Cell::new(chunk_len),
         }
     }
 
@@ -155,7 +163,10 @@ pub(super) fn resume(this: ReadPipe_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     this.paused.set(false);
-    poll::start(this, Role::Read)?;
+    if let Err(error) = poll::start(this, Role::Read) {
+        this.paused.set(true);
+        return Err(error);
+    }
     lifecycle::log_debug(this, "debug", "%r resumes reading")
 }
 
@@ -163,9 +174,10 @@ pub(super) fn resume(this: ReadPipe_<'_, '_>) -> PyResult<()> {
 fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     for _ in 0..limits::READS_PER_EVENT {
         let asked = this.chunk_len.get();
-        let bytes = match ffi::read_bytes(this.py(), this.end.fd, asked)? {
-            Ok(bytes) => bytes,
-            Err(error) => return failed(this, &error),
+        let bytes = match ffi::read_bytes(this.py(), this.end.fd, asked) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => return failed(this, &error),
+            Err(error) => return lifecycle::fatal_error(this, error, FATAL, false),
         };
         let len = ffi::bytes_len(&bytes);
         if len == 0 {
@@ -182,6 +194,9 @@ fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
 
 /// Ask for more after a full read, for less after a poor one.
 fn adapt(this: ReadPipe_<'_, '_>, asked: usize, len: usize) {
+    if this.end.keeps_messages {
+        return;
+    }
     if len == asked {
         this.chunk_len.set((asked * 2).min(limits::READ_CHUNK_MAX));
     } else if len <= asked / 4 {
@@ -189,27 +204,45 @@ fn adapt(this: ReadPipe_<'_, '_>, asked: usize, len: usize) {
     }
 }
 
-/// As asyncio: an exception of the protocol's is reported by the loop and does not end the transport.
+/// As asyncio: an exception of the protocol's is reported by the loop and does not end the transport. Without memory for
+/// the call, the protocol may not have seen the bytes.
 fn deliver(this: ReadPipe_<'_, '_>, bytes: &Obj) -> PyResult<()> {
     let py = this.py();
-    match this.end.protocol.get(py) {
-        Some(protocol) => {
-            tell(this, &protocol, intern!(py, "data_received"), Some(bytes)).map(drop)
+    let Some(protocol) = this.end.protocol.get(py) else {
+        return Ok(());
+    };
+    match tell(this, &protocol, intern!(py, "data_received"), Some(bytes)) {
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
+            lifecycle::fatal_error(this, error, FATAL, false)
         }
-        None => Ok(()),
+        told => told.map(drop),
     }
 }
 
 /// The other end is closed and everything was read.
 fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    lifecycle::log_debug(this, "info", "%r was closed by peer")?;
+    let logged = lifecycle::log_debug(this, "info", "%r was closed by peer");
     this.end.state.set(State::Closing);
     poll::stop(this, Role::Read)?;
     let protocol = this.end.protocol.get_or_none(py);
-    let eof_received = protocol.getattr(intern!(py, "eof_received"))?;
-    lifecycle::schedule(this, eof_received.into(), None)?;
-    lifecycle::lose(this, None)
+    let step = protocol
+        .getattr(intern!(py, "eof_received"))
+        .and_then(|method| Ok((method.into(), ffi::context_copy_current(py)?)));
+    let core = this.end.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), None, tell_end)?;
+    logged.and(lifecycle::lose(this, None))
+}
+
+/// `eof_received`, where there was no memory to have it called.
+fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
+    let py = object.py();
+    let told = ReadPipe::native().get(object).and_then(|this| {
+        let protocol = this.end.protocol.get(py)?;
+        Some(tell(this, &protocol, intern!(py, "eof_received"), None))
+    });
+    told.map_or(Ok(()), |told| told.map(drop))
 }
 
 fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
@@ -221,6 +254,5 @@ fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
     }
     // A terminal whose other side is gone says EIO.
     let is_everyday = error.raw_os_error() == Some(libc::EIO);
-    let message = "Fatal read error on pipe transport";
-    lifecycle::fatal_error(this, error::from_io(error), message, is_everyday)
+    lifecycle::fatal_error(this, error::from_io(error), FATAL, is_everyday)
 }

@@ -1,13 +1,13 @@
 //! The end that is written to: from `transport.write` to write(2) and writev(2).
 //!
 //! Owns: the queue of what is to be written, the poll for room, and the poll that tells when the other
-//! end is closed. Called by: `methods` (write, close), the turn (flush), [`super::poll`].
+//! end is closed. Called by: `methods` (write, close), [`super::poll`].
 //! Never does: decide what an error means for the transport.
 //!
-//! * The first write of a turn goes to the kernel at once, as asyncio's does, so that a write on its own
-//!   costs what it costs there, and what fails fails there.
-//! * What follows in the same turn is gathered, and written by one writev(2) at its end. While the loop
-//!   does not run there is no such end, and nothing is gathered.
+//! * Nothing is gathered: the program has the descriptor, which it may write to itself, and the process at the other end
+//!   of a pipe, which it may signal or wait for. What is written before either has left by then.
+//! * Where the other end gets messages, each write is a system call of its own and a message, also behind one that
+//!   the kernel had no room for. (asyncio joins those.)
 //! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
 //! * A write end that becomes readable has lost its reader: poll(2) answers an error for a pipe.
 
@@ -17,7 +17,6 @@ use std::ffi::CStr;
 use std::io;
 
 use pyo3::exceptions::{PyBrokenPipeError, PyOSError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::sys::file;
@@ -26,8 +25,10 @@ use super::lifecycle::{self, State};
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, methods};
 use crate::error;
-use crate::event_loop::{Behaviour, Handler};
-use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::event_loop::Behaviour;
+use crate::ffi::{
+    self, Definition, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
+};
 use crate::limits;
 use crate::transport::flow::{self, Flow};
 use crate::transport::write as shared;
@@ -42,8 +43,6 @@ pub struct WritePipe {
     writer: Poller,
     queue: RefCell<VecDeque<SendBuf>>,
     queued_bytes: Cell<usize>,
-    /// The kernel was written to in this turn already; on the loop's list of what to flush.
-    gathering: Cell<bool>,
     /// Writes that failed or came too late: the fifth and later ones are logged.
     pub(super) lost_writes: Cell<u32>,
     flow: Flow,
@@ -58,7 +57,7 @@ static WRITE_PIPE: Behaviour = Behaviour {
             .get(object)
             .map_or(Ok(()), |this| poll::completed(this, &event))
     },
-    flush: |object| WritePipe::native().get(object).map_or(Ok(()), flush),
+    flush: Behaviour::NEVER_FLUSHED,
     abandoned: |object| {
         if let Some(this) = WritePipe::native().get(object) {
             lifecycle::abandoned(this);
@@ -75,7 +74,6 @@ impl WritePipe {
             writer: Poller::default(),
             queue: RefCell::new(VecDeque::new()),
             queued_bytes: Cell::new(0),
-            gathering: Cell::new(false),
             lost_writes: Cell::new(0),
             flow: Flow::new(),
         }
@@ -89,9 +87,12 @@ impl WritePipe {
         self.writer.is_polling()
     }
 
-    fn push(&self, buf: SendBuf) {
+    fn push(&self, buf: SendBuf) -> PyResult<()> {
+        let mut queue = self.queue.borrow_mut();
+        queue.try_reserve(1).map_err(ffi::no_memory)?;
         self.queued_bytes.set(self.size() + buf.len());
-        self.queue.borrow_mut().push_back(buf);
+        queue.push_back(buf);
+        Ok(())
     }
 
     /// Drop `count` written bytes from the front of the queue.
@@ -111,6 +112,7 @@ impl WritePipe {
         let queue = self.queue.borrow();
         match queue.len() {
             0 => Ok(0),
+            _ if self.end.keeps_messages => file::write(self.end.fd, queue[0].as_slice(), None),
             1 => file::write(self.end.fd, queue[0].as_slice(), None),
             _ => file::write_vectored(self.end.fd, &shared::slices(&queue)),
         }
@@ -135,7 +137,8 @@ impl Payload for WritePipe {
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.end.visit(visitor)?;
         self.peer.visit(visitor)?;
-        self.writer.visit(visitor)
+        self.writer.visit(visitor)?;
+        self.flow.visit(visitor)
     }
 
     fn clear(&self) {
@@ -184,7 +187,7 @@ impl Pipe for WritePipe {
     fn ready(this: WritePipe_<'_, '_>, role: Role) -> PyResult<()> {
         match role {
             Role::Read => peer_closed(this),
-            Role::Write => write_ready(this),
+            Role::Write => lifecycle::or_end(this, write_ready(this)),
         }
     }
 
@@ -201,55 +204,13 @@ pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
     poll::start(this, Role::Read)
 }
 
-/// Write now, gather, or wait for room.
+/// Write now, or behind what waits for room.
 pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
-    let py = this.py();
-    if this.writer.is_polling() {
-        this.push(buf);
-        return flow::maybe_pause(this, this.size());
-    }
-    let is_running = this.end.core(py)?.get().is_running_here();
-    let is_first = !(is_running && this.gathering.get());
-    if this.size() == 0 && !is_first {
-        // The flush is done as this writer.
-        this.writer.keep_context(py)?;
-    }
-    this.push(buf);
-    if is_first || this.size() >= limits::WRITE_AT_ONCE || this.flow.above_high(this.size()) {
+    this.push(buf)?;
+    if !this.writer.is_polling() {
         write_queue(this)?;
-        if this.size() > 0 {
-            return flow::maybe_pause(this, this.size());
-        }
     }
-    if is_running { gather(this) } else { Ok(()) }
-}
-
-/// Be flushed at the end of this turn.
-fn gather(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    if this.end.is_closing() || this.gathering.replace(true) {
-        return Ok(());
-    }
-    let handler = Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: &WRITE_PIPE,
-    };
-    this.end.core(this.py())?.get().flush_later(handler)
-}
-
-/// End of the turn: write what was gathered.
-fn flush(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    this.gathering.set(false);
-    if this.size() == 0 || this.writer.is_polling() {
-        return Ok(());
-    }
-    let py = this.py();
-    let Some(context) = this.writer.context(py) else {
-        return write_queue(this);
-    };
-    ffi::context_enter(py, &context)?;
-    let written = write_queue(this);
-    ffi::context_exit(py, &context)?;
-    written
+    flow::maybe_pause(this, this.size())
 }
 
 /// Write until everything is gone or the kernel takes no more; then poll for room.
@@ -283,22 +244,9 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Send what was gathered: to asyncio, which writes inside `write`, it is gone already.
-pub(super) fn write_gathered(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    if this.size() == 0 || this.writer.is_polling() {
-        return Ok(());
-    }
-    write_queue(this)
-}
-
 /// `write_eof` and `close`: the end of the pipe is closed once everything is written.
 pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.end.is_closing() {
-        return Ok(());
-    }
-    write_gathered(this)?;
-    if this.end.is_closing() {
-        // That has failed.
         return Ok(());
     }
     if this.size() == 0 {
@@ -310,10 +258,6 @@ pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
 
 /// Close now; what was not written is dropped.
 pub(super) fn abort(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    if !this.end.is_closing() && !this.writer.is_polling() && this.size() > 0 {
-        // Gathered: in asyncio it is in the pipe already.
-        drop(this.write_front());
-    }
     this.discard();
     lifecycle::lose(this, error)
 }
@@ -321,15 +265,15 @@ pub(super) fn abort(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()
 /// The other end was closed.
 fn peer_closed(this: WritePipe_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    lifecycle::log_debug(this, "info", "%r was closed by peer")?;
+    let logged = lifecycle::log_debug(this, "info", "%r was closed by peer");
     let error = if this.size() > 0 {
-        let error = PyBrokenPipeError::new_err(()).into_value(py);
+        let error = PyBrokenPipeError::raise_bare().into_value(py);
         Some(error.into_bound(py).into_any().into())
     } else {
         None
     };
     this.discard();
-    lifecycle::lose(this, error)
+    logged.and(lifecycle::lose(this, error))
 }
 
 /// A write failed: the transport ends.
@@ -349,8 +293,11 @@ pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
     }
     if lost >= limits::LOST_WRITES_BEFORE_WARNING {
         let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
-        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(intern!(this.py(), "warning"), (text,))?;
+        let py = this.py();
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        logger.call_method1(intern!(py, "warning"), (ffi::new_str(py, text)?,))?;
     }
     this.lost_writes.set(lost + 1);
     Ok(true)

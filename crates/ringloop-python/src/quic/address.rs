@@ -1,10 +1,14 @@
-//! Addresses in asyncio's form: `(host, port)`, `(host, port, flow info, scope id)`; hosts are numeric.
+//! Addresses in asyncio's form: `(host, port)`, `(host, port, flow info, scope id)`; hosts are numeric. Names as DNS has them.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+use super::errors;
+use crate::ffi::{IntoObject as _, Raise as _, intern, new_str};
 
 /// Read an address; a name is no address, and neither is anything but a tuple.
 pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
@@ -13,7 +17,7 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     let port = tuple.get_item(1)?.extract()?;
     let (bare, scope) = host.split_once('%').unwrap_or((&host, ""));
     let ip: IpAddr = bare.parse().map_err(|_| {
-        PyValueError::new_err(format!(
+        PyValueError::raise(format!(
             "{host:?} is no numeric address: look the name up first (loop.getaddrinfo)"
         ))
     })?;
@@ -28,7 +32,8 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
                 }
             };
             let scope_id = match number(3)? {
-                0 => scope.parse().unwrap_or(0),
+                0 if scope.is_empty() => 0,
+                0 => zone(address.py(), scope)?,
                 scope_id => scope_id,
             };
             SocketAddrV6::new(v6, port, number(2)?, scope_id).into()
@@ -36,12 +41,37 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     })
 }
 
+/// The number of an interface, which is named or numbered (RFC 4007 §11.2).
+fn zone(py: Python<'_>, scope: &str) -> PyResult<u32> {
+    if let Ok(number) = scope.parse() {
+        return Ok(number);
+    }
+    let socket = py.import(intern!(py, "socket"))?;
+    socket
+        .call_method1(intern!(py, "if_nametoindex"), (scope,))?
+        .extract()
+}
+
+/// A name as certificates and DNS have it: what is not ASCII is encoded, as `ssl` does (RFC 5890, A-labels).
+pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
+    if name.is_ascii() {
+        return Ok(name.into());
+    }
+    let encoded = new_str(py, name)?.call_method1(intern!(py, "encode"), (intern!(py, "idna"),));
+    let encoded = encoded.map_err(|error| {
+        let text = format!("{name:?} is no server name: {}", error.value(py));
+        errors::configuration(py, text)
+    })?;
+    let ascii: Vec<u8> = encoded.extract()?;
+    Ok(String::from_utf8_lossy(&ascii).into_owned().into())
+}
+
 /// Make Python's form. What IPv6 sockets call an IPv4 peer stays as they do.
-pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
+pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyAny>> {
     match address {
-        SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
+        SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_object(py),
         SocketAddr::V6(v6) => {
-            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
+            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_object(py)
         }
     }
 }

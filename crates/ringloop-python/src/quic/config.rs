@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyDict, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
+};
 use ringloop_quic::config::{self, Congestion, Transport, Version};
 use ringloop_quic::error::ConfigError;
+use ringloop_quic::limits;
 use ringloop_quic::qlog::Qlog;
 use ringloop_quic::rustls::pki_types::pem::PemObject;
 use ringloop_quic::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,6 +27,8 @@ use super::keylog::{self, Listener};
 use super::keywords::Keywords;
 use super::memory::{Memory, Store};
 use super::traces::Traces;
+use crate::error;
+use crate::ffi::{self, Raise as _, intern};
 
 /// How connections are made.
 #[pyclass(frozen, module = "ringloop._native.quic")]
@@ -138,12 +143,16 @@ impl ServerConfig {
         if let Some(secret) = keywords.take_some("token_secret")? {
             inner = inner.token_secret(&bytes(&secret)?);
         }
-        if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None)? {
-            inner = inner.retry_lifetime(lifetime);
+        let lifetimes = Duration::from_secs(1)..=limits::TIME_MAX;
+        if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None, lifetimes)? {
+            inner = inner.retry_lifetime(lifetime).map_err(refused)?;
         }
-        let tokens = keywords.take_or("tokens", 2)?;
-        inner = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
-        inner = inner.incoming_max(keywords.take_or("incoming_max", 1024)?);
+        let tokens = keywords.take_in("tokens", 2, 0..=limits::TOKENS_MAX)?;
+        let made = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
+        let waiting = limits::INCOMING_MAX;
+        let waiting = keywords.take_in("incoming_max", waiting, 1..=limits::INCOMING_LIMIT)?;
+        let made = made.and_then(|made| made.incoming_max(waiting));
+        inner = made.map_err(refused)?;
         let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
         keywords.end()?;
         let inner = inner.transport(&transport).map_err(refused)?.qlog(qlog);
@@ -158,6 +167,7 @@ impl ServerConfig {
     #[pyo3(signature = (certificate, private_key=None, name=None, password=None))]
     fn set_certificate(
         &self,
+        py: Python<'_>,
         certificate: Bound<'_, PyAny>,
         private_key: Option<Bound<'_, PyAny>>,
         name: Option<&str>,
@@ -169,7 +179,10 @@ impl ServerConfig {
         };
         let certificate = self::certificate(Some(certificate), key)?;
         match (certificate, name) {
-            (Some(certificate), Some(name)) => self.certificates.set(name, certificate),
+            (Some(certificate), Some(name)) => {
+                let name = address::dns_name(py, name)?;
+                self.certificates.set(&name, certificate);
+            }
             (Some(certificate), None) => self.certificates.set_default(certificate),
             (None, _) => {}
         }
@@ -177,8 +190,8 @@ impl ServerConfig {
     }
 
     /// Take a name's own certificate away; tell whether there was one.
-    fn remove_certificate(&self, name: &str) -> bool {
-        self.certificates.remove(name)
+    fn remove_certificate(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        Ok(self.certificates.remove(&address::dns_name(py, name)?))
     }
 }
 
@@ -200,7 +213,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
                 password: None,
             };
             if let Some(certificate) = certificate(Some(chain), key)? {
-                certificates.set(&name, certificate);
+                certificates.set(&address::dns_name(py, &name)?, certificate);
             }
         }
     }
@@ -216,15 +229,21 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
 fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
     let wanted: String = keywords.take_or("client_auth", "none".to_owned())?;
     let roots = roots(py, keywords)?;
-    let known = || match roots {
-        Some(roots) => Ok(roots),
-        None => Roots::system().map_err(|error| errors::config(py, error)),
+    // Not the system's: whoever has a web server's certificate would be let in.
+    let known = || {
+        roots.ok_or_else(|| {
+            let text = format!(
+                "client_auth={wanted:?} needs the authority of the clients' certificates: \
+                 ca_file=, ca_path= or ca_data= (or system_roots=True)"
+            );
+            errors::configuration(py, text)
+        })
     };
     match wanted.as_str() {
         "none" => Ok(Clients::Anyone),
         "optional" => Ok(Clients::Known(known()?)),
         "required" => Ok(Clients::Required(known()?)),
-        _ => Err(PyValueError::new_err(format!(
+        _ => Err(PyValueError::raise(format!(
             "client_auth is {wanted:?}: give 'none', 'optional' or 'required'"
         ))),
     }
@@ -241,7 +260,7 @@ fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
         Some(value) => value.is_truthy()?,
         None => false,
     };
-    if is_silent {
+    if is_silent && !system {
         return Ok(None);
     }
     let mut roots = if system {
@@ -277,11 +296,18 @@ fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
         return Ok(Vec::new());
     };
     if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
-        return Err(PyTypeError::new_err(
+        return Err(PyTypeError::raise(
             "alpn is a list of protocols: alpn=[\"h3\"]",
         ));
     }
-    given.try_iter()?.map(|name| bytes(&name?)).collect()
+    let name = |name: Bound<'_, PyAny>| {
+        bytes(&name).map_err(|_| {
+            PyTypeError::raise(format!(
+                "alpn is a list of protocols, each text or bytes: {name:?} is neither"
+            ))
+        })
+    };
+    given.try_iter()?.map(|item| name(item?)).collect()
 }
 
 fn version(number: u32) -> PyResult<Version> {
@@ -289,7 +315,7 @@ fn version(number: u32) -> PyResult<Version> {
         1 => Ok(Version::V1),
         2 => Ok(Version::V2),
         number if number == Version::V2.number() => Ok(Version::V2),
-        _ => Err(PyValueError::new_err(format!(
+        _ => Err(PyValueError::raise(format!(
             "{number:#x} is no version of QUIC that is spoken here: give 1 or 2"
         ))),
     }
@@ -302,33 +328,42 @@ pub fn versions(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<Version>> {
 }
 
 fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
+    let times = limits::TIME_MIN..=limits::TIME_MAX;
+    let windows = 1..=limits::NUMBER_MAX;
+    let streams = 0..=limits::STREAMS_LIMIT;
     let mut to = Transport::default();
-    to.idle_timeout = keywords.take_seconds("idle_timeout", to.idle_timeout)?;
-    to.keep_alive = keywords.take_seconds("keep_alive", to.keep_alive)?;
-    to.bi_streams_max = keywords.take_or("max_streams_bidi", to.bi_streams_max)?;
-    to.uni_streams_max = keywords.take_or("max_streams_uni", to.uni_streams_max)?;
-    to.receive_window = keywords.take_or("max_data", to.receive_window)?;
-    to.stream_receive_window = keywords.take_or("max_stream_data", to.stream_receive_window)?;
-    to.send_window = keywords.take_or("send_window", to.send_window)?;
+    to.idle_timeout = keywords.take_seconds("idle_timeout", to.idle_timeout, times.clone())?;
+    to.keep_alive = keywords.take_seconds("keep_alive", to.keep_alive, times)?;
+    to.bi_streams_max = keywords.take_in("max_streams_bidi", to.bi_streams_max, streams.clone())?;
+    to.uni_streams_max = keywords.take_in("max_streams_uni", to.uni_streams_max, streams)?;
+    to.receive_window = keywords.take_in("max_data", to.receive_window, windows.clone())?;
+    let stream = to.stream_receive_window;
+    to.stream_receive_window = keywords.take_in("max_stream_data", stream, windows.clone())?;
+    to.send_window = keywords.take_in("send_window", to.send_window, windows.clone())?;
     if let Some(name) = keywords.take_some("congestion")? {
         let name: String = name.extract()?;
         to.congestion = Congestion::from_name(&name).ok_or_else(|| {
-            PyValueError::new_err(format!(
+            PyValueError::raise(format!(
                 "there is no congestion control {name:?}: give 'cubic', 'newreno' or 'bbr'"
             ))
         })?;
     }
+    let (mtus, buffers) = (1200..=65_527, 1..=limits::BUFFER_MAX);
     let buffer = to.datagram_receive_buffer;
-    to.datagram_receive_buffer = keywords.take_or("datagram_receive_buffer", buffer)?;
-    to.datagram_send_buffer = keywords.take_or("datagram_send_buffer", to.datagram_send_buffer)?;
-    to.initial_mtu = keywords.take_or("initial_mtu", to.initial_mtu)?;
-    to.mtu_max = keywords.take_or("mtu_max", to.mtu_max)?;
-    if let Some(rtt) = keywords.take_seconds("initial_rtt", None)? {
+    to.datagram_receive_buffer =
+        keywords.take_in_or_none("datagram_receive_buffer", buffer, buffers.clone())?;
+    let buffer = to.datagram_send_buffer;
+    to.datagram_send_buffer = keywords.take_in("datagram_send_buffer", buffer, buffers)?;
+    to.initial_mtu = keywords.take_in("initial_mtu", to.initial_mtu, mtus.clone())?;
+    to.mtu_max = keywords.take_in_or_none("mtu_max", to.mtu_max, mtus)?;
+    let rtts = limits::INITIAL_RTT_MIN..=limits::INITIAL_RTT_MAX;
+    if let Some(rtt) = keywords.take_seconds("initial_rtt", None, rtts)? {
         to.initial_rtt = rtt;
     }
     to.ack_frequency = keywords.take_or("ack_frequency", to.ack_frequency)?;
-    to.receive_window_max = keywords.take_or("max_data_grown", to.receive_window_max)?;
-    to.send_window_min = keywords.take_or("send_window_min", to.send_window_min)?;
+    let grown = 0..=limits::NUMBER_MAX;
+    to.receive_window_max = keywords.take_in("max_data_grown", to.receive_window_max, grown)?;
+    to.send_window_min = keywords.take_in("send_window_min", to.send_window_min, windows)?;
     Ok(to)
 }
 
@@ -342,7 +377,7 @@ fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
     }
     let path: PathBuf = place.extract()?;
     if !path.is_dir() {
-        return Err(PyValueError::new_err(format!(
+        return Err(PyValueError::raise(format!(
             "qlog: {} is no directory",
             path.display()
         )));
@@ -396,12 +431,18 @@ fn is_pem(data: &[u8]) -> bool {
     data.windows(BEGIN.len()).any(|window| window == BEGIN)
 }
 
-/// Text or bytes.
+/// Text or bytes; a list of numbers is neither.
 fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    match object.cast::<PyString>() {
-        Ok(text) => Ok(text.to_str()?.as_bytes().to_vec()),
-        Err(_) => object.extract(),
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(text.to_str()?.as_bytes().to_vec());
     }
+    if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
+        return object.extract();
+    }
+    let memory = PyMemoryView::from(object)?;
+    memory
+        .call_method0(intern!(object.py(), "tobytes"))?
+        .extract()
 }
 
 /// What a certificate or a key is given as: bytes, several of them, a file's path, or `cryptography`'s objects.
@@ -416,18 +457,26 @@ fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     Ok(vec![match object.cast::<PyString>() {
         Ok(text) if is_pem(text.to_str()?.as_bytes()) => bytes(object)?,
         _ if is_of_cryptography(object)? => part_of(object)?,
-        _ => std::fs::read(object.extract::<PathBuf>()?)?,
+        _ => {
+            let path: PathBuf = object.extract()?;
+            std::fs::read(&path).map_err(|error| error::with_path(object.py(), &error, &path))?
+        }
     }])
 }
 
 fn is_of_cryptography(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(object.hasattr("public_bytes")? || object.hasattr("private_bytes")?)
+    let py = object.py();
+    Ok(object.hasattr(intern!(py, "public_bytes"))?
+        || object.hasattr(intern!(py, "private_bytes"))?)
 }
 
 fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if is_of_cryptography(object)? {
-        let material = object.py().import("ringloop.quic._material")?;
-        return material.call_method1("encoded", (object,))?.extract();
+        let py = object.py();
+        let material = py.import(intern!(py, "ringloop.quic._material"))?;
+        return material
+            .call_method1(intern!(py, "encoded"), (object,))?
+            .extract();
     }
     bytes(object)
 }
@@ -458,33 +507,30 @@ fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option
     };
     let encoded = match key.password {
         Some(password) => {
-            let material = py.import("ringloop.quic._material")?;
-            let encoded = PyBytes::new(py, &encoded);
+            let material = py.import(intern!(py, "ringloop.quic._material"))?;
+            let encoded = ffi::new_bytes(py, &encoded)?;
             material
-                .call_method1("decrypted", (encoded, password))?
+                .call_method1(intern!(py, "decrypted"), (encoded, password))?
                 .extract()?
         }
         None => encoded,
     };
-    let made = read_chain(parts_of_chain).and_then(|chain| {
-        let key = if is_pem(&encoded) {
-            PrivateKeyDer::from_pem_slice(&encoded)
-                .map_err(|error| no_key(&encoded, &error.to_string()))?
-        } else {
-            PrivateKeyDer::try_from(encoded).map_err(|error| no_key(&[], error))?
-        };
-        Certificate::from_der(chain, key)
-    });
+    let made = if is_pem(&encoded) && parts_of_chain.iter().all(|part| is_pem(part)) {
+        Certificate::from_pem(&parts_of_chain.join(&b'\n'), &encoded)
+    } else {
+        read_chain(parts_of_chain)
+            .and_then(|chain| Certificate::from_der(chain, read_key(encoded)?))
+    };
     made.map(Some).map_err(|error| errors::config(py, error))
 }
 
-fn no_key(pem: &[u8], error: &str) -> ConfigError {
-    let text = String::from_utf8_lossy(pem);
-    ConfigError::Pem(if text.contains("ENCRYPTED") {
-        "the private key is encrypted: give its password".to_owned()
+fn read_key(encoded: Vec<u8>) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    let read = if is_pem(&encoded) {
+        PrivateKeyDer::from_pem_slice(&encoded).map_err(|error| error.to_string())
     } else {
-        format!("no private key: {error}")
-    })
+        PrivateKeyDer::try_from(encoded).map_err(str::to_owned)
+    };
+    read.map_err(|error| ConfigError::Pem(format!("no private key: {error}")))
 }
 
 fn read_chain(parts: Vec<Vec<u8>>) -> Result<Vec<CertificateDer<'static>>, ConfigError> {

@@ -1,23 +1,25 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
 use ringloop_quic::core::{self, Handle};
 use ringloop_quic::error::StreamError;
+use ringloop_quic::limits;
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::address;
 use super::endpoint::{Endpoint, Reason};
 use super::errors;
 use super::handshake::Handshake;
+use super::loop_::LoopSide;
 use super::notes::Note;
 use super::shared::Route;
 use super::state::{Link, PeerStreams, Phase};
 use super::stats::Stats;
 use super::waiter::Waiter;
 use super::waiters::{Wait, wait_for};
-use crate::ffi;
+use crate::ffi::{self, Fallible, Raise as _};
 
 /// A connection of an endpoint, by its key. Several objects of one key are the same connection.
 #[pyclass(frozen, subclass, weakref, dict, module = "ringloop._native.quic")]
@@ -46,7 +48,7 @@ impl Connection {
             .link(handle)
             .map(|link| link.record.clone());
         let record = record.ok_or_else(|| {
-            PyValueError::new_err(format!("the endpoint has no connection with the key {key}"))
+            PyValueError::raise(format!("the endpoint has no connection with the key {key}"))
         })?;
         let shared = shared.clone();
         Ok(Self {
@@ -60,8 +62,8 @@ impl Connection {
 
     /// Its number in the endpoint, which is not given again.
     #[getter]
-    fn key(&self) -> u64 {
-        self.route.handle.to_bits()
+    fn key(&self) -> Fallible<u64> {
+        Fallible(self.route.handle.to_bits())
     }
 
     /// Whether this end began it.
@@ -72,7 +74,7 @@ impl Connection {
 
     /// The peer's address now.
     #[getter]
-    fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let address = match self.route.record.remote.get() {
             Some(address) => *address,
             None => self.look(py, |connection, _| connection.remote_address())?,
@@ -82,9 +84,9 @@ impl Connection {
 
     /// Servers: the address that the client has connected to, where it is known.
     #[getter]
-    fn local_ip(&self, py: Python<'_>) -> PyResult<Option<String>> {
+    fn local_ip(&self, py: Python<'_>) -> PyResult<Fallible<Option<String>>> {
         let ip = self.look(py, |connection, _| connection.local_ip())?;
-        Ok(ip.map(|ip| ip.to_string()))
+        Ok(Fallible(ip.map(|ip| ip.to_string())))
     }
 
     /// Whether the handshake is under way.
@@ -126,20 +128,24 @@ impl Connection {
             (agreed, connection.early_data_accepted())
         })?;
         Ok(agreed.map(|agreed| Handshake {
-            alpn: agreed.protocol.as_deref().map(text),
-            server_name: agreed.server_name,
-            cipher_suite: agreed.cipher_suite,
-            key_exchange: agreed.key_exchange,
+            alpn: agreed.protocol.as_deref().map(text).into(),
+            server_name: agreed.server_name.into(),
+            cipher_suite: agreed.cipher_suite.into(),
+            key_exchange: agreed.key_exchange.into(),
             is_resumed: agreed.is_resumed,
             early_data_accepted: early,
         }))
     }
 
     /// The peer's certificates in DER, its own first; empty where it has shown none.
-    fn peer_certificates<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    fn peer_certificates<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
         let chain = self.look(py, |connection, _| connection.peer_certificates())?;
         let chain = chain.unwrap_or_default();
-        Ok(chain.iter().map(|der| PyBytes::new(py, der)).collect())
+        let made = chain.iter().map(|der| ffi::new_bytes(py, der));
+        made.collect::<PyResult<_>>().map(Fallible)
     }
 
     /// The peer's transport parameters, encoded (RFC 9000 §18); None before they are known.
@@ -148,23 +154,26 @@ impl Connection {
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let encoded = self.look(py, |connection, _| connection.peer_transport_parameters())?;
-        Ok(encoded.map(|encoded| PyBytes::new(py, &encoded)))
+        encoded
+            .map(|encoded| ffi::new_bytes(py, &encoded))
+            .transpose()
     }
 
     /// The connection id that the peer uses first, and that which the client has named the server by at first; None
     /// of endpoints that do not tell ids.
-    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Option<Ids<'py>>> {
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Option<Ids<'py>>>> {
         let ids = self.look(py, |connection, _| connection.ids())?;
-        Ok(ids.map(|(first, original)| (PyBytes::new(py, &first), PyBytes::new(py, &original))))
+        ids.map(|(first, original)| {
+            Ok((ffi::new_bytes(py, &first)?, ffi::new_bytes(py, &original)?))
+        })
+        .transpose()
+        .map(Fallible)
     }
 
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed.
     #[getter]
     fn is_confirmed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |connection, link| {
-            let told = connection.stats().frames_received.handshake_done > 0;
-            link.phase == Phase::Complete && (told || !connection.is_client())
-        })
+        self.look(py, |connection, _| connection.is_confirmed())
     }
 
     /// Whether early data was sent that the server refused: its streams are not there.
@@ -205,12 +214,12 @@ impl Connection {
     }
 
     /// The streams of `want_writable` that have nothing queued by now.
-    fn take_writable(&self, py: Python<'_>) -> Vec<u64> {
+    fn take_writable(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let mut state = self.route.shared.state(py);
         let link = state.link(self.route.handle);
         let taken = link.map(|link| std::mem::take(&mut link.writable));
         let taken = taken.unwrap_or_default();
-        taken.into_iter().map(|stream| stream.0).collect()
+        Fallible(taken.into_iter().map(|stream| stream.0).collect())
     }
 
     /// Whether a stream that was written to waits until the peer allows more streams.
@@ -245,11 +254,11 @@ impl Connection {
             connection.export_keying_material(&mut output, &label.0, context)
         })?;
         if !done || output.len() != length {
-            return Err(PyValueError::new_err(format!(
+            return Err(PyValueError::raise(format!(
                 "{length} bytes of keying material cannot be had: the handshake is not complete, or that is too long"
             )));
         }
-        Ok(PyBytes::new(py, &output))
+        ffi::new_bytes(py, &output)
     }
 
     /// Figures.
@@ -259,9 +268,9 @@ impl Connection {
 
     /// The smoothed round-trip time in seconds.
     #[getter]
-    fn rtt(&self, py: Python<'_>) -> PyResult<f64> {
+    fn rtt(&self, py: Python<'_>) -> PyResult<Fallible<f64>> {
         let rtt = self.look(py, |connection, _| connection.rtt())?;
-        Ok(rtt.as_secs_f64())
+        Ok(Fallible(rtt.as_secs_f64()))
     }
 
     /// Whether early data may be sent, or was.
@@ -274,6 +283,9 @@ impl Connection {
     #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
     fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
         let code = errors::check_code(code)?;
+        if self.route.lost().is_none() {
+            LoopSide::check_open(&self.route.shared.loop_, py)?;
+        }
         let mut woken = Vec::new();
         {
             let mut state = self.route.shared.state(py);
@@ -285,17 +297,18 @@ impl Connection {
 
     /// Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has.
     #[pyo3(signature = (uid=0))]
-    fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<u64> {
+    fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<Fallible<u64>> {
         let number = self.route.shared.state(py).ping(self.route.handle, uid);
         let number = number.map_err(|error| self.refused(py, &error))?;
         self.route.shared.arm_flush(py)?;
-        Ok(number)
+        Ok(Fallible(number))
     }
 
     /// How many pings were acknowledged, in order.
     #[getter]
-    fn answered_pings(&self, py: Python<'_>) -> PyResult<u64> {
+    fn answered_pings(&self, py: Python<'_>) -> PyResult<Fallible<u64>> {
         self.look(py, |_, link| link.pings.answered_count)
+            .map(Fallible)
     }
 
     /// Change the keys.
@@ -305,16 +318,21 @@ impl Connection {
         })
     }
 
-    /// Packets leave from another address from now on: use another connection id, tell the peer.
+    /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
+    /// handshake is confirmed (RFC 9000 §9).
     fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
-        self.act(py, |connection| {
-            connection.local_address_changed();
-        })
+        if self.act(py, |connection| !connection.local_address_changed())? {
+            return Err(PyRuntimeError::raise(
+                "the handshake is not confirmed: until then the connection has to stay at its address",
+            ));
+        }
+        Ok(())
     }
 
     /// How many streams of a direction the peer may have open at a time.
     #[pyo3(signature = (count, unidirectional=false))]
     fn set_max_streams(&self, py: Python<'_>, count: u64, unidirectional: bool) -> PyResult<()> {
+        errors::check_count(py, "max_streams", count, limits::STREAMS_LIMIT)?;
         let direction = direction(unidirectional);
         self.act(py, |connection| {
             connection.set_streams_max(direction, count);
@@ -323,11 +341,13 @@ impl Connection {
 
     /// How many bytes the peer may send ahead of the readers, all streams together.
     fn set_max_data(&self, py: Python<'_>, count: u64) -> PyResult<()> {
+        errors::check_count(py, "max_data", count, limits::NUMBER_MAX)?;
         self.act(py, |connection| connection.set_receive_window(count))
     }
 
     /// How many bytes may be written and not acknowledged, all streams together.
     fn set_send_window(&self, py: Python<'_>, count: u64) -> PyResult<()> {
+        errors::check_count(py, "send_window", count, limits::NUMBER_MAX)?;
         self.act(py, |connection| connection.set_send_window(count))
     }
 
@@ -341,7 +361,7 @@ impl Connection {
         drop_oldest: bool,
         expires: Option<f64>,
     ) -> PyResult<bool> {
-        let bytes = ffi::with_bytes(data.as_borrowed(), Bytes::copy_from_slice)?;
+        let bytes = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
         let sent = self.send_all(py, std::iter::once(bytes), drop_oldest, expires)?;
         Ok(sent == 1)
     }
@@ -353,8 +373,8 @@ impl Connection {
         py: Python<'_>,
         datagrams: &Bound<'_, PyAny>,
         drop_oldest: bool,
-    ) -> PyResult<usize> {
-        self.send_fitting(py, datagrams, drop_oldest)
+    ) -> PyResult<Fallible<usize>> {
+        self.send_fitting(py, datagrams, drop_oldest).map(Fallible)
     }
 
     /// Take the datagrams that have come, at most `count` (0: all).
@@ -365,24 +385,34 @@ impl Connection {
         count: usize,
     ) -> PyResult<Bound<'py, PyList>> {
         let taken = self.take_datagrams(py, if count == 0 { usize::MAX } else { count })?;
-        PyList::new(py, taken.iter().map(|bytes| PyBytes::new(py, bytes)))
+        let list = ffi::new_list(py)?;
+        for bytes in &taken {
+            list.append(ffi::new_bytes(py, bytes)?)?;
+        }
+        Ok(list)
     }
 
     /// The longest datagram that may be sent now; None: the peer takes none.
     #[getter]
-    fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+    fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Fallible<Option<usize>>> {
         self.look(py, |connection, _| connection.max_datagram_len())
+            .map(Fallible)
     }
 
     /// Bytes of datagrams that may be sent now without waiting.
     #[getter]
-    fn datagram_room(&self, py: Python<'_>) -> PyResult<usize> {
+    fn datagram_room(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
         self.look(py, |connection, _| connection.datagram_room())
+            .map(Fallible)
     }
 
     /// Open a stream; None while the peer allows no more.
     #[pyo3(signature = (unidirectional=false))]
-    fn open_stream_nowait(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Option<u64>> {
+    fn open_stream_nowait(
+        &self,
+        py: Python<'_>,
+        unidirectional: bool,
+    ) -> PyResult<Fallible<Option<u64>>> {
         let direction = direction(unidirectional);
         let opened = self
             .route
@@ -390,12 +420,16 @@ impl Connection {
             .state(py)
             .open(self.route.handle, direction);
         let opened = opened.map_err(|error| self.refused(py, &error))?;
-        Ok(opened.map(|stream| stream.0))
+        Ok(Fallible(opened.map(|stream| stream.0)))
     }
 
     /// Take a stream that the peer has opened; None where there is none.
     #[pyo3(signature = (unidirectional=false))]
-    fn accept_stream_nowait(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Option<u64>> {
+    fn accept_stream_nowait(
+        &self,
+        py: Python<'_>,
+        unidirectional: bool,
+    ) -> PyResult<Fallible<Option<u64>>> {
         let accepted = {
             let mut state = self.route.shared.state(py);
             state.accept(self.route.handle, direction(unidirectional))
@@ -403,13 +437,13 @@ impl Connection {
         if accepted.is_none() && self.route.lost().is_some() {
             return Err(errors::connection(py, &self.route.record));
         }
-        Ok(accepted.map(|stream| stream.0))
+        Ok(Fallible(accepted.map(|stream| stream.0)))
     }
 
     /// Take all streams that the peer has opened, those both ways first; none where the connection is over.
-    fn accept_streams(&self, py: Python<'_>) -> Vec<u64> {
+    fn accept_streams(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         if self.route.lost().is_some() {
-            return Vec::new();
+            return Fallible(Vec::new());
         }
         let handle = self.route.handle;
         let mut state = self.route.shared.state(py);
@@ -419,7 +453,7 @@ impl Connection {
                 accepted.push(stream.0);
             }
         }
-        accepted
+        Fallible(accepted)
     }
 
     /// From now on, streams that the peer opens are news of the endpoint's: the key is among the eventful.
@@ -434,7 +468,7 @@ impl Connection {
 
     /// The number of the next stream that would be opened.
     #[pyo3(signature = (unidirectional=false))]
-    fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<u64> {
+    fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Fallible<u64>> {
         self.look(py, |connection, link| {
             let opened = link.opened[usize::from(unidirectional)];
             let waiting = link.queued.keys().filter(|stream| {
@@ -446,6 +480,7 @@ impl Connection {
                 .fold(opened, u64::max);
             next << 2 | u64::from(unidirectional) << 1 | u64::from(!connection.is_client())
         })
+        .map(Fallible)
     }
 
     /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
@@ -460,21 +495,25 @@ impl Connection {
     ) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
         let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
-            let mut state = self.route.shared.state(py);
-            if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
-                return Ok(false);
-            }
-            state.open_up_to(handle, stream)?;
-            if !bytes.is_empty() {
-                state.write(handle, stream, bytes)?;
-            }
-            if end_stream {
-                state.finish(handle, stream)?;
-            }
-            Ok(true)
-        })?;
-        if !sent.map_err(|error| self.refused(py, &error))? {
-            return Err(PyBufferError::new_err(
+            let room = ffi::room_for(bytes.len())?;
+            let send = || {
+                let mut state = self.route.shared.state(py);
+                if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
+                    return Ok(false);
+                }
+                state.open_up_to(handle, stream)?;
+                if !bytes.is_empty() {
+                    state.write(handle, stream, bytes, room)?;
+                }
+                if end_stream {
+                    state.finish(handle, stream)?;
+                }
+                Ok(true)
+            };
+            send().map_err(|error| self.refused(py, &error))
+        })??;
+        if !sent {
+            return Err(PyBufferError::raise(
                 "too much is queued already: wait until the peer takes it, or raise tx_max_queued_bytes",
             ));
         }
@@ -514,34 +553,46 @@ impl Connection {
     }
 
     /// Bytes of a stream that wait for room in the send window.
-    fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<usize> {
+    fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<Fallible<usize>> {
         self.look(py, |_, link| {
             let queued = link.queued.get(&StreamId(stream_id));
             queued.map_or(0, super::queued::Queued::len)
         })
+        .map(Fallible)
     }
 
     /// The same of all streams.
     #[getter]
-    fn streams_queued(&self, py: Python<'_>) -> PyResult<usize> {
+    fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
         self.look(py, |_, link| {
             link.queued.values().map(super::queued::Queued::len).sum()
         })
+        .map(Fallible)
     }
 
     /// The next event; None where there is none. Only of endpoints that keep events.
     fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.take_told(py, 1).pop() {
-            Some(told) => self.event(py, told).map(Some),
-            None => Ok(None),
+        let told = self.take_told(py, 1);
+        let Some(first) = told.first() else {
+            return Ok(None);
+        };
+        let event = self.event(py, first);
+        if event.is_err() {
+            self.keep_untold(told);
         }
+        event.map(Some)
     }
 
     /// All events that there are, about a megabyte of stream data at most.
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let list = PyList::empty(py);
-        for told in self.take_told(py, usize::MAX) {
-            list.append(self.event(py, told)?)?;
+        let list = ffi::new_list(py)?;
+        let told = self.take_told(py, usize::MAX);
+        let listed = told
+            .iter()
+            .try_for_each(|told| list.append(self.event(py, told)?));
+        if let Err(error) = listed {
+            self.keep_untold(told);
+            return Err(error);
         }
         Ok(list)
     }
@@ -561,7 +612,7 @@ impl Connection {
             "datagram_in" => Wait::DatagramIn,
             "datagram_out" => Wait::DatagramOut,
             "progress" => Wait::Progress,
-            _ => return Err(PyValueError::new_err(format!("nobody tells {what:?}"))),
+            _ => return Err(PyValueError::raise(format!("nobody tells {what:?}"))),
         };
         wait_for(&self.route, py, wait)
     }
@@ -587,14 +638,19 @@ impl Connection {
     }
 
     /// Do something that may have to be sent.
-    fn act(&self, py: Python<'_>, act: impl FnOnce(&mut core::Connection<'_>)) -> PyResult<()> {
+    fn act<R>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut core::Connection<'_>) -> R,
+    ) -> PyResult<R> {
         let done = {
             let mut state = self.route.shared.state(py);
             let both = state.open_both(self.route.handle);
             both.map(|(mut connection, _)| act(&mut connection))
         };
-        done.map_err(|error| self.refused(py, &error))?;
-        self.route.shared.arm_flush(py)
+        let done = done.map_err(|error| self.refused(py, &error))?;
+        self.route.shared.arm_flush(py)?;
+        Ok(done)
     }
 
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {

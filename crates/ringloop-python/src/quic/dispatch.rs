@@ -1,6 +1,6 @@
 //! From what has happened to who has to hear of it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ringloop_quic::core::{Event, Handle, Incoming};
@@ -8,6 +8,7 @@ use ringloop_quic::error::ConnectionError;
 use ringloop_quic::{Direction, StreamId};
 
 use super::notes::{Id, Note};
+use super::shared::Record;
 use super::state::{Link, PeerStreams, Phase, Retry, State, Style};
 use super::waiters::{Wait, Wake};
 use crate::limits::QUIC_HANDSHAKES_BEFORE_RETRY;
@@ -47,6 +48,7 @@ impl State {
     fn admit(&mut self, now: Instant, incoming: Incoming) {
         let rules = self.admission;
         if rules.is_closed || self.core.connection_count() >= rules.connections_max {
+            self.counts.refused += 1;
             return self.core.refuse(incoming);
         }
         let asks = match rules.retry {
@@ -56,17 +58,29 @@ impl State {
         };
         let incoming = if asks && !incoming.is_validated() {
             match self.core.retry(incoming) {
-                Ok(()) => return,
+                Ok(()) => {
+                    self.counts.retried += 1;
+                    return;
+                }
                 Err(incoming) => incoming,
             }
         } else {
             incoming
         };
-        if let Ok(handle) = self.core.accept(now, incoming, None) {
-            let is_told = self.style == Style::Events;
-            self.insert(handle, is_told);
-            if is_told {
-                self.news.accepted.push(handle.to_bits());
+        let address = incoming.remote_address();
+        self.counts.accepted += 1;
+        match self.core.accept(now, incoming, None) {
+            Ok(handle) => {
+                let is_told = self.style == Style::Events;
+                self.insert(handle, is_told);
+                if is_told {
+                    self.news.accepted.push(handle.to_bits());
+                }
+            }
+            Err(error) => {
+                let record = Record::default();
+                drop(record.lost.set(error));
+                self.note_failure(address, Arc::new(record));
             }
         }
     }
@@ -109,6 +123,8 @@ impl State {
             return;
         };
         let was_complete = link.phase == Phase::Complete;
+        let is_client = connection.is_client();
+        let mut failed = None;
         match event {
             Event::HandshakeData(_) => link.phase = link.phase.max(Phase::Agreed),
             Event::Connected(_) => {
@@ -123,6 +139,9 @@ impl State {
             }
             Event::Lost(_, error) => {
                 drop(link.record.lost.set(error.clone()));
+                if !was_complete && !is_client {
+                    failed = Some((connection.remote_address(), Arc::clone(&link.record)));
+                }
                 link.phase = Phase::Complete;
                 link.queued.clear();
             }
@@ -130,13 +149,17 @@ impl State {
         }
         if !was_complete && link.phase == Phase::Complete {
             self.handshake_count -= 1;
+            self.counts.completed += u64::from(!is_client && failed.is_none());
+        }
+        if let Some((address, record)) = failed {
+            self.note_failure(address, record);
         }
     }
 
     fn wake_for(&mut self, handle: Handle, event: Event, woken: &mut Vec<Wake>) {
         self.remember(handle, &event);
         let wait = match event {
-            Event::HandshakeData(_) => Wait::Progress,
+            Event::HandshakeData(_) | Event::Confirmed(_) => Wait::Progress,
             Event::Connected(_) => {
                 self.tell(handle);
                 let is_rejected = self.link(handle).is_some_and(|link| link.early_rejected);

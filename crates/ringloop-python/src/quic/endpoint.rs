@@ -9,11 +9,11 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList};
 use ringloop_quic::BytesMut;
 use ringloop_quic::config::EndpointConfig;
 use ringloop_quic::core::Datagram;
-use ringloop_quic::limits::SEGMENTS_MAX;
+use ringloop_quic::limits::{BUFFER_MAX, SEGMENTS_MAX};
 
 use super::address;
 use super::config::{self, ClientConfig, ServerConfig};
@@ -26,7 +26,7 @@ use super::socket::{Progress, Settings, Socket};
 use super::state::{Admission, News, Retry, State, Style};
 use super::waiter::Way;
 use super::waiters::{Waiters, Wake};
-use crate::ffi;
+use crate::ffi::{self, Fallible, Raise as _, intern};
 use crate::limits::QUIC_CONNECTIONS_MAX;
 
 /// Make and take connections, on a UDP socket that a loop watches, or without any I/O.
@@ -83,14 +83,15 @@ impl Endpoint {
         address: &Bound<'_, PyAny>,
         server_name: &str,
         now: Option<f64>,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Fallible<u64>> {
         let remote = address::from_python(address)?;
+        let server_name = address::dns_name(py, server_name)?;
         let config = config.get();
         self.listeners.add(py, config.listener.as_ref());
         let begun = {
             let mut state = self.shared.state(py);
             let now = state.clock.moment(now);
-            let begun = state.connect(now, &config.inner, remote, server_name);
+            let begun = state.connect(now, &config.inner, remote, &server_name);
             if let (Ok(handle), Some(memory), Style::Events) = (&begun, &config.memory, state.style)
             {
                 state.memories.push((*handle, Arc::clone(memory)));
@@ -99,13 +100,14 @@ impl Endpoint {
         };
         let handle = begun.map_err(|error| errors::connect(py, &error))?;
         self.shared.arm_flush(py)?;
-        Ok(handle.to_bits())
+        Ok(Fallible(handle.to_bits()))
     }
 
     /// Close all connections with a code and a reason, and let nobody in any more.
     #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
     fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
         let code = errors::check_code(code)?;
+        LoopSide::check_open(&self.shared.loop_, py)?;
         let mut woken = Vec::new();
         {
             let mut state = self.shared.state(py);
@@ -126,13 +128,42 @@ impl Endpoint {
 
     /// How many connections there are, those included that are over and whose last words may still be sent.
     #[getter]
-    fn connection_count(&self, py: Python<'_>) -> usize {
-        self.shared.state(py).core.connection_count()
+    fn connection_count(&self, py: Python<'_>) -> Fallible<usize> {
+        Fallible(self.shared.state(py).core.connection_count())
+    }
+
+    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried.
+    fn counts(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
+        let state = self.shared.state(py);
+        let counts = state.counts;
+        let connections = state.core.connection_count() as u64;
+        Fallible(vec![
+            connections,
+            state.handshake_count as u64,
+            counts.accepted,
+            counts.completed,
+            counts.failed,
+            counts.refused,
+            counts.retried,
+        ])
+    }
+
+    /// Clients whose handshake failed since this was asked last: addresses and errors.
+    fn take_failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let failures = std::mem::take(&mut self.shared.state(py).failures);
+        let list = ffi::new_list(py)?;
+        for (address, record) in failures {
+            let address = address::to_python(py, address)?;
+            let error = errors::connection(py, &record).into_value(py);
+            let error = error.into_bound(py).into_any();
+            list.append(ffi::new_tuple(py, [address, error].into_iter())?)?;
+        }
+        Ok(list)
     }
 
     /// The socket's address.
     #[getter]
-    fn local_address<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    fn local_address<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let address = self
             .shared
             .state(py)
@@ -149,7 +180,7 @@ impl Endpoint {
         {
             let mut state = self.shared.state(py);
             let Some(settings) = state.socket.as_ref().map(Socket::settings) else {
-                return Err(PyValueError::new_err("this endpoint has no socket"));
+                return Err(PyValueError::raise("this endpoint has no socket"));
             };
             state.rebind(fd, settings)?;
         }
@@ -164,14 +195,17 @@ impl Endpoint {
         on_news: Py<PyAny>,
         on_full: Py<PyAny>,
     ) -> PyResult<()> {
+        let py = slf.py();
         let methods = Methods {
             thread: std::thread::current().id(),
-            call_soon: r#loop.getattr("call_soon")?.unbind(),
-            call_soon_threadsafe: r#loop.getattr("call_soon_threadsafe")?.unbind(),
-            call_later: r#loop.getattr("call_later")?.unbind(),
+            call_soon: r#loop.getattr(intern!(py, "call_soon"))?.unbind(),
+            call_soon_threadsafe: r#loop
+                .getattr(intern!(py, "call_soon_threadsafe"))?
+                .unbind(),
+            call_later: r#loop.getattr(intern!(py, "call_later"))?.unbind(),
             loop_: r#loop.clone().unbind(),
-            flush: slf.getattr("flush")?.unbind(),
-            expire: slf.getattr("expire")?.unbind(),
+            flush: slf.getattr(intern!(py, "flush"))?.unbind(),
+            expire: slf.getattr(intern!(py, "expire"))?.unbind(),
             on_news,
             on_full,
         };
@@ -346,11 +380,13 @@ impl Endpoint {
             state.dispatch(now, &mut woken);
             (made, woken)
         });
-        let list = PyList::empty(py);
+        let list = ffi::new_list(py)?;
         for (packets, segment_len, destination) in &made {
             let destination = address::to_python(py, *destination)?;
             for datagram in packets.chunks(*segment_len) {
-                list.append((PyBytes::new(py, datagram), &destination))?;
+                let datagram = ffi::new_bytes(py, datagram)?.into_any();
+                let destination = destination.clone().into_any();
+                list.append(ffi::new_tuple(py, [datagram, destination].into_iter())?)?;
             }
         }
         self.listeners.deliver(py, &self.shared.loop_);
@@ -360,10 +396,10 @@ impl Endpoint {
 
     /// When `handle_timer` has to be called at the latest, in the caller's clock; ask after
     /// `datagrams_to_send`. It may be earlier than needed, never later.
-    fn next_timeout(&self, py: Python<'_>) -> Option<f64> {
+    fn next_timeout(&self, py: Python<'_>) -> Fallible<Option<f64>> {
         let mut state = self.shared.state(py);
-        let deadline = state.core.next_timeout()?;
-        Some(state.clock.reading(deadline))
+        let deadline = state.core.next_timeout();
+        Fallible(deadline.map(|deadline| state.clock.reading(deadline)))
     }
 
     /// Do what is due.
@@ -380,9 +416,9 @@ impl Endpoint {
     }
 
     /// Keys of connections that were accepted, have events, are gone; None where there is no news.
-    fn take(&self, py: Python<'_>) -> Option<Told> {
+    fn take(&self, py: Python<'_>) -> Fallible<Option<Told>> {
         let news = self.shared.state(py).take_news();
-        told(news)
+        Fallible(told(news))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -456,12 +492,13 @@ fn admission(keywords: &Keywords<'_>) -> PyResult<Admission> {
         "always" => Retry::Always,
         "auto" => Retry::Auto,
         _ => {
-            return Err(PyValueError::new_err(format!(
+            return Err(PyValueError::raise(format!(
                 "retry is {retry:?}: give 'never', 'always' or 'auto'"
             )));
         }
     };
-    let connections_max: Option<usize> = keywords.take_or("max_connections", None)?;
+    let connections_max =
+        keywords.take_in_or_none("max_connections", None, 1..=isize::MAX as usize)?;
     Ok(Admission {
         retry,
         connections_max: connections_max.unwrap_or(QUIC_CONNECTIONS_MAX),
@@ -475,10 +512,12 @@ fn endpoint_config(
 ) -> PyResult<(EndpointConfig, Settings)> {
     let mut config = EndpointConfig::default();
     if let Some(numbers) = keywords.take_some("versions")? {
-        config = config.versions(&config::versions(&numbers)?);
+        let made = config.versions(&config::versions(&numbers)?);
+        config = made.map_err(|error| errors::config(py, error))?;
     }
-    if let Some(bytes) = keywords.take_some("udp_payload_max")? {
-        let made = config.udp_payload_max(bytes.extract()?);
+    let payload = keywords.take_in_or_none("udp_payload_max", None, 1200..=65_527)?;
+    if let Some(bytes) = payload {
+        let made = config.udp_payload_max(bytes);
         config = made.map_err(|error| errors::config(py, error))?;
     }
     if let Some(first) = keywords.take_some("connection_id")? {
@@ -499,16 +538,12 @@ fn endpoint_config(
         config = made.map_err(|error| errors::config(py, error))?;
     }
     let gso: bool = keywords.take_or("gso", true)?;
-    let segments_max: usize = keywords.take_or("segments_max", SEGMENTS_MAX)?;
+    let segments_max = keywords.take_in("segments_max", SEGMENTS_MAX, 1..=SEGMENTS_MAX)?;
     let settings = Settings {
-        segments_max: if gso {
-            segments_max.min(SEGMENTS_MAX)
-        } else {
-            1
-        },
+        segments_max: if gso { segments_max } else { 1 },
         gro: keywords.take_or("gro", true)?,
         ecn: keywords.take_or("ecn", true)?,
-        buffer: keywords.take_or("socket_buffer", config.socket_buffer)?,
+        buffer: keywords.take_in("socket_buffer", config.socket_buffer, 1..=BUFFER_MAX)?,
     };
     Ok((config, settings))
 }

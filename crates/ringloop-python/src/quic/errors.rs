@@ -2,23 +2,27 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 use ringloop_quic::error::{
     ConfigError, ConnectError, ConnectionError, DatagramError, StreamError,
 };
 
+use super::address;
 use super::shared::Record;
 use crate::error;
+use crate::ffi::{self, IntoObject, Raise as _, intern};
 
 /// Make an exception of the module's.
-fn exception<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
-where
-    A: pyo3::call::PyCallArgs<'py>,
-{
+fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>) -> PyErr {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import("ringloop.quic.errors")?.unbind())
+        Ok::<_, PyErr>(py.import(intern!(py, "ringloop.quic.errors"))?.unbind())
     });
-    let made = module.and_then(|module| module.bind(py).getattr(class)?.call1(arguments));
+    let made = module.and_then(|module| {
+        let class = module.bind(py).getattr(ffi::new_str(py, class)?)?;
+        let arguments = arguments.into_object(py)?.cast_into::<PyTuple>()?;
+        class.call1(arguments)
+    });
     match made {
         Ok(made) => PyErr::from_value(made),
         Err(error) => error,
@@ -76,6 +80,9 @@ pub fn end_of(record: &Record) -> Option<End> {
                 },
             )
         }
+        error @ ConnectionError::Unreachable { .. } => {
+            end(NO_CODE, &error.to_string(), "Unreachable")
+        }
         ConnectionError::TimedOut => end(NO_CODE, "Idle timeout", "IdleTimeout"),
         ConnectionError::Reset => end(NO_CODE, "Stateless reset", "StatelessReset"),
         ConnectionError::VersionMismatch => end(
@@ -91,6 +98,11 @@ pub fn end_of(record: &Record) -> Option<End> {
 pub fn connection(py: Python<'_>, record: &Record) -> PyErr {
     match end_of(record) {
         Some(end) => {
+            if let Some(ConnectionError::Unreachable { address, errno }) = record.lost.get() {
+                let made = address::to_python(py, *address);
+                return made
+                    .map_or_else(|error| error, |to| exception(py, end.class, (*errno, to)));
+            }
             let by_peer = matches!(
                 record.lost.get(),
                 Some(
@@ -131,8 +143,25 @@ pub fn connect(py: Python<'_>, error: &ConnectError) -> PyErr {
 pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
     match error {
         ConfigError::Io(error) => error::from_io(&error),
+        ConfigError::File { path, error } => error::with_path(py, &error, &path),
         error => exception(py, "ConfigurationError", (error.to_string(),)),
     }
+}
+
+/// A setting that cannot be.
+pub fn configuration(py: Python<'_>, text: String) -> PyErr {
+    exception(py, "ConfigurationError", (text,))
+}
+
+/// A number that is set on a connection.
+pub fn check_count(py: Python<'_>, name: &str, count: u64, max: u64) -> PyResult<()> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(configuration(
+        py,
+        format!("{name} is {count}: give 0 to {max}"),
+    ))
 }
 
 /// A number that RFC 9000 §16 can carry.
@@ -140,7 +169,7 @@ pub fn check_code(code: u64) -> PyResult<u64> {
     if code < 1 << 62 {
         return Ok(code);
     }
-    Err(pyo3::exceptions::PyValueError::new_err(format!(
+    Err(pyo3::exceptions::PyValueError::raise(format!(
         "{code} is no error code: they go up to 2**62 - 1"
     )))
 }

@@ -1,6 +1,9 @@
 //! Events with aioquic's names and fields, as small native objects.
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::ffi::{self, Fallible, intern};
 
 /// What all events are.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
@@ -25,8 +28,9 @@ macro_rules! event {
 
         impl $name {
             /// Make the object.
-            pub fn object(py: Python<'_>, $($field: $type),*) -> PyResult<Bound<'_, PyAny>> {
-                let initializer = PyClassInitializer::from(QuicEvent).add_subclass(Self { $($field),* });
+            pub fn object(py: Python<'_>, $($field: impl Into<$type>),*) -> PyResult<Bound<'_, PyAny>> {
+                let event = Self { $($field: $field.into()),* };
+                let initializer = PyClassInitializer::from(QuicEvent).add_subclass(event);
                 Ok(Bound::new(py, initializer)?.into_any())
             }
         }
@@ -42,19 +46,14 @@ macro_rules! event {
                 PyClassInitializer::from(QuicEvent).add_subclass(Self { $($field),* })
             }
 
-            fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-                let mut text = String::from(concat!(stringify!($name), "("));
-                let mut separator = "";
-                $(
-                    let value = slf.getattr(stringify!($field))?.repr()?;
-                    text.push_str(separator);
-                    text.push_str(concat!(stringify!($field), "="));
-                    text.push_str(value.to_str()?);
-                    separator = ", ";
-                )*
-                let _ = separator;
-                text.push(')');
-                Ok(text)
+            fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyString>> {
+                let fields = [$(slf.getattr(intern!(slf.py(), stringify!($field)))?),*];
+                let template = [
+                    concat!(stringify!($name), "("),
+                    $(concat!(stringify!($field), "=%r"), ", "),*
+                ];
+                let template = format!("{})", template.concat().trim_end_matches(", "));
+                ffi::fill_template(&ffi::new_str(slf.py(), &template)?, &fields.each_ref())
             }
 
             fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -62,7 +61,7 @@ macro_rules! event {
                     return Ok(false);
                 }
                 $(
-                    if !slf.getattr(stringify!($field))?.eq(other.getattr(stringify!($field))?)? {
+                    if !slf.getattr(intern!(slf.py(), stringify!($field)))?.eq(other.getattr(intern!(slf.py(), stringify!($field)))?)? {
                         return Ok(false);
                     }
                 )*
@@ -83,7 +82,7 @@ event! {
 }
 event! {
     /// The connection is over.
-    ConnectionTerminated { error_code: u64, frame_type: Option<u64>, reason_phrase: String }
+    ConnectionTerminated { error_code: Fallible<u64>, frame_type: Fallible<Option<u64>>, reason_phrase: Fallible<String> }
 }
 event! {
     /// A datagram has come.
@@ -91,27 +90,27 @@ event! {
 }
 event! {
     /// The handshake is complete.
-    HandshakeCompleted { alpn_protocol: Option<String>, early_data_accepted: bool, session_resumed: bool }
+    HandshakeCompleted { alpn_protocol: Fallible<Option<String>>, early_data_accepted: bool, session_resumed: bool }
 }
 event! {
     /// The peer has acknowledged a ping.
-    PingAcknowledged { uid: u64 }
+    PingAcknowledged { uid: Fallible<u64> }
 }
 event! {
     /// The application's protocol is agreed on.
-    ProtocolNegotiated { alpn_protocol: Option<String> }
+    ProtocolNegotiated { alpn_protocol: Fallible<Option<String>> }
 }
 event! {
     /// The peer does not want to receive a stream.
-    StopSendingReceived { error_code: u64, stream_id: u64 }
+    StopSendingReceived { error_code: Fallible<u64>, stream_id: Fallible<u64> }
 }
 event! {
     /// Bytes of a stream have come, or its end.
-    StreamDataReceived { data: Py<PyAny>, end_stream: bool, stream_id: u64 }
+    StreamDataReceived { data: Py<PyAny>, end_stream: bool, stream_id: Fallible<u64> }
 }
 event! {
     /// The peer gave up sending on a stream.
-    StreamReset { error_code: u64, stream_id: u64 }
+    StreamReset { error_code: Fallible<u64>, stream_id: Fallible<u64> }
 }
 
 /// Add the classes.

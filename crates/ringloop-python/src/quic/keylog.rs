@@ -17,6 +17,7 @@ use ringloop_quic::rustls::KeyLog;
 use ringloop_quic::tls::Secrets;
 
 use super::loop_::LoopSide;
+use crate::ffi::{Fallible, Raise as _};
 
 /// Lines for a function of Python's.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Opti
     }
     let path: PathBuf = keylog
         .extract()
-        .map_err(|_| PyTypeError::new_err("keylog is None, False, a path or a function"))?;
+        .map_err(|_| PyTypeError::raise("keylog is None, False, a path or a function"))?;
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     Ok((Secrets::To(Arc::new(Appended(Mutex::new(file)))), None))
 }
@@ -144,7 +145,7 @@ impl Listeners {
         }
         for (function, lines) in due {
             for line in lines {
-                if let Err(error) = function.call1(py, (line,)) {
+                if let Err(error) = function.call1(py, (Fallible(line),)) {
                     LoopSide::report(loop_, py, "a key log of QUIC's raised", error);
                 }
             }

@@ -1,11 +1,16 @@
 //! Keyword arguments of configurations, which are many: read by name, and strangers refused.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
+
+use super::errors;
+use crate::ffi::{self, Raise as _};
 
 /// The keywords of one call.
 pub struct Keywords<'py> {
@@ -19,9 +24,10 @@ impl<'py> Keywords<'py> {
         function: &'static str,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
+        ffi::arm();
         let left = match keywords {
             Some(keywords) => keywords.copy()?,
-            None => PyDict::new(py),
+            None => ffi::new_dict(py)?,
         };
         Ok(Self { function, left })
     }
@@ -53,11 +59,64 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// Seconds; None means none, and so does 0 where `default` is not given.
+    /// A whole number within bounds.
+    pub fn take_in<T>(&self, name: &str, default: T, bounds: RangeInclusive<T>) -> PyResult<T>
+    where
+        T: FromPyObjectOwned<'py> + PartialOrd + Display,
+    {
+        match self.take(name)? {
+            Some(value) => self.within(name, &value, &bounds, ""),
+            None => Ok(default),
+        }
+    }
+
+    /// The same, where None means none.
+    pub fn take_in_or_none<T>(
+        &self,
+        name: &str,
+        default: Option<T>,
+        bounds: RangeInclusive<T>,
+    ) -> PyResult<Option<T>>
+    where
+        T: FromPyObjectOwned<'py> + PartialOrd + Display,
+    {
+        match self.take(name)? {
+            Some(value) if value.is_none() => Ok(None),
+            Some(value) => self.within(name, &value, &bounds, ", or None").map(Some),
+            None => Ok(default),
+        }
+    }
+
+    fn within<T>(
+        &self,
+        name: &str,
+        value: &Bound<'py, PyAny>,
+        bounds: &RangeInclusive<T>,
+        or: &str,
+    ) -> PyResult<T>
+    where
+        T: FromPyObjectOwned<'py> + PartialOrd + Display,
+    {
+        let extracted: PyResult<T> = value.extract::<T>().map_err(Into::into);
+        match extracted {
+            Ok(number) if bounds.contains(&number) => Ok(number),
+            Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
+                Err(self.explained(name, error))
+            }
+            _ => {
+                let (min, max) = (bounds.start(), bounds.end());
+                let text = format!("{name} is {value}: give {min} to {max}{or}");
+                Err(errors::configuration(value.py(), text))
+            }
+        }
+    }
+
+    /// Seconds within bounds; None means none.
     pub fn take_seconds(
         &self,
         name: &str,
         default: Option<Duration>,
+        bounds: RangeInclusive<Duration>,
     ) -> PyResult<Option<Duration>> {
         match self.take(name)? {
             None => Ok(default),
@@ -66,12 +125,13 @@ impl<'py> Keywords<'py> {
                 let seconds: f64 = value
                     .extract()
                     .map_err(|error| self.explained(name, error))?;
-                let duration = Duration::try_from_secs_f64(seconds).map_err(|_| {
-                    PyValueError::new_err(format!(
-                        "{name} is {seconds}, which is no time in seconds"
-                    ))
-                })?;
-                Ok(Some(duration))
+                let duration = Duration::try_from_secs_f64(seconds).ok();
+                let duration = duration.filter(|duration| bounds.contains(duration));
+                duration.map(Some).ok_or_else(|| {
+                    let [min, max] = [bounds.start(), bounds.end()].map(Duration::as_secs_f64);
+                    let text = format!("{name} is {value}: give {min} to {max} seconds, or None");
+                    errors::configuration(value.py(), text)
+                })
             }
         }
     }
@@ -80,9 +140,9 @@ impl<'py> Keywords<'py> {
         let py = self.left.py();
         let text = format!("{}({name}=…): {}", self.function, error.value(py));
         if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(text)
+            PyTypeError::raise(text)
         } else {
-            PyValueError::new_err(text)
+            PyValueError::raise(text)
         }
     }
 
@@ -90,7 +150,7 @@ impl<'py> Keywords<'py> {
     pub fn end(self) -> PyResult<()> {
         match self.left.keys().iter().next() {
             None => Ok(()),
-            Some(name) => Err(PyTypeError::new_err(format!(
+            Some(name) => Err(PyTypeError::raise(format!(
                 "{}() got an unexpected keyword argument '{name}'",
                 self.function
             ))),

@@ -13,10 +13,11 @@ use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+
+use crate::ffi::{self, Fallible, Raise as _, intern};
 
 /// What is used of a loop, and the endpoint's own methods that it calls.
 pub struct Methods {
@@ -67,6 +68,20 @@ impl LoopSide {
         guard.methods.clone()
     }
 
+    /// Nothing can be sent any more once the loop is closed.
+    pub fn check_open(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
+        let Some(methods) = Self::methods(side) else {
+            return Ok(());
+        };
+        let is_closed = methods.loop_.call_method0(py, intern!(py, "is_closed"))?;
+        if is_closed.is_truthy(py)? {
+            return Err(PyRuntimeError::raise(
+                "Event loop is closed: the peer cannot be told, and nothing was changed; close before the loop",
+            ));
+        }
+        Ok(())
+    }
+
     /// Have the loop call `flush`. Streams are dropped, and so stopped or finished, in whatever thread the collector runs
     /// in: there the loop has to be woken.
     pub fn call_soon_flush(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
@@ -84,9 +99,9 @@ impl LoopSide {
     /// Have the loop report what a program's function raised; without a loop the interpreter does.
     pub fn report(side: &Mutex<Self>, py: Python<'_>, message: &str, error: PyErr) {
         let reported = Self::methods(side).map(|methods| {
-            let context = PyDict::new(py);
-            context.set_item("message", message)?;
-            context.set_item("exception", error.value(py))?;
+            let context = ffi::new_dict(py)?;
+            context.set_item(intern!(py, "message"), Fallible(message))?;
+            context.set_item(intern!(py, "exception"), error.value(py))?;
             let loop_ = methods.loop_.bind(py);
             loop_.call_method1(intern!(py, "call_exception_handler"), (context,))
         });
@@ -124,7 +139,9 @@ impl LoopSide {
             return Ok(());
         };
         let delay = deadline.saturating_duration_since(now).as_secs_f64();
-        let timer = methods.call_later.call1(py, (delay, &methods.expire))?;
+        let timer = methods
+            .call_later
+            .call1(py, (Fallible(delay), &methods.expire))?;
         let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
         let old = guard.timer.replace((deadline, timer));
         drop(guard);

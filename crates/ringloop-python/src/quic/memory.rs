@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::ffi::{self, Fallible};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop_quic::Bytes;
@@ -77,26 +78,26 @@ impl SessionTicket {
 impl SessionTicket {
     /// The name of the server that gave it.
     #[getter]
-    fn server_name(&self) -> &str {
-        &self.server_name
+    fn server_name(&self) -> Fallible<&str> {
+        Fallible(&self.server_name)
     }
 
     /// The number of its cipher suite.
     #[getter]
-    fn cipher_suite(&self) -> u16 {
-        self.cipher_suite
+    fn cipher_suite(&self) -> Fallible<u16> {
+        Fallible(self.cipher_suite)
     }
 
     /// Bytes of early data that the server takes: 0, or RFC 9001's 2^32 - 1.
     #[getter]
-    fn max_early_data_size(&self) -> u32 {
-        self.max_early_data_size
+    fn max_early_data_size(&self) -> Fallible<u32> {
+        Fallible(self.max_early_data_size)
     }
 
     /// When it was received, in seconds of `time.time()`.
     #[getter]
-    fn received_at(&self) -> f64 {
-        seconds(self.received)
+    fn received_at(&self) -> Fallible<f64> {
+        Fallible(seconds(self.received))
     }
 
     /// Whether it has not been used, and is not a week old.
@@ -105,12 +106,12 @@ impl SessionTicket {
         self.is_fresh()
     }
 
-    fn __repr__(&self) -> String {
-        format!(
+    fn __repr__(&self) -> Fallible<String> {
+        Fallible(format!(
             "<SessionTicket of {} valid={}>",
             self.server_name,
             self.is_fresh()
-        )
+        ))
     }
 }
 
@@ -260,14 +261,23 @@ impl Memory {
     }
 
     /// Take the sessions that have come since the last call, the oldest first.
-    fn take_tickets(&self) -> Vec<SessionTicket> {
-        self.state.locked().new_sessions.drain(..).collect()
+    fn take_tickets<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Fallible<Vec<Bound<'py, SessionTicket>>>> {
+        let tickets: Vec<SessionTicket> = self.state.locked().new_sessions.drain(..).collect();
+        let made = tickets.into_iter().map(|ticket| Bound::new(py, ticket));
+        made.collect::<PyResult<_>>().map(Fallible)
     }
 
     /// Take the address tokens that have come since the last call, the oldest first.
-    fn take_tokens<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+    fn take_tokens<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
         let tokens: Vec<Bytes> = self.state.locked().new_tokens.drain(..).collect();
-        let as_object = |token: &Bytes| PyBytes::new(py, token);
-        tokens.iter().map(as_object).collect()
+        let as_object = |token: &Bytes| ffi::new_bytes(py, token);
+        tokens
+            .iter()
+            .map(as_object)
+            .collect::<PyResult<_>>()
+            .map(Fallible)
     }
 }

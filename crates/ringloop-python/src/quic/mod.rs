@@ -62,10 +62,12 @@ use std::os::fd::RawFd;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::ffi::{Fallible, Raise as _, intern};
+
 /// The names and versions of what the protocol and its cryptography are built on.
 #[pyfunction]
-fn engine_versions() -> &'static str {
-    env!("RINGLOOP_QUIC_ENGINE")
+fn engine_versions() -> Fallible<&'static str> {
+    Fallible(env!("RINGLOOP_QUIC_ENGINE"))
 }
 
 /// Have the kernel give datagrams to the socket, of `count` that share an address by `SO_REUSEPORT`, whose number in the
@@ -75,7 +77,7 @@ fn steer(fd: RawFd, count: usize) -> PyResult<()> {
     let count = u32::try_from(count)
         .ok()
         .filter(|count| (1..=256).contains(count));
-    let count = count.ok_or_else(|| PyValueError::new_err("1 to 256 workers"))?;
+    let count = count.ok_or_else(|| PyValueError::raise("1 to 256 workers"))?;
     let steps = ringloop_quic::steering_program(count).map(|step| libc::sock_filter {
         code: step.code,
         jt: step.jump_true,
@@ -107,7 +109,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.gil_used(false)?;
     module.add("quic", &quic)?;
     // So that `from ringloop._native.quic import …` works: there is no file of that name to be found.
-    py.import("sys")?
-        .getattr("modules")?
-        .set_item("ringloop._native.quic", quic)
+    py.import(intern!(py, "sys"))?
+        .getattr(intern!(py, "modules"))?
+        .set_item(intern!(py, "ringloop._native.quic"), quic)
 }

@@ -48,12 +48,14 @@ impl Queued {
         self.is_orphan = true;
     }
 
-    pub fn push(&mut self, bytes: &[u8]) {
+    /// Add bytes, in memory that is for them.
+    pub fn push(&mut self, bytes: &[u8], mut room: Vec<u8>) {
         if self.gives_up.is_some() {
             return;
         }
         self.len += bytes.len();
-        self.pieces.push_back(Bytes::copy_from_slice(bytes));
+        room.extend_from_slice(bytes);
+        self.pieces.push_back(Bytes::from(room));
     }
 
     pub fn give_up(&mut self, code: u64) {

@@ -6,6 +6,8 @@
 use pyo3::exceptions::{PyBaseException, PyStopIteration};
 use pyo3::prelude::*;
 
+use crate::ffi::{Fallible, Raise as _};
+
 /// A coroutine (`collections.abc.Coroutine`) that ends at its first step, with None.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct Ready;
@@ -31,7 +33,7 @@ impl Ready {
     #[pyo3(signature = (value, /))]
     fn send(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let _ = value;
-        Err(PyStopIteration::new_err(()))
+        Err(PyStopIteration::raise_bare())
     }
 
     /// Raise it: what is over handles nothing.
@@ -57,7 +59,7 @@ impl Ready {
     fn close(&self) {}
 
     #[expect(clippy::unused_self)]
-    fn __repr__(&self) -> &'static str {
-        "<Ready>"
+    fn __repr__(&self) -> Fallible<&'static str> {
+        Fallible("<Ready>")
     }
 }

@@ -28,6 +28,7 @@ use super::ready::Ready;
 use super::state::State;
 use super::waiter::Way;
 use super::waiters::{Waiters, Wake};
+use crate::ffi;
 
 /// See the module's text.
 pub struct Shared {
@@ -51,6 +52,8 @@ pub struct Record {
     pub remote: OnceLock<SocketAddr>,
     /// Events that had not been taken when the connection was forgotten.
     pub left: OnceLock<Mutex<VecDeque<Told>>>,
+    /// Events that there was no memory to tell: the next to be taken.
+    pub untold: Mutex<Vec<Told>>,
 }
 
 /// A connection of an endpoint, as its objects name it.
@@ -82,6 +85,7 @@ impl Shared {
     /// The protocol, from a thread that has the interpreter.
     #[inline]
     pub fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        ffi::arm();
         self.state
             .lock_py_attached(py)
             .unwrap_or_else(PoisonError::into_inner)

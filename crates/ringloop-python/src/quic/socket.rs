@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use ringloop::sys::datagram::{self, Batch, Control, Message, Train};
+use ringloop::sys::datagram::{self, Batch, Control, Message};
 use ringloop::sys::socket;
 use ringloop_quic::BytesMut;
 use ringloop_quic::core::{Core, Datagram, Transmit};
 use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
+use ringloop_quic::sender::Sender;
 
 use crate::limits::{
     QUIC_TRAIN_POOLED_BYTES, QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN, QUIC_TRAINS_POOLED,
@@ -57,7 +58,7 @@ pub struct Socket {
     is_v6: bool,
     is_unfragmented: bool,
     settings: Settings,
-    segments_max: usize,
+    sender: Sender,
     /// Trains that the next call asks for.
     wanted: usize,
     /// What did not go out, because the socket was full.
@@ -90,7 +91,7 @@ impl Socket {
             is_v6,
             is_unfragmented,
             settings,
-            segments_max: settings.segments_max.max(1),
+            sender: Sender::new(fd, settings.segments_max, settings.ecn),
             wanted: WANTED_MIN,
             waiting: None,
         })
@@ -114,6 +115,7 @@ impl Socket {
 
     /// Give the core what has come, up to a bound.
     pub fn receive(&mut self, now: Instant, core: &mut Core) {
+        self.sender.hear(now, core);
         BATCH.with_borrow_mut(|batch| {
             let batch = batch
                 .get_or_insert_with(|| Batch::new(QUIC_TRAINS_PER_CALL, usize::from(u16::MAX)));
@@ -141,8 +143,9 @@ impl Socket {
 
     /// Send what may be sent now, up to a bound.
     pub fn transmit(&mut self, now: Instant, core: &mut Core) -> Progress {
+        self.sender.hear(now, core);
         if let Some((transmit, bytes)) = self.waiting.take()
-            && self.send(&transmit, &bytes).is_err()
+            && self.sender.send(now, core, &transmit, &bytes).is_err()
         {
             self.waiting = Some((transmit, bytes));
             return Progress::Full;
@@ -152,50 +155,17 @@ impl Socket {
                 packets.reserve_exact(MESSAGE_BYTES_MAX);
             }
             for _ in 0..TRANSMITS_PER_TURN {
-                let Some(transmit) = core.transmit(now, self.segments_max, packets) else {
+                let segments_max = self.sender.segments_max();
+                let Some(transmit) = core.transmit(now, segments_max, packets) else {
                     return Progress::Done;
                 };
-                if self.send(&transmit, packets).is_err() {
+                if self.sender.send(now, core, &transmit, packets).is_err() {
                     self.waiting = Some((transmit, packets.clone()));
                     return Progress::Full;
                 }
             }
             Progress::More
         })
-    }
-
-    /// An error where the socket is full. Others are as if the network had lost it: a route that is gone, a
-    /// probe that is too long for the device.
-    fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> Result<(), ()> {
-        let ecn = if self.settings.ecn { transmit.ecn } else { 0 };
-        let train = Train {
-            bytes,
-            segment_len: transmit.segment_len.and_then(|len| u16::try_from(len).ok()),
-            to: transmit.destination,
-            source: transmit.source,
-            ecn,
-        };
-        match datagram::send_train(self.fd, &train) {
-            Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => Err(()),
-            Err(error) if error.is_of_segmentation() => {
-                let segment_len = transmit.segment_len.unwrap_or(bytes.len()).max(1);
-                let mut singles = bytes.chunks(segment_len).map(|bytes| {
-                    let single = Train {
-                        bytes,
-                        segment_len: None,
-                        ..train
-                    };
-                    datagram::send_train(self.fd, &single).is_ok()
-                });
-                // Where one alone is refused too, segmentation is not the reason.
-                if singles.next() == Some(true) {
-                    self.segments_max = 1;
-                }
-                singles.for_each(drop);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Holds no object of Python's: it is used by threads that do without the interpreter.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +22,7 @@ use super::queued::{Poured, Queued};
 use super::shared::Record;
 use super::socket::{Settings, Socket};
 use super::waiters::{Wait, Wake};
+use crate::limits::QUIC_FAILURES_MAX;
 
 /// How connections tell what has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,11 +123,26 @@ pub struct News {
     pub accepted: Vec<u64>,
     pub eventful: Vec<u64>,
     pub gone: Vec<u64>,
+    /// Handshakes have failed (`State::failures`).
+    pub has_failures: bool,
+}
+
+/// What has become of clients.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub accepted: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub refused: u64,
+    pub retried: u64,
 }
 
 impl News {
     pub fn is_empty(&self) -> bool {
-        self.accepted.is_empty() && self.eventful.is_empty() && self.gone.is_empty()
+        self.accepted.is_empty()
+            && self.eventful.is_empty()
+            && self.gone.is_empty()
+            && !self.has_failures
     }
 }
 
@@ -141,6 +158,9 @@ pub struct State {
     /// How often the news were taken, from 1.
     news_round: u64,
     pub handshake_count: usize,
+    pub counts: Counts,
+    /// Clients whose handshake failed, of which nobody was told yet.
+    pub failures: Vec<(SocketAddr, Arc<Record>)>,
     /// Connections with pings that wait.
     pub pinging: Vec<Handle>,
     /// Where clients' connections keep what a server gives, of those that tell events.
@@ -178,6 +198,8 @@ impl State {
             news: News::default(),
             news_round: 1,
             handshake_count: 0,
+            counts: Counts::default(),
+            failures: Vec::new(),
             pinging: Vec::new(),
             memories: Vec::new(),
         }
@@ -246,7 +268,7 @@ impl State {
         &mut self,
         now: Instant,
         config: &ClientConfig,
-        remote: std::net::SocketAddr,
+        remote: SocketAddr,
         server_name: &str,
     ) -> Result<Handle, ConnectError> {
         if self.admission.is_closed {
@@ -262,18 +284,20 @@ impl State {
         Ok(handle)
     }
 
-    /// Write all of `bytes`; what has no room waits here. Tells whether they, and all before them, have found room.
+    /// Write all of `bytes`; what has no room waits here, in `room` (`ffi::room_for`). Tells whether they, and all before
+    /// them, have found room.
     pub fn write(
         &mut self,
         handle: Handle,
         stream: StreamId,
         bytes: &[u8],
+        room: Vec<u8>,
     ) -> Result<bool, StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
         if !link.queued.is_empty()
             && let Some(queued) = link.queued.get_mut(&stream)
         {
-            queued.push(bytes);
+            queued.push(bytes, room);
             return Ok(false);
         }
         let mut rest = bytes;
@@ -281,7 +305,7 @@ impl State {
             match connection.write(stream, rest)? {
                 Written::Some(count) => rest = &rest[count..],
                 Written::Blocked => {
-                    link.queued.entry(stream).or_default().push(rest);
+                    link.queued.entry(stream).or_default().push(rest, room);
                     return Ok(false);
                 }
             }
@@ -532,7 +556,8 @@ impl State {
             if let Some(mut connection) = self.core.connection(handle)
                 && connection.is_client()
             {
-                connection.local_address_changed();
+                // One that is closed has nothing to move.
+                let _ = connection.local_address_changed();
             }
         }
         Ok(())
@@ -567,6 +592,15 @@ impl State {
         {
             self.news.eventful.push(handle.to_bits());
         }
+    }
+
+    /// A client's handshake has failed. Where nobody asks, those that are told of are bounded; all are counted.
+    pub fn note_failure(&mut self, address: SocketAddr, record: Arc<Record>) {
+        self.counts.failed += 1;
+        if self.failures.len() < QUIC_FAILURES_MAX {
+            self.failures.push((address, record));
+        }
+        self.news.has_failures = true;
     }
 
     pub fn take_news(&mut self) -> News {

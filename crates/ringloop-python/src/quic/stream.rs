@@ -7,12 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use ringloop_quic::core::{Handle, Read};
 use ringloop_quic::error::StreamError;
-use ringloop_quic::{Direction, StreamId};
+use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::connection::Connection;
 use super::errors;
@@ -20,7 +18,7 @@ use super::shared::Route;
 use super::state::State;
 use super::waiter::Waiter;
 use super::waiters::{Wait, Wake, wait_for};
-use crate::ffi;
+use crate::ffi::{self, Fallible, intern};
 
 /// How far one direction of a stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +43,8 @@ struct Ends {
     stopped: Option<u64>,
     /// It was finished behind what was queued.
     is_queued: bool,
+    /// Taken from the protocol, and there was no memory to hand it out: for the next read.
+    unread: Vec<Bytes>,
 }
 
 /// A stream of a connection, by its number. There is one object of a stream.
@@ -79,6 +79,7 @@ impl Stream {
             sending: goes(!is_uni || is_ours),
             stopped: None,
             is_queued: false,
+            unread: Vec::new(),
         };
         Self {
             connection: connection.clone().unbind(),
@@ -96,8 +97,8 @@ impl Stream {
 
     /// Its number in the connection (RFC 9000 §2.1).
     #[getter]
-    fn id(&self) -> u64 {
-        self.id.0
+    fn id(&self) -> Fallible<u64> {
+        Fallible(self.id.0)
     }
 
     /// Whether its bytes go both ways.
@@ -109,7 +110,8 @@ impl Stream {
     /// Whether something can still be read: it receives, and neither end nor reset was read.
     #[getter]
     fn is_readable(&self) -> bool {
-        self.ends().receiving == End::NotYet
+        let ends = self.ends();
+        ends.receiving == End::NotYet || !ends.unread.is_empty()
     }
 
     /// Whether something can still be written: it sends, and was not finished or reset.
@@ -150,23 +152,23 @@ impl Stream {
     }
 
     /// Write what there is room for in the send window; tells how many bytes that are.
-    fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Fallible<usize>> {
         self.check_sending(py)?;
         let (handle, id) = (self.route().handle, self.id);
         let count = ffi::with_bytes(data.as_borrowed(), |bytes| {
             self.with(py, |state| state.write_some(handle, id, bytes))
         })??;
         self.route().shared.arm_flush(py)?;
-        Ok(count)
+        Ok(Fallible(count))
     }
 
     /// Bytes that wait for room in the send window.
     #[getter]
-    fn queued_bytes(&self, py: Python<'_>) -> usize {
+    fn queued_bytes(&self, py: Python<'_>) -> Fallible<usize> {
         let mut state = self.route().shared.state(py);
         let link = state.link(self.route().handle);
         let queued = link.and_then(|link| link.queued.get(&self.id));
-        queued.map_or(0, super::queued::Queued::len)
+        Fallible(queued.map_or(0, super::queued::Queued::len))
     }
 
     /// What to await for the moment when all that was written has found room; None where it has.
@@ -277,10 +279,16 @@ impl Stream {
 
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
     fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let end = self.ends().receiving;
+        let (unread, end) = {
+            let mut ends = self.ends();
+            (std::mem::take(&mut ends.unread), ends.receiving)
+        };
+        if !unread.is_empty() {
+            return self.hand_out(py, unread, count).map(Some);
+        }
         match end {
             End::NotYet => {}
-            End::Finished => return Ok(Some(PyBytes::new(py, b"").into_any())),
+            End::Finished => return Ok(Some(ffi::new_bytes(py, b"")?.into_any())),
             End::Reset(code) => return Err(self.refused(py, &StreamError::Reset(code))),
             End::Stopped | End::Never => return Err(self.refused(py, &StreamError::Closed)),
         }
@@ -306,10 +314,7 @@ impl Stream {
                 return Err(self.refused(py, &error));
             }
         }
-        // What was read is credit for the peer.
-        self.route().shared.arm_flush(py)?;
-        let joined = ffi::join_bytes(py, &pieces)?;
-        Ok(Some(joined.into_bound(py)))
+        self.hand_out(py, pieces, count).map(Some)
     }
 
     /// What to await for the moment when there is something to read.
@@ -319,7 +324,7 @@ impl Stream {
 
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
     /// does not want it, or sending was given up here; `(False, None)`: not yet.
-    fn sent(&self, py: Python<'_>) -> PyResult<(bool, Option<u64>)> {
+    fn sent(&self, py: Python<'_>) -> PyResult<Fallible<(bool, Option<u64>)>> {
         let known = {
             let ends = self.ends();
             match ends.sending {
@@ -328,7 +333,7 @@ impl Stream {
             }
         };
         if known.is_some() {
-            return Ok((true, known));
+            return Ok(Fallible((true, known)));
         }
         let (handle, id) = (self.route().handle, self.id);
         let sent = self.with(py, |state| {
@@ -342,7 +347,7 @@ impl Stream {
             }
         })?;
         self.note_stopped(sent.1);
-        Ok(sent)
+        Ok(Fallible(sent))
     }
 
     /// What to await for the moment when `sent` tells more.
@@ -352,9 +357,10 @@ impl Stream {
 
     /// Streams of a higher priority send first; 0 at the start.
     #[getter]
-    fn get_priority(&self, py: Python<'_>) -> PyResult<i32> {
+    fn get_priority(&self, py: Python<'_>) -> PyResult<Fallible<i32>> {
         let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| state.open_both(handle)?.0.priority(id))
+            .map(Fallible)
     }
 
     #[setter]
@@ -386,12 +392,36 @@ impl Stream {
         }
     }
 
+    /// Make one object of the first `count` bytes; what is not handed out is for the next read.
+    fn hand_out<'py>(
+        &self,
+        py: Python<'py>,
+        mut pieces: Vec<Bytes>,
+        count: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rest = split_at(&mut pieces, count);
+        // What was read is credit for the peer.
+        let joined = self
+            .route()
+            .shared
+            .arm_flush(py)
+            .and_then(|()| ffi::join_bytes(py, &pieces));
+        if joined.is_err() {
+            pieces.extend(rest);
+            self.ends().unread = pieces;
+        } else if !rest.is_empty() {
+            self.ends().unread = rest;
+        }
+        joined.map(|joined| joined.into_bound(py))
+    }
+
     /// Write all of `data`; tells whether it, and all before it, has found room. Where it fails nothing is written.
     fn put(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check_sending(py)?;
         let (handle, id) = (self.route().handle, self.id);
         ffi::with_bytes(data.as_borrowed(), |bytes| {
-            self.with(py, |state| state.write(handle, id, bytes))
+            let room = ffi::room_for(bytes.len())?;
+            self.with(py, |state| state.write(handle, id, bytes, room))
         })?
     }
 
@@ -481,4 +511,20 @@ impl Drop for Stream {
         // A loop that is closed sends nothing more.
         Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));
     }
+}
+
+/// Leave the first `count` bytes; returns the others.
+fn split_at(pieces: &mut Vec<Bytes>, count: usize) -> Vec<Bytes> {
+    let mut left = count;
+    let Some(index) = pieces.iter().position(|piece| {
+        let is_cut = piece.len() > left;
+        left -= piece.len().min(left);
+        is_cut
+    }) else {
+        return Vec::new();
+    };
+    let before: usize = pieces[..index].iter().map(Bytes::len).sum();
+    let mut rest = pieces.split_off(index);
+    pieces.push(rest[0].split_to(count - before));
+    rest
 }

@@ -1,9 +1,8 @@
 //! A connection's events, from notes to objects.
 
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use super::connection::Connection;
 use super::errors;
@@ -14,7 +13,12 @@ use crate::ffi;
 impl Connection {
     /// The next events, at most so many.
     pub(super) fn take_told(&self, py: Python<'_>, count_max: usize) -> Vec<Told> {
-        let mut told = Vec::new();
+        let mut told = std::mem::take(&mut *self.untold());
+        if !told.is_empty() {
+            let later = told.split_off(told.len().min(count_max));
+            *self.untold() = later;
+            return told;
+        }
         {
             let mut state = self.route.shared.state(py);
             if let Some((mut connection, link)) = state.both(self.route.handle) {
@@ -31,15 +35,27 @@ impl Connection {
         told
     }
 
+    /// Events that could not be told are the next again.
+    pub(super) fn keep_untold(&self, mut told: Vec<Told>) {
+        let mut untold = self.untold();
+        told.append(&mut untold);
+        *untold = told;
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Vec<Told>> {
+        let untold = &self.route.record.untold;
+        untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// As an object of Python's.
-    pub(super) fn event<'py>(&self, py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn event<'py>(&self, py: Python<'py>, told: &Told) -> PyResult<Bound<'py, PyAny>> {
         match told {
             Told::Negotiated => {
                 let alpn = self
                     .handshake(py)
                     .ok()
                     .flatten()
-                    .and_then(|agreed| agreed.alpn);
+                    .and_then(|agreed| agreed.alpn.0);
                 events::ProtocolNegotiated::object(py, alpn)
             }
             Told::Completed => {
@@ -48,7 +64,7 @@ impl Connection {
                     .as_ref()
                     .is_some_and(|agreed| agreed.early_data_accepted);
                 let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
-                let alpn = agreed.and_then(|agreed| agreed.alpn);
+                let alpn = agreed.and_then(|agreed| agreed.alpn.0);
                 events::HandshakeCompleted::object(py, alpn, early, resumed)
             }
             Told::Data {
@@ -56,21 +72,21 @@ impl Connection {
                 pieces,
                 is_end,
             } => {
-                let data = ffi::join_bytes(py, &pieces)?.into_bound(py).unbind();
-                events::StreamDataReceived::object(py, data, is_end, stream.0)
+                let data = ffi::join_bytes(py, pieces)?.into_bound(py).unbind();
+                events::StreamDataReceived::object(py, data, *is_end, stream.0)
             }
-            Told::Reset(stream, code) => events::StreamReset::object(py, code, stream.0),
-            Told::Stopped(stream, code) => events::StopSendingReceived::object(py, code, stream.0),
+            Told::Reset(stream, code) => events::StreamReset::object(py, *code, stream.0),
+            Told::Stopped(stream, code) => events::StopSendingReceived::object(py, *code, stream.0),
             Told::Datagram(bytes) => {
-                let data = PyBytes::new(py, &bytes).into_any().unbind();
+                let data = ffi::new_bytes(py, bytes)?.into_any().unbind();
                 events::DatagramFrameReceived::object(py, data)
             }
-            Told::PingAcknowledged(uid) => events::PingAcknowledged::object(py, uid),
+            Told::PingAcknowledged(uid) => events::PingAcknowledged::object(py, *uid),
             Told::Id(Id::Issued(id)) => {
-                events::ConnectionIdIssued::object(py, PyBytes::new(py, &id).into_any().unbind())
+                events::ConnectionIdIssued::object(py, ffi::new_bytes(py, id)?.into_any().unbind())
             }
             Told::Id(Id::Retired(id)) => {
-                events::ConnectionIdRetired::object(py, PyBytes::new(py, &id).into_any().unbind())
+                events::ConnectionIdRetired::object(py, ffi::new_bytes(py, id)?.into_any().unbind())
             }
             Told::Terminated => self.terminated(py),
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop_quic::qlog::{Target, Trace};
@@ -65,11 +66,11 @@ impl Traces {
         py: Python<'py>,
         original_id: &[u8],
         is_client: bool,
-    ) -> Bound<'py, PyBytes> {
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let key = (hex(original_id), is_client);
         let buffer = locked(&self.target.0).get(&key).cloned();
         let bytes = buffer.map(|buffer| locked(&buffer).clone());
-        PyBytes::new(py, &bytes.unwrap_or_default())
+        ffi::new_bytes(py, &bytes.unwrap_or_default())
     }
 
     /// Forget it.

@@ -11,12 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::gc::PyVisit;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
 
-use crate::ffi::{self, Obj, StepTypes};
+use crate::ffi::{self, Fallible, Obj, Raise as _, StepTypes, intern};
 
 #[derive(Debug)]
 enum Outcome {
@@ -58,7 +56,9 @@ impl Way {
     pub fn from_the_loop(py: Python<'_>) -> PyResult<Self> {
         static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let current_task = CURRENT_TASK.get_or_try_init(py, || {
-            let found = py.import("asyncio")?.getattr("current_task")?;
+            let found = py
+                .import(intern!(py, "asyncio"))?
+                .getattr(intern!(py, "current_task"))?;
             Ok::<_, PyErr>(found.unbind())
         })?;
         // An error: no loop runs in this thread.
@@ -116,12 +116,15 @@ impl Waiter {
     fn outcome(&self, py: Python<'_>) -> PyResult<()> {
         let message = match &self.inner().outcome {
             Outcome::Done => return Ok(()),
-            Outcome::Pending => return Err(InvalidStateError::new_err("Result is not set.")),
-            Outcome::Cancelled(message) => message.as_ref().map(|message| message.clone_ref(py)),
+            Outcome::Pending => None,
+            Outcome::Cancelled(message) => {
+                Some(message.as_ref().map(|message| message.clone_ref(py)))
+            }
         };
         Err(match message {
-            Some(message) => CancelledError::new_err(message),
-            None => CancelledError::new_err(()),
+            None => InvalidStateError::raise("Result is not set."),
+            Some(None) => CancelledError::raise_bare(),
+            Some(Some(message)) => CancelledError::raise_with(message.bind(py)),
         })
     }
 }
@@ -137,7 +140,7 @@ fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way) -> PyResult<b
         ffi::context_exit(py, context)?;
         return result.map(|_| false);
     }
-    let named = PyDict::new(py);
+    let named = ffi::new_dict(py)?;
     named.set_item(intern!(py, "context"), context.bind(py))?;
     let loop_ = waiter.get().loop_.bind(py);
     loop_.call_method(
@@ -160,6 +163,7 @@ impl Waiter {
 
     /// To the task, until there is a result.
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Self>>> {
+        ffi::arm();
         let this = slf.get();
         if !this.is_done() {
             this.is_blocking.store(true, Ordering::Relaxed);
@@ -229,7 +233,10 @@ impl Waiter {
     }
 
     /// Forget a callback; tells how many there were of it.
-    fn remove_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn remove_done_callback(
+        slf: &Bound<'_, Self>,
+        callback: &Bound<'_, PyAny>,
+    ) -> PyResult<Fallible<usize>> {
         let mut kept = std::mem::take(&mut slf.get().inner().callbacks);
         let count = kept.len();
         let mut failed = Ok(());
@@ -245,14 +252,14 @@ impl Waiter {
         if matches!(inner.outcome, Outcome::Pending) {
             kept.append(&mut inner.callbacks);
             inner.callbacks = kept;
-            return failed.map(|()| removed);
+            return failed.map(|()| Fallible(removed));
         }
         drop(inner);
         // It ended while the callbacks were compared, which may run anything: these have not heard of it.
         for callback in kept {
             call(slf, &callback, Way::Queue)?;
         }
-        failed.map(|()| removed)
+        failed.map(|()| Fallible(removed))
     }
 
     /// Cancel it; False where it is done.
@@ -267,12 +274,12 @@ impl Waiter {
         Ok(true)
     }
 
-    fn __repr__(&self) -> &'static str {
-        match self.inner().outcome {
+    fn __repr__(&self) -> Fallible<&'static str> {
+        Fallible(match self.inner().outcome {
             Outcome::Pending => "<Waiter pending>",
             Outcome::Done => "<Waiter finished result=None>",
             Outcome::Cancelled(_) => "<Waiter cancelled>",
-        }
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -16,6 +16,7 @@ use super::errors;
 use super::loop_::LoopSide;
 use super::shared::Route;
 use super::waiter::{Waiter, Way};
+use crate::ffi::Raise as _;
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -168,7 +169,7 @@ pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bou
     }
     let key = route.handle.to_bits();
     if !Waiters::add(&route.shared.waiters, key, wait, waiter.clone().unbind()) {
-        return Err(PyRuntimeError::new_err(
+        return Err(PyRuntimeError::raise(
             "read() called while another coroutine is already waiting for incoming data",
         ));
     }

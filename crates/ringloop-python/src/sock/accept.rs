@@ -1,10 +1,9 @@
 //! `sock_accept`.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::operation::{self, Loop, Work};
-use crate::ffi::{Args, Obj};
+use crate::ffi::{Args, Obj, intern};
 
 /// `_begin_accept(sock)`.
 pub fn accept(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {

@@ -1,13 +1,12 @@
 //! `sock_connect`, once the address is resolved.
 
 use pyo3::exceptions::PyOSError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::sys::socket;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{Args, Obj, Visited, Visitor};
+use crate::ffi::{self, Args, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
 
 /// A connect(2) that goes on in the background.
 pub(super) struct Connect {
@@ -38,8 +37,10 @@ impl Connect {
         let Some(errno) = pending.and_then(|error| error.raw_os_error()) else {
             return Ok(Some(py.None().into_bound(py).into()));
         };
-        let text = format!("Connect call failed {}", self.address.bind(py).str()?);
-        Err(PyOSError::new_err((errno, text)))
+        let template = intern!(py, "Connect call failed %s");
+        let text = ffi::fill_template(template, &[self.address.bind(py)])?;
+        let arguments = (errno, text).into_object(py)?;
+        Err(PyOSError::raise_with(&arguments))
     }
 
     pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {

@@ -3,13 +3,12 @@
 //! The socket's own methods make the calls: they know every family's form of an address, and make the
 //! descriptors of a control message somebody's in the call that received them.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use ringloop::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
-use crate::ffi::{Args, Obj, Visited, Visitor};
+use crate::ffi::{Args, Obj, Visited, Visitor, intern};
 
 /// Which method, and its arguments as a tuple.
 pub(super) enum Datagram {

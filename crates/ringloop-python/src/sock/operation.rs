@@ -8,13 +8,14 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyTypeError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::{
+    PyBlockingIOError, PyInterruptedError, PyMemoryError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use ringloop::driver::{Event, Key, Sink, Token};
-use ringloop::op::{Poll, Request};
+use ringloop::op::{Poll, PollListener, Request};
 use ringloop::sys::interest::Interest;
 
 use super::accept;
@@ -23,7 +24,10 @@ use super::datagram::Datagram;
 use super::receive::Receive;
 use super::send::SendAll;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
-use crate::ffi::{Args, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, method};
+use crate::ffi::{
+    self, Args, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited,
+    Visitor, intern, method,
+};
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
@@ -151,7 +155,7 @@ pub(super) fn suspend(
     let fd: RawFd = fileno(&socket)?;
     loop_.get().check_open()?;
     if loop_.get().is_transports(fd)? {
-        loop_.call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,))?;
+        loop_.call_method1(intern!(py, "_ensure_fd_no_transport"), (Fallible(fd),))?;
     }
     let operation = Operation {
         loop_: ObjCell::new(Some(loop_.to_owned().into())),
@@ -172,13 +176,17 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Borrowed<'_, '_, PyAny>) -> PyR
     let py = loop_.py();
     // A class of its own is no `ssl.SSLSocket`, and `ssl` need not be there to know.
     if !is_plain(&socket)
-        && let Ok(class) = SSL_SOCKET.import(py, "ssl", "SSLSocket")
+        && let Ok(class) = ffi::imported(&SSL_SOCKET, intern!(py, "ssl"), intern!(py, "SSLSocket"))
         && socket.is_instance(class)?
     {
-        return Err(PyTypeError::new_err("Socket cannot be of type SSLSocket"));
+        return Err(PyTypeError::raise("Socket cannot be of type SSLSocket"));
     }
-    if loop_.get().debug() && socket.call_method0(intern!(py, "gettimeout"))?.ne(0)? {
-        return Err(PyValueError::new_err("the socket must be non-blocking"));
+    if loop_.get().debug()
+        && socket
+            .call_method0(intern!(py, "gettimeout"))?
+            .ne(Fallible(0))?
+    {
+        return Err(PyValueError::raise("the socket must be non-blocking"));
     }
     Ok(())
 }
@@ -186,9 +194,8 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Borrowed<'_, '_, PyAny>) -> PyR
 /// Say whether an object is exactly a `socket.socket`: then the system call does what its method would.
 pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
     static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    SOCKET
-        .import(socket.py(), "socket", "socket")
-        .is_ok_and(|class| socket.get_type().is(class))
+    let name = intern!(socket.py(), "socket");
+    ffi::imported(&SOCKET, name, name).is_ok_and(|class| socket.get_type().is(class))
 }
 
 /// The socket's descriptor as of now: -1 once it is closed, so that the system call fails with EBADF
@@ -225,7 +232,7 @@ pub(super) fn positional<'a, 'py, const N: usize>(
     args.expect_positional(function, N)?;
     let all: Vec<_> = args.skip(0).collect();
     all.try_into()
-        .map_err(|_| PyTypeError::new_err(format!("{function}() takes {N} arguments")))
+        .map_err(|_| PyTypeError::raise(format!("{function}() takes {N} arguments")))
 }
 
 fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
@@ -242,11 +249,16 @@ fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     };
     let token = core.handlers.with(|slab| slab.register(handler))?;
     // Level: the user may close the socket as soon as this is over, so no registration may be left.
-    let poll = Request::Poll(Poll {
-        fd: this.fd,
-        interest: this.work.interest(),
-        level: true,
-    });
+    let poll = match this.work {
+        Work::Accept => {
+            Request::PollListener(PollListener::new(this.fd, core.engine.kind()?, true))
+        }
+        _ => Request::Poll(Poll {
+            fd: this.fd,
+            interest: this.work.interest(),
+            level: true,
+        }),
+    };
     let submitted = core
         .engine
         .driver(|driver| driver.submit(poll, Sink::Handler(token)));
@@ -289,13 +301,38 @@ fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
         return Ok(());
     }
     disarm(this)?;
+    resolve(this)
+}
+
+/// Wake the coroutine. What there is no memory for is tried again: nobody else would wake it.
+fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let future = this.future.get_or_none(py);
-    if future.is_none() || future.call_method0(intern!(py, "done"))?.is_truthy()? {
+    if future.is_none() {
         return Ok(());
     }
-    future.call_method1(intern!(py, "set_result"), (py.None(),))?;
-    Ok(())
+    let resolved = future
+        .call_method0(intern!(py, "done"))
+        .and_then(|done| done.is_truthy())
+        .and_then(|done| {
+            if done {
+                return Ok(());
+            }
+            future
+                .call_method1(intern!(py, "set_result"), (py.None(),))
+                .map(drop)
+        });
+    match resolved {
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
+            let loop_ = core(this)?;
+            loop_
+                .get()
+                .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
+                    Operation::native().get(object).map_or(Ok(()), resolve)
+                })
+        }
+        resolved => resolved,
+    }
 }
 
 /// Stop the poll, at once: nothing of it is left when this returns.

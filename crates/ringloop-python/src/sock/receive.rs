@@ -2,12 +2,11 @@
 
 use std::io;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{self, Args, Obj, Visited, Visitor};
+use crate::ffi::{self, Args, IntoObject as _, Obj, Visited, Visitor, intern};
 
 /// Where received bytes go.
 pub(super) enum Receive {
@@ -59,7 +58,7 @@ impl Receive {
                 let fd = operation::fileno(socket)?;
                 let received = ffi::receive_into(buffer.bind(py).as_borrowed(), fd)?;
                 match unless_blocked(received)? {
-                    Some(count) => Ok(Some(count.into_pyobject(py)?.into())),
+                    Some(count) => Ok(Some(count.into_object(py)?.into())),
                     None => Ok(None),
                 }
             }

@@ -3,13 +3,12 @@
 use std::cell::Cell;
 use std::io;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyMemoryView, PySlice};
+use pyo3::types::PyMemoryView;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{self, Args, Obj, Visited, Visitor};
+use crate::ffi::{self, Args, Obj, Visited, Visitor, intern};
 
 /// Bytes to send, all of them.
 pub(super) struct SendAll {
@@ -89,7 +88,7 @@ fn send_by_method(
     let rest = if skip == 0 {
         data.clone()
     } else {
-        data.get_item(PySlice::new(py, skip.cast_signed(), isize::MAX, 1))?
+        data.get_item(ffi::new_slice(py, skip)?)?
     };
     let count = match operation::call_socket(socket, intern!(py, "send"), (&rest,))? {
         Some(count) => count.bind(py).extract::<usize>()?,

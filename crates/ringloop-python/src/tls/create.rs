@@ -7,17 +7,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use pyo3::exceptions::PySystemError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyType;
 
 use super::engine::Engine;
 use super::state::{AppState, Receiver, State};
-use super::{Incoming, Marks, Outgoing, Timing, Tls, TlsProtocol, TlsTransport};
+use super::{Incoming, Outgoing, Timing, Tls, TlsProtocol, TlsTransport};
 use crate::event_loop::LoopCore;
-use crate::ffi::{ObjCell, Payload};
+use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
+use crate::transport::Marks;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
 /// `connection_made` has been called already.
@@ -42,7 +42,7 @@ pub(super) fn make_tls_protocol<'py>(
     call_connection_made: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
-    let extra = PyDict::new(py);
+    let extra = ffi::new_dict(py)?;
     extra.set_item(intern!(py, "sslcontext"), sslcontext)?;
     let engine = Engine::new(sslcontext, server_side, server_hostname.as_ref())?;
     let cell = |object: &Bound<'py, PyAny>| ObjCell::new(Some(object.clone().into()));
@@ -88,7 +88,7 @@ pub(super) fn make_tls_protocol<'py>(
         },
     )?;
     let Some(this) = TlsProtocol::native().get(&made) else {
-        return Err(PySystemError::new_err("a new protocol has another type"));
+        return Err(PySystemError::raise("a new protocol has another type"));
     };
     set_app_protocol(this, protocol)?;
     let transport = TlsTransport::native().instantiate(
@@ -108,7 +108,11 @@ pub(super) fn make_tls_protocol<'py>(
 pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
-    let buffered = BUFFERED.import(py, "asyncio.protocols", "BufferedProtocol")?;
+    let buffered = ffi::imported(
+        &BUFFERED,
+        intern!(py, "asyncio.protocols"),
+        intern!(py, "BufferedProtocol"),
+    )?;
     let receiver = if TlsProtocol::native().is_exactly(protocol) {
         Receiver::Tls
     } else if protocol.is_instance(buffered)? {

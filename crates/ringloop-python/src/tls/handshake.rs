@@ -3,16 +3,15 @@
 //! Called by: `protocol` (`connection_made`, the time-out) and `incoming` (more ciphertext).
 //! Source: the "Handshake flow" of `asyncio.sslproto.SSLProtocol`.
 
-use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError};
-use pyo3::intern;
+use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::engine::{self, Step};
 use super::state::{AppState, State};
-use super::{Tls, incoming, log_debug, lower, outgoing, shutdown};
-use crate::ffi::{self, Obj, ObjCell};
+use super::{Tls, TlsProtocol, incoming, log_debug, lower, outgoing, shutdown};
+use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, intern};
 use crate::transport::tell;
 
 /// Begin over a new lower transport.
@@ -66,7 +65,7 @@ pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     let seconds = this.timing.handshake_timeout.get_or_none(this.py());
-    let error = PyConnectionAbortedError::new_err(format!(
+    let error = PyConnectionAbortedError::raise(format!(
         "SSL handshake is taking longer than {} seconds: aborting the connection",
         seconds.str()?
     ));
@@ -86,7 +85,7 @@ pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
 
 /// The lower transport has ended in the middle of it.
 pub(super) fn cut_off(this: Tls<'_, '_>) -> PyResult<()> {
-    complete(this, Err(PyConnectionResetError::new_err(())))
+    complete(this, Err(PyConnectionResetError::raise_bare()))
 }
 
 fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
@@ -123,7 +122,11 @@ fn failed(this: Tls<'_, '_>, error: PyErr) -> PyResult<()> {
     static CERTIFICATE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
     this.set_state(State::Unwrapped)?;
-    let certificate_error = CERTIFICATE_ERROR.import(py, "ssl", "CertificateError")?;
+    let certificate_error = ffi::imported(
+        &CERTIFICATE_ERROR,
+        intern!(py, "ssl"),
+        intern!(py, "CertificateError"),
+    )?;
     let message = if error.matches(py, certificate_error)? {
         "SSL handshake failed on verifying the certificate"
     } else {
@@ -143,17 +146,51 @@ fn log_duration(this: Tls<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     let now: f64 = core.call_method0(intern!(py, "time"))?.extract()?;
-    let logger = py.import("asyncio.log")?.getattr("logger")?;
-    let text = "%r: SSL handshake took %.1f ms";
+    let logger = py
+        .import(intern!(py, "asyncio.log"))?
+        .getattr(intern!(py, "logger"))?;
+    let text = intern!(py, "%r: SSL handshake took %.1f ms");
     logger.call_method1(
         intern!(py, "debug"),
-        (text, this.object(), (now - start) * 1e3),
+        (text, this.object(), Fallible((now - start) * 1e3)),
     )?;
     Ok(())
 }
 
-/// Resolve the waiter, once.
+/// Resolve the waiter, once. What there is no memory for is tried again: nobody else would.
 pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
+    let py = this.py();
+    match wake(this, error) {
+        Err(failed) if failed.is_instance_of::<PyMemoryError>(py) => {
+            let error = error.map(|error| error.clone_ref(py));
+            let core = this.core(py)?;
+            core.get()
+                .call_soon_or_owe(Err(failed), this.object(), error, |protocol, error| {
+                    TlsProtocol::native()
+                        .get(protocol)
+                        .map_or(Ok(()), |this| wake_again(this, error))
+                })
+        }
+        woken => woken,
+    }
+}
+
+fn wake_again(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
+    let py = this.py();
+    let done = match this.waiter.get(py) {
+        Some(waiter) => ffi::call_method(py, intern!(py, "done"), &[&waiter])?
+            .bind(py)
+            .is_truthy()?,
+        None => true,
+    };
+    if done {
+        drop(this.waiter.take());
+        return Ok(());
+    }
+    wake_waiter(this, error)
+}
+
+fn wake(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     let py = this.py();
     let Some(waiter) = this.waiter.get(py) else {
         return Ok(());

@@ -9,13 +9,12 @@
 //! into its `bytes`, or into the buffer of a `BufferedProtocol`.
 //! Source: the "Incoming flow" of `asyncio.sslproto.SSLProtocol`.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::engine::Step;
 use super::state::{AppState, Receiver, State};
 use super::{Tls, TlsProtocol, call_soon, handshake, lower, outgoing, shutdown, warn};
-use crate::ffi::{self, Obj, Payload};
+use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
 use crate::limits;
 use crate::transport::{leaves_the_loop, tell};
 
@@ -119,7 +118,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     let Some(app) = this.app.get(py) else {
         return Ok(());
     };
-    let hint: Obj = this.engine.incoming_len(py)?.into_pyobject(py)?.into();
+    let hint: Obj = this.engine.incoming_len(py)?.into_object(py)?.into();
     let buffer = tell(this, &app, intern!(py, "get_buffer"), Some(&hint))?;
     let (last, count, full) = ffi::with_memory(buffer.bind(py).as_borrowed(), |memory| {
         let mut count = 0;
@@ -141,7 +140,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
         call_soon(this, intern!(py, "_do_read"))?;
     }
     if count > 0 {
-        let argument: Obj = count.into_pyobject(py)?.into();
+        let argument: Obj = count.into_object(py)?.into();
         tell(this, &app, intern!(py, "buffer_updated"), Some(&argument))?;
     }
     match last {
@@ -214,10 +213,10 @@ pub(super) fn control_lower(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = this.engine.incoming_len(py)?;
     let incoming = &this.incoming;
-    if size >= incoming.marks.high.get() && !incoming.lower_paused.get() {
+    if incoming.marks.is_reached(size) && !incoming.lower_paused.get() {
         incoming.lower_paused.set(true);
         lower::call(this, intern!(py, "pause_reading"))
-    } else if size <= incoming.marks.low.get() && incoming.lower_paused.get() {
+    } else if incoming.marks.is_low(size) && incoming.lower_paused.get() {
         incoming.lower_paused.set(false);
         lower::call(this, intern!(py, "resume_reading"))
     } else {

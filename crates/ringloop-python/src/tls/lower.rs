@@ -4,12 +4,11 @@
 //! is rare, and goes by the methods in either case.
 //! Called by: the parts of the state machine. Never does: anything once the transport is gone.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::{Tls, TlsProtocol, TlsTransport, incoming, outgoing};
-use crate::ffi::{self, Obj, Payload};
+use crate::ffi::{self, Obj, Payload, intern};
 use crate::transport::native::{self, NativeReceiver};
 
 /// How our own transports hand bytes to this protocol.
@@ -45,7 +44,7 @@ pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
     if let Some(tls) = TlsTransport::native().get(bound) {
         return ffi::locked(bound, || outgoing::write_through(tls, ciphertext.into()));
     }
-    let data = ffi::copy_bytes(py, &ciphertext);
+    let data = ffi::copy_bytes(py, &ciphertext)?;
     ffi::call_method(py, intern!(py, "write"), &[&lower, &data]).map(drop)
 }
 
@@ -63,6 +62,10 @@ pub(super) fn force_close(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()
     let Some(lower) = this.lower.get(py) else {
         return Ok(());
     };
+    // Without an object of Python's: there may be no memory for one.
+    if native::force_close(lower.bind(py), error.map(|error| error.clone_ref(py)))? {
+        return Ok(());
+    }
     let method = intern!(py, "_force_close");
     // asyncio's own transports all have it; another's need only be an `asyncio.Transport`.
     if !lower.bind(py).hasattr(method)? {

@@ -42,13 +42,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::exceptions::{PyException, PyRuntimeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::buf::SendBuf;
 
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor};
+use crate::ffi::{
+    self, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
+    intern,
+};
+use crate::transport::Marks;
 use crate::transport::thread::OfLoop;
 use engine::Engine;
 use state::{AppState, Receiver, State};
@@ -113,21 +116,6 @@ struct Outgoing {
     lost_writes: Cell<u32>,
 }
 
-/// Water marks, in bytes.
-struct Marks {
-    high: Cell<usize>,
-    low: Cell<usize>,
-}
-
-impl Marks {
-    fn new(high: usize) -> Self {
-        Self {
-            high: Cell::new(high),
-            low: Cell::new(high / 4),
-        }
-    }
-}
-
 /// What the user's protocol writes to.
 pub struct TlsTransport {
     loop_: ObjCell,
@@ -160,6 +148,8 @@ impl Payload for TlsProtocol {
             cell.visit(visitor)?;
         }
         self.loop_.visit(visitor)?;
+        self.incoming.marks.visit(visitor)?;
+        self.outgoing.marks.visit(visitor)?;
         self.engine.visit(visitor)
     }
 
@@ -241,7 +231,7 @@ impl TlsProtocol {
     fn set_state(&self, next: State) -> PyResult<()> {
         let state = self.state.get();
         if !state.may_become(next) {
-            return Err(PyRuntimeError::new_err(format!(
+            return Err(PyRuntimeError::raise(format!(
                 "cannot switch state from {} to {}",
                 state.name(),
                 next.name()
@@ -264,16 +254,20 @@ fn call_soon(this: Tls<'_, '_>, method: &Bound<'_, pyo3::types::PyString>) -> Py
 fn log_debug(this: Tls<'_, '_>, text: &str) -> PyResult<()> {
     let py = this.py();
     if this.core(py)?.get().debug() {
-        let logger = py.import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(intern!(py, "debug"), (text, this.object()))?;
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        logger.call_method1(intern!(py, "debug"), (Fallible(text), this.object()))?;
     }
     Ok(())
 }
 
 /// Log a warning of asyncio's.
 fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    let logger = py.import("asyncio.log")?.getattr("logger")?;
-    logger.call_method1(intern!(py, "warning"), (text,))?;
+    let logger = py
+        .import(intern!(py, "asyncio.log"))?
+        .getattr(intern!(py, "logger"))?;
+    logger.call_method1(intern!(py, "warning"), (Fallible(text),))?;
     Ok(())
 }
 
@@ -283,11 +277,11 @@ fn report(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
     if crate::transport::leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let context = PyDict::new(py);
-    context.set_item("message", message)?;
-    context.set_item("exception", error.into_value(py))?;
-    context.set_item("transport", this.app_transport.get_or_none(py))?;
-    context.set_item("protocol", this.object())?;
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), error.into_value(py))?;
+    context.set_item(intern!(py, "transport"), this.app_transport.get_or_none(py))?;
+    context.set_item(intern!(py, "protocol"), this.object())?;
     call_exception_handler(this, &context)
 }
 
@@ -309,11 +303,11 @@ fn is_exception(py: Python<'_>, error: &PyErr) -> bool {
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let buffered = py
-        .import("asyncio.protocols")?
-        .getattr("BufferedProtocol")?;
+        .import(intern!(py, "asyncio.protocols"))?
+        .getattr(intern!(py, "BufferedProtocol"))?;
     let base = py
-        .import("asyncio.transports")?
-        .getattr("_FlowControlMixin")?;
+        .import(intern!(py, "asyncio.transports"))?
+        .getattr(intern!(py, "_FlowControlMixin"))?;
     module.add(
         "TlsProtocol",
         TlsProtocol::native().create(py, buffered.cast()?)?,

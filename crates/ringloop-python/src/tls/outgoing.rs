@@ -6,14 +6,13 @@
 //! Byte path: `transport.write` → [`write`] → [`encrypt`] → [`process`] → `transport::write`.
 //! Source: the "Outgoing flow" of `asyncio.sslproto.SSLProtocol`.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
 use super::engine::Step;
 use super::state::State;
 use super::{Tls, TlsProtocol, Transport, lower, report, shutdown, warn};
-use crate::ffi::{self, Payload};
+use crate::ffi::{self, Payload, intern};
 use crate::limits;
 use crate::transport::tell;
 
@@ -43,6 +42,9 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
     }
     {
         let mut backlog = this.outgoing.backlog.borrow_mut();
+        backlog
+            .try_reserve(bufs.size_hint().0)
+            .map_err(ffi::no_memory)?;
         let mut added = 0;
         for buf in bufs.filter(|buf| !buf.is_empty()) {
             added += buf.len();
@@ -134,16 +136,16 @@ pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = size(this)?;
     let outgoing = &this.outgoing;
-    let (pause, method, failure) =
-        if size >= outgoing.marks.high.get() && !outgoing.app_paused.get() {
-            let method = intern!(py, "pause_writing");
-            (true, method, "protocol.pause_writing() failed")
-        } else if size <= outgoing.marks.low.get() && outgoing.app_paused.get() {
-            let method = intern!(py, "resume_writing");
-            (false, method, "protocol.resume_writing() failed")
-        } else {
-            return Ok(());
-        };
+    let (pause, method, failure) = if outgoing.marks.is_reached(size) && !outgoing.app_paused.get()
+    {
+        let method = intern!(py, "pause_writing");
+        (true, method, "protocol.pause_writing() failed")
+    } else if outgoing.marks.is_low(size) && outgoing.app_paused.get() {
+        let method = intern!(py, "resume_writing");
+        (false, method, "protocol.resume_writing() failed")
+    } else {
+        return Ok(());
+    };
     outgoing.app_paused.set(pause);
     let Some(app) = this.app.get(py) else {
         return Ok(());

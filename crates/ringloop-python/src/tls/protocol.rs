@@ -7,12 +7,11 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
 use super::{Tls, TlsProtocol, handshake, incoming, outgoing, shutdown};
-use crate::ffi::{self, Args, Definition, Obj, method, property};
+use crate::ffi::{self, Args, Definition, Obj, Raise as _, intern, method, property};
 use crate::limits;
 
 /// List the members.
@@ -181,7 +180,7 @@ fn buffer_updated(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let count: usize = args.get(0).map_or(Ok(0), Borrowed::extract)?;
     let Some(buffer) = this.incoming.buffer.get(py) else {
-        return Err(PyTypeError::new_err(
+        return Err(PyTypeError::raise(
             "buffer_updated() was called before get_buffer()",
         ));
     };
@@ -211,7 +210,7 @@ fn eof_received(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<Option<bool>>
 fn pause_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("pause_writing", 0)?;
     if this.outgoing.lower_paused.replace(true) {
-        return Err(PyAssertionError::new_err("writing is paused already"));
+        return Err(PyAssertionError::raise("writing is paused already"));
     }
     Ok(())
 }
@@ -219,7 +218,7 @@ fn pause_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn resume_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("resume_writing", 0)?;
     if !this.outgoing.lower_paused.replace(false) {
-        return Err(PyAssertionError::new_err("writing is not paused"));
+        return Err(PyAssertionError::raise("writing is not paused"));
     }
     outgoing::process(this)
 }

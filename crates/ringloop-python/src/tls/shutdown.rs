@@ -3,18 +3,19 @@
 //! Called by: every part of the state machine. Never does: touch the queues of the other parts.
 //! Source: the "Shutdown flow" of `asyncio.sslproto.SSLProtocol`.
 
-use pyo3::exceptions::{PyException, PyOSError, PyTimeoutError};
-use pyo3::intern;
+use pyo3::exceptions::{PyBaseException, PyException, PyMemoryError, PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyType;
 
 use super::engine::{self, Step};
 use super::state::{AppState, State};
 use super::{
-    Tls, TlsTransport, call_exception_handler, handshake, incoming, log_debug, lower, outgoing,
+    Tls, TlsProtocol, TlsTransport, call_exception_handler, handshake, incoming, log_debug, lower,
+    outgoing,
 };
-use crate::ffi::{self, Obj, Payload};
+use crate::event_loop::exceptions;
+use crate::ffi::{self, Fallible, Obj, Payload, Raise as _, intern};
 
 /// Close: deliver what is there, say goodbye, and close the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -31,9 +32,22 @@ pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
         this,
         &this.timing.shutdown_timeout,
         intern!(py, "_check_shutdown_timeout"),
-    )?;
-    drop(this.timing.shutdown_timer.replace(Some(timer)));
-    flush(this)
+    );
+    let begun = timer.and_then(|timer| {
+        drop(this.timing.shutdown_timer.replace(Some(timer)));
+        flush(this)
+    });
+    or_end(this, begun)
+}
+
+/// What there was no memory for ends the connection: nobody else would.
+fn or_end(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
+    match done {
+        Err(error) if error.is_instance_of::<PyMemoryError>(this.py()) => {
+            fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
+        }
+        done => done,
+    }
 }
 
 /// The user's transport counts as closed, so that nobody complains when it is dropped.
@@ -50,7 +64,7 @@ pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     if !matches!(this.state.get(), State::Flushing | State::Shutdown) {
         return Ok(());
     }
-    let error = PyTimeoutError::new_err("SSL shutdown timed out");
+    let error = PyTimeoutError::raise("SSL shutdown timed out");
     lower::force_close(this, Some(&exception_of(this.py(), error)))
 }
 
@@ -82,16 +96,28 @@ pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
 
 fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
     let py = this.py();
-    handshake::cancel(py, &this.timing.shutdown_timer)?;
+    let cancelled = handshake::cancel(py, &this.timing.shutdown_timer);
     if let Some(error) = error {
-        return fatal_error(this, error, "Fatal error on transport").map(drop);
+        let told = fatal_error(this, error, "Fatal error on transport");
+        return told.and(cancelled);
     }
     let Some(lower) = this.lower.get(py) else {
-        return Ok(());
+        return cancelled;
     };
-    let close: Obj = lower.bind(py).getattr(intern!(py, "close"))?.into();
-    let context = ffi::context_copy_current(py)?;
-    this.core(py)?.get().call_soon_step(close, None, context)
+    let step = lower
+        .bind(py)
+        .getattr(intern!(py, "close"))
+        .and_then(|close| Ok((close.into(), ffi::context_copy_current(py)?)));
+    let core = this.core(py)?;
+    let closes = core
+        .get()
+        .call_soon_or_owe(step, this.object(), None, |protocol, _| {
+            TlsProtocol::native().get(protocol).map_or(Ok(()), |this| {
+                let done = lower::call(this, intern!(this.py(), "close"));
+                or_end(this, done)
+            })
+        });
+    cancelled.and(closes)
 }
 
 /// End at once, without a goodbye.
@@ -140,7 +166,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     let py = this.py();
     drop(this.outgoing.backlog.take());
     this.outgoing.backlog_bytes.set(0);
-    drop(this.engine.take_output(py)?);
+    drop(this.engine.take_output(py));
     let lost = this.outgoing.lost_writes.get();
     this.outgoing.lost_writes.set(lost + 1);
     mark_closed(this);
@@ -148,11 +174,21 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     if this.state.get() != State::DoHandshake && told {
         this.app_state.set(AppState::Lost);
         if let Some(app) = this.app.get(py) {
-            let callback: Obj = app.bind(py).getattr(intern!(py, "connection_lost"))?.into();
-            let context = ffi::context_copy_current(py)?;
-            this.core(py)?
-                .get()
-                .call_soon_step(callback, Some(error.clone_ref(py)), context)?;
+            let app = app.bind(py);
+            let step = app
+                .getattr(intern!(py, "connection_lost"))
+                .and_then(|lost| Ok((lost.into(), ffi::context_copy_current(py)?)));
+            let error = Some(error.clone_ref(py));
+            this.core(py)?.get().call_soon_or_owe(
+                step,
+                app.as_borrowed(),
+                error,
+                |app, error| {
+                    let error = error.map(|error| error.bind(app.py()));
+                    app.call_method1(intern!(app.py(), "connection_lost"), (error,))
+                        .map(drop)
+                },
+            )?;
         }
     }
     this.set_state(State::Unwrapped)?;
@@ -164,9 +200,10 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     ));
     let error = Some(error).filter(|error| !error.bind(py).is_none());
     let woken = handshake::wake_waiter(this, error);
-    handshake::cancel(py, &this.timing.shutdown_timer)?;
-    handshake::cancel(py, &this.timing.handshake_timer)?;
+    let cancelled = handshake::cancel(py, &this.timing.shutdown_timer);
     woken
+        .and(cancelled)
+        .and(handshake::cancel(py, &this.timing.handshake_timer))
 }
 
 /// End the connection because of an error, and report it; returns the exception.
@@ -174,26 +211,57 @@ pub(super) fn fatal_error(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyR
     static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
     let is_os_error = error.is_instance_of::<PyOSError>(py);
-    let is_cancelled = error.matches(py, CANCELLED.import(py, "asyncio", "CancelledError")?)?;
-    let exception = exception_of(py, error);
+    let cancelled = ffi::imported(
+        &CANCELLED,
+        intern!(py, "asyncio"),
+        intern!(py, "CancelledError"),
+    );
+    let is_cancelled = match cancelled {
+        Ok(class) => error.matches(py, class)?,
+        // For want of memory.
+        Err(_) => false,
+    };
+    let exception = error.into_value(py).into_bound(py);
+    let object: Obj = exception.clone().into_any().into();
     let lower = this.lower.get_or_none(py);
-    lower::force_close(this, Some(&exception))?;
+    lower::force_close(this, Some(&object))?;
+    if !is_cancelled {
+        let reported = report_exception(this, &exception, &lower, message, is_os_error);
+        exceptions::contained(exception, reported)?;
+    }
+    Ok(object)
+}
+
+fn report_exception(
+    this: Tls<'_, '_>,
+    exception: &Bound<'_, PyBaseException>,
+    lower: &Bound<'_, PyAny>,
+    message: &str,
+    is_os_error: bool,
+) -> PyResult<()> {
+    let py = this.py();
     if is_os_error {
         if this.core(py)?.get().debug() {
-            let logger = py.import("asyncio.log")?.getattr("logger")?;
-            let keywords = PyDict::new(py);
-            keywords.set_item("exc_info", exception.bind(py))?;
-            logger.call_method("debug", ("%r: %s", this.object(), message), Some(&keywords))?;
+            let logger = py
+                .import(intern!(py, "asyncio.log"))?
+                .getattr(intern!(py, "logger"))?;
+            let keywords = ffi::new_dict(py)?;
+            keywords.set_item(intern!(py, "exc_info"), exception)?;
+            logger.call_method(
+                intern!(py, "debug"),
+                (intern!(py, "%r: %s"), this.object(), Fallible(message)),
+                Some(&keywords),
+            )?;
         }
-    } else if !is_cancelled {
-        let context = PyDict::new(py);
-        context.set_item("message", message)?;
-        context.set_item("exception", exception.bind(py))?;
-        context.set_item("transport", lower)?;
-        context.set_item("protocol", this.object())?;
+    } else {
+        let context = ffi::new_dict(py)?;
+        context.set_item(intern!(py, "message"), Fallible(message))?;
+        context.set_item(intern!(py, "exception"), exception)?;
+        context.set_item(intern!(py, "transport"), lower)?;
+        context.set_item(intern!(py, "protocol"), this.object())?;
         call_exception_handler(this, &context)?;
     }
-    Ok(exception)
+    Ok(())
 }
 
 fn exception_of(py: Python<'_>, error: PyErr) -> Obj {

@@ -6,21 +6,14 @@
 // Every member has one signature, also where it cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
-use std::sync::OnceLock;
-
-use pyo3::exceptions::{
-    PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError, PyValueError,
-};
-use pyo3::intern;
+use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use ringloop::buf::SendBuf;
 
-use super::{
-    Marks, Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown,
-};
-use crate::ffi::{self, Args, Definition, Obj, Payload, method, property};
+use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
+use crate::ffi::{self, Args, Definition, Obj, Payload, Raise as _, intern, method, property};
 use crate::limits;
 use crate::transport::write::take_over;
 use crate::transport::{high_and_low, one, thread};
@@ -210,7 +203,7 @@ fn with<'py, R>(
     let protocol = this.protocol.get_or_none(this.py());
     match TlsProtocol::native().get(&protocol) {
         Some(tls) => ffi::locked(&protocol, || body(tls)),
-        None => Err(PyAttributeError::new_err(
+        None => Err(PyAttributeError::raise(
             "this transport was closed twice and has forgotten its connection",
         )),
     }
@@ -222,7 +215,7 @@ fn write(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         || data.cast::<PyByteArray>().is_ok()
         || data.cast::<PyMemoryView>().is_ok();
     if !bytes_like {
-        return Err(PyTypeError::new_err(format!(
+        return Err(PyTypeError::raise(format!(
             "data: expecting a bytes-like instance, got {}",
             data.get_type().name()?
         )));
@@ -267,7 +260,10 @@ fn take_over_all(list: Borrowed<'_, '_, PyAny>) -> PyResult<(Vec<SendBuf>, Optio
         let data = data?;
         data.len()?;
         match take_over(data.as_borrowed()) {
-            Ok(buf) => bufs.push(buf),
+            Ok(buf) => {
+                bufs.try_reserve(1).map_err(ffi::no_memory)?;
+                bufs.push(buf);
+            }
             Err(error) => return Ok((bufs, Some(error))),
         }
     }
@@ -276,7 +272,7 @@ fn take_over_all(list: Borrowed<'_, '_, PyAny>) -> PyResult<(Vec<SendBuf>, Optio
 
 fn write_eof(_this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("write_eof", 0)?;
-    Err(PyNotImplementedError::new_err(()))
+    Err(PyNotImplementedError::raise_bare())
 }
 
 fn can_write_eof(_this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
@@ -294,13 +290,15 @@ fn get_write_buffer_limits<'py>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_write_buffer_limits", 0)?;
-    with(this, |tls| marks_of(this.py(), &tls.outgoing.marks))
+    with(this, |tls| tls.outgoing.marks.to_python(this.py()))
 }
 
 fn set_write_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let given = high_and_low(args, "set_write_buffer_limits")?;
     with(this, |tls| {
-        set_marks(&tls.outgoing.marks, given, limits::TLS_WRITE_HIGH_WATER)?;
+        tls.outgoing
+            .marks
+            .set(this.py(), given, limits::TLS_WRITE_HIGH_WATER)?;
         outgoing::control_app(tls)
     })
 }
@@ -355,39 +353,17 @@ fn get_read_buffer_limits<'py>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_read_buffer_limits", 0)?;
-    with(this, |tls| marks_of(this.py(), &tls.incoming.marks))
+    with(this, |tls| tls.incoming.marks.to_python(this.py()))
 }
 
 fn set_read_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let given = high_and_low(args, "set_read_buffer_limits")?;
     with(this, |tls| {
-        set_marks(&tls.incoming.marks, given, limits::TLS_READ_HIGH_WATER)?;
+        tls.incoming
+            .marks
+            .set(this.py(), given, limits::TLS_READ_HIGH_WATER)?;
         incoming::control_lower(tls)
     })
-}
-
-fn marks_of<'py>(py: Python<'py>, marks: &Marks) -> PyResult<Bound<'py, PyAny>> {
-    Ok((marks.low.get(), marks.high.get())
-        .into_pyobject(py)?
-        .into_any())
-}
-
-/// Take new marks; missing ones follow from the other, or from `default`.
-fn set_marks(marks: &Marks, given: [Option<i64>; 2], default: usize) -> PyResult<()> {
-    let [high, low] = given;
-    let high = high.unwrap_or_else(|| low.map_or(default as i64, |low| low.saturating_mul(4)));
-    // Rounded down, as `//` does.
-    let low = low.unwrap_or(high.div_euclid(4));
-    match (usize::try_from(high), usize::try_from(low)) {
-        (Ok(high), Ok(low)) if high >= low => {
-            marks.high.set(high);
-            marks.low.set(low);
-            Ok(())
-        }
-        _ => Err(PyValueError::new_err(format!(
-            "high ({high}) must be >= low ({low}) must be >= 0"
-        ))),
-    }
 }
 
 fn get_extra_info<'py>(
@@ -401,14 +377,14 @@ fn get_extra_info<'py>(
             "name" => name = Some(value),
             "default" => default = Some(value),
             other => {
-                return Err(PyTypeError::new_err(format!(
+                return Err(PyTypeError::raise(format!(
                     "get_extra_info() got an unexpected keyword argument '{other}'"
                 )));
             }
         }
     }
     let Some(name) = name else {
-        return Err(PyTypeError::new_err(
+        return Err(PyTypeError::raise(
             "get_extra_info() misses the argument 'name'",
         ));
     };
@@ -438,11 +414,13 @@ fn get_protocol<'py>(this: Transport<'_, 'py>, args: Args<'_, 'py>) -> PyResult<
     with(this, |tls| Ok(tls.app.get_or_none(this.py())))
 }
 
+/// Also where only the transport below has ended, which a write of a moment ago may have found: a callback that
+/// writes until then must see it. CPython asks the lower transport from 3.14 on.
 fn is_closing(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
     args.expect_positional("is_closing", 0)?;
     let py = this.py();
-    if this.closed.get() || !asks_lower_transport(py)? {
-        return Ok(this.closed.get());
+    if this.closed.get() {
+        return Ok(true);
     }
     with(this, |tls| match tls.lower.get(py) {
         Some(lower) => ffi::call_method(py, intern!(py, "is_closing"), &[&lower])?
@@ -450,17 +428,6 @@ fn is_closing(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
             .is_truthy(),
         None => Ok(false),
     })
-}
-
-/// Whether this CPython's TLS transport is closing when the one below it is (3.14).
-fn asks_lower_transport(py: Python<'_>) -> PyResult<bool> {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    if let Some(answer) = ANSWER.get() {
-        return Ok(*answer);
-    }
-    let class = py.import("asyncio.sslproto")?.getattr("SSLProtocol")?;
-    let answer = class.hasattr("_is_transport_closing")?;
-    Ok(*ANSWER.get_or_init(|| answer))
 }
 
 fn close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -521,8 +488,10 @@ fn sendfile_compatible<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyA
     static FALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = this.py();
     let mode = FALLBACK.get_or_try_init(py, || {
-        let modes = py.import("asyncio.constants")?.getattr("_SendfileMode")?;
-        Ok::<_, PyErr>(modes.getattr("FALLBACK")?.unbind())
+        let modes = py
+            .import(intern!(py, "asyncio.constants"))?
+            .getattr(intern!(py, "_SendfileMode"))?;
+        Ok::<_, PyErr>(modes.getattr(intern!(py, "FALLBACK"))?.unbind())
     })?;
     Ok(mode.bind(py).clone())
 }
@@ -533,13 +502,14 @@ pub(super) fn finalize(this: Transport<'_, '_>) {
         return;
     }
     let py = this.py();
-    let warned = py.import("warnings").and_then(|warnings| {
+    let warned = py.import(intern!(py, "warnings")).and_then(|warnings| {
         // asyncio's words, which name its own class.
-        let text = PyString::new(
-            py,
-            "unclosed transport <asyncio._SSLProtocolTransport object>",
-        );
-        warnings.call_method1("warn", (text, py.get_type::<PyResourceWarning>()))
+        let words = "unclosed transport <asyncio._SSLProtocolTransport object>";
+        let text = ffi::new_str(py, words)?;
+        warnings.call_method1(
+            intern!(py, "warn"),
+            (text, py.get_type::<PyResourceWarning>()),
+        )
     });
     if let Err(error) = warned {
         error.write_unraisable(py, Some(&this.object()));

@@ -9,7 +9,6 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
@@ -17,13 +16,15 @@ use ringloop::driver::Token;
 use ringloop::sys;
 
 use super::flow::Flow;
+use super::gather::Gathering;
 use super::lifecycle::Lifecycle;
 use super::read::{ReadSide, Receiver};
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::datagram::address::to_python as address_to_python;
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, Obj, ObjCell, Payload, SocketCell};
+use crate::ffi::{self, Obj, ObjCell, Payload, Raise as _, SocketCell, intern};
+use crate::limits;
 
 /// What a transport is made of.
 pub struct Parts<'a, 'py> {
@@ -39,6 +40,8 @@ pub struct Parts<'a, 'py> {
     pub extra: Option<&'a Bound<'py, PyDict>>,
     /// The server that accepted it.
     pub server: Option<&'a Bound<'py, PyAny>>,
+    /// The loop has made the socket, and nobody else has it.
+    pub is_own: bool,
 }
 
 /// Make a transport and schedule `connection_made`, the first read and the waiter, in this order.
@@ -48,29 +51,32 @@ pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let fd = socket.original_fd();
     let core = parts.loop_.get();
     let kind = core.engine.kind()?;
+    let may_gather = parts.is_own && !core.writes_eagerly();
+    let keeps_messages = sys::socket::is_stream(fd).is_ok_and(|is_stream| !is_stream);
     let stream = Stream {
         loop_: ObjCell::new(Some(parts.loop_.clone().into_any().into())),
         running_thread: core.running_thread(),
         token: Cell::new(Token(0)),
         registered: Cell::new(false),
         kind,
+        keeps_messages,
         socket,
         protocol: ObjCell::new(None),
         server: ObjCell::new(None),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         empty_waiter: ObjCell::new(None),
         lifecycle: Lifecycle::new(),
-        read: ReadSide::new(kind),
+        read: ReadSide::new(kind, keeps_messages),
         write: WriteSide::new(),
+        gathering: Gathering::new(may_gather, limits::OPENING_TURNS),
         flow: Flow::new(),
     };
     let transport = Stream::native().instantiate(py, stream)?;
-    transport.setattr(
-        intern!(py, "_extra"),
-        extra(parts.socket, parts.extra, fd, parts.server.is_some())?,
-    )?;
+    let extra = extra(parts.socket, parts.extra, fd, parts.server.is_some())?;
+    show_socket(&extra, &transport, parts.socket, may_gather)?;
+    transport.setattr(intern!(py, "_extra"), extra)?;
     let Some(this) = Stream::native().get(&transport) else {
-        return Err(pyo3::exceptions::PySystemError::new_err(
+        return Err(pyo3::exceptions::PySystemError::raise(
             "a new transport has another type",
         ));
     };
@@ -124,7 +130,11 @@ pub(crate) fn schedule(
     let Some(waiter) = waiter else {
         return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
     };
-    let set_result = SET_RESULT.import(py, "asyncio.futures", "_set_result_unless_cancelled")?;
+    let set_result = ffi::imported(
+        &SET_RESULT,
+        intern!(py, "asyncio.futures"),
+        intern!(py, "_set_result_unless_cancelled"),
+    )?;
     let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
     call_soon.call1((set_result, waiter, py.None()))?;
     // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
@@ -133,7 +143,7 @@ pub(crate) fn schedule(
     Ok(())
 }
 
-/// The `_extra` dictionary: socket, names, and what the caller knows. Of an accepted connection asyncio has the peer's
+/// The `_extra` dictionary without the socket: names, and what the caller knows. Of an accepted connection asyncio has the peer's
 /// name from accept(2), also where the peer has reset it since.
 pub(crate) fn extra<'py>(
     socket: &Bound<'py, PyAny>,
@@ -141,14 +151,11 @@ pub(crate) fn extra<'py>(
     fd: RawFd,
     is_accepted: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = socket.py();
     let extra = match known {
         Some(known) => known.copy()?,
-        None => PyDict::new(py),
+        None => ffi::new_dict(py)?,
     };
-    let wrapper = TRANSPORT_SOCKET.import(py, "asyncio.trsock", "TransportSocket")?;
-    extra.set_item(intern!(py, "socket"), wrapper.call1((socket,))?)?;
     let sockname = intern!(py, "sockname");
     match socket.call_method0(intern!(py, "getsockname")) {
         Ok(name) => extra.set_item(sockname, name)?,
@@ -172,11 +179,40 @@ pub(crate) fn extra<'py>(
     Ok(extra)
 }
 
+/// Put the socket into `extra`, as asyncio wraps it; where the transport gathers what is written, so that it is noticed
+/// when the socket is used: see [`super::gather`].
+pub(crate) fn show_socket(
+    extra: &Bound<'_, PyDict>,
+    transport: &Bound<'_, PyAny>,
+    socket: &Bound<'_, PyAny>,
+    gathers: bool,
+) -> PyResult<()> {
+    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static SHOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = socket.py();
+    let wrapper = ffi::imported(
+        &TRANSPORT_SOCKET,
+        intern!(py, "asyncio.trsock"),
+        intern!(py, "TransportSocket"),
+    )?;
+    let inside = if gathers {
+        let (module, name) = (intern!(py, "ringloop._writes"), intern!(py, "ShownSocket"));
+        ffi::imported(&SHOWN, module, name)?.call1((socket, transport))?
+    } else {
+        socket.clone()
+    };
+    extra.set_item(intern!(py, "socket"), wrapper.call1((inside,))?)
+}
+
 /// Take a protocol, and find out how it wants its bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
-    let buffered = BUFFERED.import(py, "asyncio.protocols", "BufferedProtocol")?;
+    let buffered = ffi::imported(
+        &BUFFERED,
+        intern!(py, "asyncio.protocols"),
+        intern!(py, "BufferedProtocol"),
+    )?;
     this.read.set_receiver(if protocol.is_instance(buffered)? {
         Receiver::Buffered
     } else {

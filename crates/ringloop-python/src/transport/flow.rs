@@ -7,50 +7,38 @@
 
 use std::cell::Cell;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
+use super::marks::{Marks, high_and_low};
 use super::{Endpoint, Writable, call_protocol, leaves_the_loop, tell};
-use crate::ffi::{Args, This};
+use crate::event_loop::exceptions;
+use crate::ffi::{self, Args, Fallible, This, Visited, Visitor, intern};
 use crate::limits;
 
-/// Water marks in bytes, and the protocol's state.
+/// Water marks, and the protocol's state.
 pub(crate) struct Flow {
-    high: Cell<usize>,
-    low: Cell<usize>,
+    marks: Marks,
     paused: Cell<bool>,
 }
 
 impl Flow {
     pub fn new() -> Self {
         Self {
-            high: Cell::new(limits::WRITE_HIGH_WATER),
-            low: Cell::new(limits::WRITE_HIGH_WATER / 4),
+            marks: Marks::new(limits::WRITE_HIGH_WATER),
             paused: Cell::new(false),
         }
     }
 
-    pub fn limits(&self) -> (usize, usize) {
-        (self.low.get(), self.high.get())
+    /// `get_write_buffer_limits()`.
+    pub fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.marks.to_python(py)
     }
 
-    /// Take new marks; missing ones follow from the other.
-    pub fn set_limits(&self, high: Option<usize>, low: Option<usize>) -> PyResult<()> {
-        let high = high.unwrap_or_else(|| match low {
-            Some(low) => low.saturating_mul(4),
-            None => limits::WRITE_HIGH_WATER,
-        });
-        let low = low.unwrap_or(high / 4);
-        if high < low {
-            return Err(PyValueError::new_err(format!(
-                "high ({high}) must be >= low ({low}) must be >= 0"
-            )));
-        }
-        self.high.set(high);
-        self.low.set(low);
-        Ok(())
+    /// `set_write_buffer_limits(high=None, low=None)`.
+    pub fn set_limits(&self, py: Python<'_>, args: Args<'_, '_>) -> PyResult<()> {
+        let given = high_and_low(args, "set_write_buffer_limits")?;
+        self.marks.set(py, given, limits::WRITE_HIGH_WATER)
     }
 
     pub fn is_paused(&self) -> bool {
@@ -58,50 +46,12 @@ impl Flow {
     }
 
     pub fn above_high(&self, size: usize) -> bool {
-        size > self.high.get()
+        self.marks.is_above(size)
     }
-}
 
-/// `set_write_buffer_limits(high=None, low=None)`: its arguments, high before low.
-pub(crate) fn limits_of(args: Args<'_, '_>) -> PyResult<[Option<usize>; 2]> {
-    let mut marks = [None, None];
-    let given = high_and_low(args, "set_write_buffer_limits")?;
-    for (mark, value) in marks.iter_mut().zip(given) {
-        let Some(value) = value else { continue };
-        *mark = Some(usize::try_from(value).map_err(|_| {
-            PyValueError::new_err(format!("high and low must be >= 0, not {value}"))
-        })?);
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.marks.visit(visitor)
     }
-    Ok(marks)
-}
-
-/// The arguments of `function(high=None, low=None)`.
-pub(crate) fn high_and_low(args: Args<'_, '_>, function: &str) -> PyResult<[Option<i64>; 2]> {
-    if args.len() > 2 {
-        return Err(PyTypeError::new_err(format!(
-            "{function}() takes at most 2 arguments, but {} were given",
-            args.len()
-        )));
-    }
-    let mut values = [args.get(0), args.get(1)];
-    for (name, value) in args.keywords() {
-        match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
-            "high" => values[0] = Some(value),
-            "low" => values[1] = Some(value),
-            other => {
-                return Err(PyTypeError::new_err(format!(
-                    "{function}() got an unexpected keyword argument '{other}'"
-                )));
-            }
-        }
-    }
-    let mut marks = [None, None];
-    for (mark, value) in marks.iter_mut().zip(values) {
-        if let Some(value) = value.filter(|value| !value.is_none()) {
-            *mark = Some(value.extract()?);
-        }
-    }
-    Ok(marks)
 }
 
 /// Tell the protocol to stop writing when `size` bytes are too many.
@@ -120,7 +70,7 @@ pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> Py
 
 /// Tell the protocol to go on when `size` bytes are few enough.
 pub(crate) fn maybe_resume<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
-    if size > this.flow().low.get() || !this.flow().paused.replace(false) {
+    if !this.flow().marks.is_low(size) || !this.flow().paused.replace(false) {
         return Ok(());
     }
     let told = call_protocol(this, intern!(this.py(), "resume_writing"), None).map(drop);
@@ -138,11 +88,22 @@ pub(crate) fn report<T: Endpoint>(
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let context = PyDict::new(py);
-    context.set_item("message", message)?;
-    context.set_item("exception", error.into_value(py))?;
-    context.set_item("transport", this.object())?;
-    context.set_item("protocol", this.protocol().get_or_none(py))?;
+    let exception = error.into_value(py).into_bound(py);
+    let reported = report_exception(this, &exception, message);
+    exceptions::contained(exception, reported)
+}
+
+fn report_exception<T: Endpoint>(
+    this: This<'_, '_, T>,
+    exception: &Bound<'_, PyBaseException>,
+    message: &str,
+) -> PyResult<()> {
+    let py = this.py();
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), exception)?;
+    context.set_item(intern!(py, "transport"), this.object())?;
+    context.set_item(intern!(py, "protocol"), this.protocol().get_or_none(py))?;
     this.loop_()
         .get_or_none(py)
         .call_method1(intern!(py, "call_exception_handler"), (context,))?;

@@ -13,15 +13,14 @@
 
 use std::cell::Cell;
 
-use pyo3::exceptions::{PyOSError, PyResourceWarning};
-use pyo3::intern;
+use pyo3::exceptions::{PyBaseException, PyOSError, PyResourceWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyString;
 
-use super::{Endpoint, Stream_, leaves_the_loop, read, sendfile, tell, write};
-use crate::event_loop::LoopCore;
-use crate::ffi::{self, Obj, Payload, This};
+use super::{Endpoint, Stream, Stream_, leaves_the_loop, read, sendfile, tell, write};
+use crate::event_loop::{LoopCore, exceptions};
+use crate::ffi::{self, Fallible, Obj, Payload, This, intern};
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,17 +109,32 @@ pub(super) fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult
 
 /// Report an error that ends the connection, and end it.
 pub(super) fn fatal_error(this: Stream_<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
-    let exception = report_fatal(this, error, message)?;
-    force_close(this, Some(exception))
+    let (exception, reported) = report_fatal(this, error, message)?;
+    let closed = force_close(this, Some(exception));
+    reported.and(closed)
+}
+
+/// What failed in the loop's work for a connection ends it, such as an allocation: the rest of the stream may have a
+/// hole. Of what the kernel refuses asyncio's loop only tells.
+pub(super) fn or_end(this: Stream_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
+    match done {
+        Err(error)
+            if this.lifecycle.state.get() == State::Open
+                && !error.is_instance_of::<PyOSError>(this.py()) =>
+        {
+            fatal_error(this, error, "Fatal error on socket transport")
+        }
+        done => done,
+    }
 }
 
 /// Tell the loop's exception handler, or in debug mode the log, of an error that ends a connection;
-/// returns the exception. What must leave the loop does.
+/// returns the exception, and what the handler raised to leave the loop. An error that must leave the loop does.
 pub(crate) fn report_fatal<T: Endpoint>(
     this: This<'_, '_, T>,
     error: PyErr,
     message: &str,
-) -> PyResult<Obj> {
+) -> PyResult<(Obj, PyResult<()>)> {
     let is_os_error = error.is_instance_of::<PyOSError>(this.py());
     report_ending(this, error, message, is_os_error)
 }
@@ -132,29 +146,48 @@ pub(crate) fn report_ending<T: Endpoint>(
     error: PyErr,
     message: &str,
     is_everyday: bool,
-) -> PyResult<Obj> {
+) -> PyResult<(Obj, PyResult<()>)> {
     let py = this.py();
     if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let exception = error.into_value(py);
+    let exception = error.into_value(py).into_bound(py);
+    let reported = report_exception(this, &exception, message, is_everyday);
+    // A report that fails keeps no connection open.
+    let contained = exceptions::contained(exception.clone(), reported);
+    Ok((exception.into_any().into(), contained))
+}
+
+fn report_exception<T: Endpoint>(
+    this: This<'_, '_, T>,
+    exception: &Bound<'_, PyBaseException>,
+    message: &str,
+    is_everyday: bool,
+) -> PyResult<()> {
+    let py = this.py();
     let loop_ = this.loop_().get_or_none(py);
     if is_everyday {
         if loop_.cast::<LoopCore>()?.get().debug() {
-            let logger = py.import("asyncio.log")?.getattr("logger")?;
-            let keywords = PyDict::new(py);
-            keywords.set_item("exc_info", exception.bind(py))?;
-            logger.call_method("debug", ("%r: %s", this.object(), message), Some(&keywords))?;
+            let logger = py
+                .import(intern!(py, "asyncio.log"))?
+                .getattr(intern!(py, "logger"))?;
+            let keywords = ffi::new_dict(py)?;
+            keywords.set_item(intern!(py, "exc_info"), exception)?;
+            logger.call_method(
+                intern!(py, "debug"),
+                (intern!(py, "%r: %s"), this.object(), Fallible(message)),
+                Some(&keywords),
+            )?;
         }
     } else {
-        let context = PyDict::new(py);
-        context.set_item("message", message)?;
-        context.set_item("exception", exception.bind(py))?;
-        context.set_item("transport", this.object())?;
-        context.set_item("protocol", this.protocol().get_or_none(py))?;
+        let context = ffi::new_dict(py)?;
+        context.set_item(intern!(py, "message"), Fallible(message))?;
+        context.set_item(intern!(py, "exception"), exception)?;
+        context.set_item(intern!(py, "transport"), this.object())?;
+        context.set_item(intern!(py, "protocol"), this.protocol().get_or_none(py))?;
         loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
     }
-    Ok(exception.into_bound(py).into_any().into())
+    Ok(())
 }
 
 /// Everything is sent, or dropped: schedule `connection_lost`.
@@ -167,20 +200,32 @@ pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
     this.lifecycle
         .lost_writes
         .set(this.lifecycle.lost_writes.get() + 1);
-    let callback: Obj = this
-        .object()
-        .getattr(intern!(py, "_call_connection_lost"))?
-        .into();
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
-    let context = match this.context.get(py) {
+    let context = || match this.context.get(py) {
         Some(own) if !cfg!(Py_3_15) && this.lifecycle.called_by_loop.get() => {
-            ffi::context_copy(py, &own)?
+            ffi::context_copy(py, &own)
         }
-        _ => super::create::context_for(this)?,
+        _ => super::create::context_for(this),
     };
-    this.core(py)?
-        .get()
-        .call_soon_step(callback, Some(error), context)
+    let step = step(this, intern!(py, "_call_connection_lost"), context);
+    let core = this.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), Some(error), |object, error| {
+            match (Stream::native().get(object), error) {
+                (Some(this), Some(error)) => connection_lost(this, error),
+                _ => Ok(()),
+            }
+        })
+}
+
+/// A method of a transport that the loop is to call, and its context.
+pub(crate) fn step<T: Payload>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+    context: impl FnOnce() -> PyResult<Obj>,
+) -> PyResult<(Obj, Obj)> {
+    let callback = this.object().getattr(method)?;
+    Ok((callback.into(), context()?))
 }
 
 /// `_call_connection_lost`: tell the protocol, then let go of everything.
@@ -252,7 +297,7 @@ pub(super) fn rest_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
     let core = this.core(py)?;
     // Its descriptor stays taken, for as long as it is there.
     core.getattr(intern!(py, "_transports"))?
-        .set_item(this.socket.original_fd(), this.object())?;
+        .set_item(Fallible(this.socket.original_fd()), this.object())?;
     core.get().rest_transport(this.token.get())
 }
 
@@ -322,9 +367,10 @@ pub(super) fn finalize(this: Stream_<'_, '_>) {
 /// The warning of a transport that nobody closed.
 pub(crate) fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
     let py = this.py();
-    let text = PyString::new(py, &format!("unclosed transport {}", this.object().repr()?));
-    let keywords = PyDict::new(py);
-    keywords.set_item("source", this.object())?;
+    let template = intern!(py, "unclosed transport %r");
+    let text = ffi::fill_template(template, &[&this.object()])?;
+    let keywords = ffi::new_dict(py)?;
+    keywords.set_item(intern!(py, "source"), this.object())?;
     let category = py.get_type::<PyResourceWarning>();
     warn_function(py)?.call((text, category), Some(&keywords))?;
     Ok(())
@@ -333,5 +379,5 @@ pub(crate) fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
 /// `warnings.warn`, which is also needed when nothing can be imported any more.
 pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static WARN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    WARN.import(py, "warnings", "warn")
+    ffi::imported(&WARN, intern!(py, "warnings"), intern!(py, "warn"))
 }

@@ -1,9 +1,11 @@
-//! A listening socket: from a completed accept to a transport.
+//! A listening socket: from readiness to transports.
 //!
-//! Owns: the accept in flight of one listener. Called by: the loop's `_start_serving` and
-//! `_stop_serving`, and the turn. Never does: bind or listen; that is the server's.
+//! Owns: the poll of one listener. Called by: the loop's `_start_serving` and `_stop_serving`, and the
+//! turn. Never does: bind or listen; that is the server's.
 //!
-//! Accept is multishot and native up to `connection_made`. Out of descriptors, it pauses for a second
+//! The listener may be other processes' and other loops' as well, so nothing takes a connection but accept(2) in the
+//! turn that makes it a transport: a loop that does not run takes none (`op::PollListener`).
+//! Accepting is native up to `connection_made`. Out of descriptors, it pauses for a second
 //! as asyncio does. A TLS listener hands each connection to a Python callback instead. Each connection
 //! is made in a copy of the context in which serving was started, as asyncio's accepting task is.
 
@@ -12,20 +14,20 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyString, PyType};
 use ringloop::driver::{Event, Key, Sink, Token};
-use ringloop::op::{Accept, Request};
+use ringloop::op::{PollListener, Request};
+use ringloop::sys::socket;
 
 use super::create;
 use super::leaves_the_loop;
 use crate::error;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{
-    self, Args, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
-    method,
+    self, Args, Definition, Fallible, Native, Obj, ObjCell, Payload, SocketCell, This, Visited,
+    Visitor, intern, method,
 };
 use crate::limits;
 
@@ -41,6 +43,8 @@ pub struct Listener {
     accepted: ObjCell,
     /// What was current when serving was started.
     context: ObjCell,
+    /// Connections that one turn takes at most.
+    accepts_per_turn: usize,
     token: Cell<Token>,
     armed: Cell<Option<Key>>,
     stopped: Cell<bool>,
@@ -98,12 +102,13 @@ pub fn new_listener<'py>(
     factory: &Bound<'py, PyAny>,
     server: &Bound<'py, PyAny>,
     accepted: &Bound<'py, PyAny>,
+    backlog: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
     let given = |object: &Bound<'py, PyAny>| {
         ObjCell::new((!object.is_none()).then(|| object.clone().into()))
     };
-    let number = |name| {
+    let number = |name: &Bound<'py, PyString>| {
         socket
             .getattr(name)?
             .call_method0(intern!(py, "__index__"))?
@@ -112,11 +117,17 @@ pub fn new_listener<'py>(
     let listener = Listener {
         loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
         socket: SocketCell::new(socket)?,
-        shape: (number("family")?, number("type")?, number("proto")?),
+        shape: (
+            number(intern!(py, "family"))?,
+            number(intern!(py, "type"))?,
+            number(intern!(py, "proto"))?,
+        ),
         factory: given(factory),
         server: given(server),
         accepted: given(accepted),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
+        // As asyncio: whoever expects many connections at once says so by the backlog.
+        accepts_per_turn: backlog.saturating_add(1),
         token: Cell::new(Token(0)),
         armed: Cell::new(None),
         stopped: Cell::new(false),
@@ -126,6 +137,10 @@ pub fn new_listener<'py>(
 
 fn start(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("start", 0)?;
+    begin(this)
+}
+
+fn begin(this: Listener_<'_, '_>) -> PyResult<()> {
     if this.stopped.get() || this.armed.get().is_some() {
         return Ok(());
     }
@@ -141,12 +156,10 @@ fn start(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 }
 
 fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
-    let accept = Request::Accept(Accept {
-        fd: this.socket.fd(this.py()),
-        multi: true,
-    });
+    let poll = PollListener::new(this.socket.fd(this.py()), core.engine.kind()?, false);
+    let poll = Request::PollListener(poll);
     let sink = Sink::Handler(this.token.get());
-    let key = core.engine.driver(|driver| driver.submit(accept, sink))?;
+    let key = core.engine.driver(|driver| driver.submit(poll, sink))?;
     this.armed.set(Some(key));
     Ok(())
 }
@@ -163,29 +176,35 @@ fn end(this: Listener_<'_, '_>) -> PyResult<()> {
     if core.is_closed() {
         return Ok(());
     }
-    drop(core.handlers.with(|slab| slab.remove(this.token.get()))?);
+    let rested = rest(this, core);
     drop((
         this.factory.take(),
         this.server.take(),
         this.accepted.take(),
         this.context.take(),
     ));
+    rested
+}
+
+/// Stop the poll, so that the listener may be closed at once.
+fn disarm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     let Some(key) = this.armed.take() else {
         return Ok(());
     };
-    let fd = descriptor_to_release(this, core)?;
-    // Connections that the kernel has taken and nobody will see are closed by the engine.
-    core.engine.driver(|driver| {
-        driver.forget(key);
-        if let Some(fd) = fd {
-            driver.release(fd);
-        }
-    })?;
-    // A ring learns of it by the next enter, which only its own thread can make, and the socket stays bound until then.
-    if core.engine.is_tied_to_another_thread()? {
+    if core.engine.is_of_another_process() {
         return Ok(());
     }
-    core.engine.look()
+    core.forget_poll(key)?;
+    match descriptor_to_release(this, core)? {
+        Some(fd) => core.engine.driver(|driver| driver.release(fd)),
+        None => Ok(()),
+    }
+}
+
+/// Poll no more, until the next `start`.
+fn rest(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
+    drop(core.handlers.with(|slab| slab.remove(this.token.get()))?);
+    disarm(this, core)
 }
 
 /// The number that is about to be closed, or that its owner has closed, unless it is another's by now.
@@ -213,45 +232,73 @@ static LISTENER: Behaviour = Behaviour {
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
-/// One completion of the accept.
+/// One completion of the poll: take what waits.
 fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
     let completion = event.completion;
     if !completion.more {
         this.armed.set(None);
     }
-    let taken = if completion.result >= 0 {
-        let fd = ffi::own_descriptor(completion.result);
-        if this.socket.fd(this.py()) < 0 {
-            // Its owner has closed the listening socket; a ring's accept holds on to the file.
-            return end(this);
-        }
-        accepted(this, fd)
-    } else {
-        Ok(())
-    };
-    if completion.more || this.stopped.get() {
-        return taken;
+    match completion.result {
+        0.. => accept(this),
+        error if error == -libc::ECANCELED => Ok(()),
+        error => failed(this, -error),
     }
-    // Also where an interrupt leaves the loop: the next run accepts again.
-    taken.and(go_on(this, -completion.result))
 }
 
-/// The accept has ended, with this errno or, below 1, with a connection.
-fn go_on(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
+/// Take connections until there are none. Those over the bound, and those behind an interrupt, are the next turn's.
+fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
+    let mut taken = Ok(());
+    for _ in 0..this.accepts_per_turn {
+        if this.stopped.get() {
+            return taken;
+        }
+        let fd = this.socket.fd(this.py());
+        if fd < 0 {
+            // Its owner has closed the listening socket; another process may hold the file.
+            return end(this);
+        }
+        match socket::accept_now(fd) {
+            Ok(connection) => taken = accepted(this, connection),
+            Err(error) => match error.raw_os_error().unwrap_or_default() {
+                // Another process may have been first.
+                libc::EAGAIN => return Ok(()),
+                // The peer was gone before it could be accepted.
+                libc::EINTR | libc::ECONNABORTED => {}
+                errno => return refused(this, errno),
+            },
+        }
+        if taken.is_err() {
+            break;
+        }
+    }
+    taken.and(look_again(this))
+}
+
+/// Be told again of connections that wait.
+fn look_again(this: Listener_<'_, '_>) -> PyResult<()> {
+    if this.stopped.get() {
+        return Ok(());
+    }
+    let loop_ = core(this)?;
+    let core = loop_.get();
+    if let Some(key) = this.armed.take() {
+        core.engine.driver(|driver| driver.forget(key))?;
+    }
+    arm(this, core)
+}
+
+/// Accepting fails for a reason that stays for a while, or for good.
+fn refused(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
     match errno {
         libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
             back_off(this, "socket.accept() out of system resource", errno)
         }
-        libc::ECANCELED => Ok(()),
-        // The peer was gone before it could be accepted.
-        libc::ECONNABORTED | libc::EINTR | libc::EAGAIN => arm(this, core(this)?.get()),
         // The socket accepts nothing any more: it was closed under the listener, or shut down.
         libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT => {
             failed(this, errno)
         }
         // accept(2) passes on what the network or a filter had against one connection.
-        errno if errno > 0 => back_off(this, "socket.accept() failed; trying again", errno),
-        _ => arm(this, core(this)?.get()),
+        _ => back_off(this, "socket.accept() failed; trying again", errno),
     }
 }
 
@@ -295,6 +342,7 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
         waiter: None,
         extra: None,
         server: server.as_ref().map(|server| server.bind(py)),
+        is_own: true,
     })?;
     Ok(())
 }
@@ -304,13 +352,18 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
 fn python_socket<'py>(this: Listener_<'_, 'py>, fd: OwnedFd) -> PyResult<Bound<'py, PyAny>> {
     static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
-    let class = SOCKET.import(py, "socket", "socket")?;
+    let class = ffi::imported(&SOCKET, intern!(py, "socket"), intern!(py, "socket"))?;
     let (family, kind, proto) = this.shape;
-    let connection = class.call1((family, kind, proto, fd.as_raw_fd()))?;
+    let connection = class.call1((
+        Fallible(family),
+        Fallible(kind),
+        Fallible(proto),
+        Fallible(fd.as_raw_fd()),
+    ))?;
     // Owned by the object from here on.
     let _ = fd.into_raw_fd();
     // Accepted non-blocking; the object must know it too.
-    connection.call_method1(intern!(py, "settimeout"), (0,))?;
+    connection.call_method1(intern!(py, "settimeout"), (Fallible(0),))?;
     Ok(connection)
 }
 
@@ -331,12 +384,10 @@ fn report(
     if !loop_.get().debug() {
         return Ok(());
     }
-    let context = PyDict::new(py);
-    context.set_item(
-        "message",
-        "Error on transport creation for incoming connection",
-    )?;
-    context.set_item("exception", error.into_value(py))?;
+    let context = ffi::new_dict(py)?;
+    let message = "Error on transport creation for incoming connection";
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), error.into_value(py))?;
     loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
     Ok(())
 }
@@ -345,29 +396,29 @@ fn report(
 fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let loop_ = core(this)?;
-    drop(
+    rest(this, loop_.get())?;
+    // First, because what the exception handler raises may leave the loop.
+    let again = this
+        .object()
+        .getattr(intern!(py, "start"))
+        .and_then(|start| {
+            let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), start);
+            loop_.call_method1(intern!(py, "call_later"), arguments)
+        });
+    if let Err(error) = again {
+        // Without memory for a timer it is sooner.
         loop_
             .get()
-            .handlers
-            .with(|slab| slab.remove(this.token.get()))?,
-    );
-    // First, because what the exception handler raises may leave the loop.
-    let again = this.object().getattr(intern!(py, "start"))?;
-    loop_.call_method1(
-        intern!(py, "call_later"),
-        (limits::ACCEPT_RETRY_SECONDS, again),
-    )?;
+            .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
+                Listener::native().get(object).map_or(Ok(()), begin)
+            })?;
+    }
     tell(this, message, errno)
 }
 
 /// An error that ends the listener, such as a socket that was closed under it.
 fn failed(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
-    drop(
-        core(this)?
-            .get()
-            .handlers
-            .with(|slab| slab.remove(this.token.get()))?,
-    );
+    rest(this, core(this)?.get())?;
     tell(
         this,
         "socket.accept() failed; the listener has stopped",
@@ -378,11 +429,16 @@ fn failed(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
 fn tell(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let error = error::from_io(&io::Error::from_raw_os_error(errno));
-    let context = PyDict::new(py);
-    context.set_item("message", message)?;
-    context.set_item("exception", error.into_value(py))?;
-    let wrapper = py.import("asyncio.trsock")?.getattr("TransportSocket")?;
-    context.set_item("socket", wrapper.call1((this.socket.get_or_none(py),))?)?;
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), error.into_value(py))?;
+    let wrapper = py
+        .import(intern!(py, "asyncio.trsock"))?
+        .getattr(intern!(py, "TransportSocket"))?;
+    context.set_item(
+        intern!(py, "socket"),
+        wrapper.call1((this.socket.get_or_none(py),))?,
+    )?;
     core(this)?.call_method1(intern!(py, "call_exception_handler"), (context,))?;
     Ok(())
 }

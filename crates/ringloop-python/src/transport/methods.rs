@@ -6,14 +6,16 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use ringloop::buf::SendBuf;
 
 use super::{Stream, Stream_, create, flow, lifecycle, read, sendfile, thread, write};
-use crate::ffi::{Args, Definition, Obj, method, property, repr_slot};
+use crate::ffi::{
+    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, method, property,
+    repr_slot,
+};
 use crate::limits;
 
 /// List the members.
@@ -164,6 +166,18 @@ fn define_rest(type_: &mut Definition<Stream>) {
         reset_empty_waiter,
         c"_reset_empty_waiter()\n--\n\nAccept writes again."
     ));
+    type_.method(method!(
+        Stream,
+        c"_send_gathered",
+        send_gathered,
+        c"_send_gathered()\n--\n\nSend what waits for the end of the turn."
+    ));
+    type_.method(method!(
+        Stream,
+        c"_write_at_once",
+        write_at_once,
+        c"_write_at_once()\n--\n\nSend what waits, and have nothing wait any more."
+    ));
 }
 
 fn define_properties(type_: &mut Definition<Stream>) {
@@ -243,13 +257,13 @@ pub(crate) fn one<'a, 'py>(
     function: &str,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Borrowed<'a, 'py, PyAny>> {
-    if args.keyword_count() == 0 {
-        args.expect_positional(function, 1)?;
-    }
     let named = args.only_keyword(function, name)?;
     match (args.get(0), named) {
-        (Some(value), None) | (None, Some(value)) => Ok(value),
-        _ => Err(PyTypeError::new_err(format!(
+        (Some(value), None) | (None, Some(value)) if args.len() < 2 => Ok(value),
+        (None, None) => Err(PyTypeError::raise(format!(
+            "{function}() missing 1 required positional argument: '{name}'"
+        ))),
+        _ => Err(PyTypeError::raise(format!(
             "{function}() takes exactly one argument, '{name}'"
         ))),
     }
@@ -263,12 +277,12 @@ fn write_(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 /// What `write` does with bytes that are taken over.
 pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
     if this.write.eof.get() {
-        return Err(PyRuntimeError::new_err(
+        return Err(PyRuntimeError::raise(
             "Cannot call write() after write_eof()",
         ));
     }
     if sendfile::in_progress(this) {
-        return Err(PyRuntimeError::new_err(
+        return Err(PyRuntimeError::raise(
             "unable to write; sendfile is in progress",
         ));
     }
@@ -285,15 +299,16 @@ fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let list = one(args, "writelines", intern!(this.py(), "list_of_data"))?;
     let mut bufs = Vec::new();
     for data in list.try_iter()? {
+        bufs.try_reserve(1).map_err(ffi::no_memory)?;
         bufs.push(write::take_over(data?.as_borrowed())?);
     }
     if this.write.eof.get() {
-        return Err(PyRuntimeError::new_err(
+        return Err(PyRuntimeError::raise(
             "Cannot call writelines() after write_eof()",
         ));
     }
     if sendfile::in_progress(this) {
-        return Err(PyRuntimeError::new_err(
+        return Err(PyRuntimeError::raise(
             "unable to writelines; sendfile is in progress",
         ));
     }
@@ -303,6 +318,10 @@ fn writelines(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     bufs.retain(|buf| !buf.is_empty());
     if bufs.is_empty() || dropped(this)? {
         return Ok(());
+    }
+    if this.keeps_messages && bufs.len() > 1 {
+        // One call is one message, as asyncio's sendmsg(2) makes it.
+        bufs = vec![write::joined(&bufs)?];
     }
     write::enqueue(this, bufs.into_iter())
 }
@@ -314,11 +333,12 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
         return Ok(false);
     }
     if lost >= limits::LOST_WRITES_BEFORE_WARNING {
-        let logger = this.py().import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(
-            intern!(this.py(), "warning"),
-            ("socket.send() raised exception.",),
-        )?;
+        let py = this.py();
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        let text = ffi::new_str(py, "socket.send() raised exception.")?;
+        logger.call_method1(intern!(py, "warning"), (text,))?;
     }
     this.lifecycle.lost_writes.set(lost + 1);
     Ok(true)
@@ -350,12 +370,11 @@ fn get_write_buffer_limits<'py>(
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     args.expect_positional("get_write_buffer_limits", 0)?;
-    Ok(this.flow.limits().into_pyobject(this.py())?.into_any())
+    this.flow.limits(this.py())
 }
 
 fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let [high, low] = flow::limits_of(args)?;
-    this.flow.set_limits(high, low)?;
+    this.flow.set_limits(this.py(), args)?;
     // What was only gathered is no reason to pause: nothing that would end the pause is under way.
     let size = if this.is_elsewhere() {
         this.write.size()
@@ -370,7 +389,7 @@ fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
-    if !this.lifecycle.is_closing() && read::pause(this) {
+    if !this.lifecycle.is_closing() && read::pause(this)? {
         log_debug(this, "%r pauses reading")
     } else {
         Ok(())
@@ -391,8 +410,10 @@ fn resume_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 fn log_debug(this: Stream_<'_, '_>, text: &str) -> PyResult<()> {
     let py = this.py();
     if this.core(py)?.get().debug() {
-        let logger = py.import("asyncio.log")?.getattr("logger")?;
-        logger.call_method1(intern!(py, "debug"), (text, this.object()))?;
+        let logger = py
+            .import(intern!(py, "asyncio.log"))?
+            .getattr(intern!(py, "logger"))?;
+        logger.call_method1(intern!(py, "debug"), (Fallible(text), this.object()))?;
     }
     Ok(())
 }
@@ -435,6 +456,10 @@ fn is_closing(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
 
 fn set_protocol(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let protocol = one(args, "set_protocol", intern!(this.py(), "protocol"))?;
+    // What becomes of it is the old protocol's.
+    if !this.is_elsewhere() {
+        write::send_gathered(this)?;
+    }
     create::set_protocol(this, &protocol)
 }
 
@@ -451,13 +476,13 @@ fn force_close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 
 fn fatal_error(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     let Some(error) = args.get(0) else {
-        return Err(PyTypeError::new_err(
+        return Err(PyTypeError::raise(
             "_fatal_error() misses the argument 'exc'",
         ));
     };
     let mut message = args.get(1);
     for (name, value) in args.keywords() {
-        if name.eq("message")? {
+        if name.eq(intern!(this.py(), "message"))? {
             message = Some(value);
         }
     }
@@ -487,20 +512,40 @@ fn reset_empty_waiter(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()>
     Ok(())
 }
 
+fn send_gathered(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_send_gathered", 0)?;
+    if this.is_elsewhere() {
+        return Ok(());
+    }
+    write::send_gathered(this)
+}
+
+fn write_at_once(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
+    args.expect_positional("_write_at_once", 0)?;
+    reached(this)
+}
+
+/// The program gets at the descriptor: what it writes from now on leaves at once.
+fn reached(this: Stream_<'_, '_>) -> PyResult<()> {
+    this.gathering.refuse();
+    if this.is_elsewhere() {
+        return Ok(());
+    }
+    write::send_gathered(this)
+}
+
 fn loop_<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     Ok(this.loop_.get_or_none(this.py()))
 }
 
 fn socket<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    reached(this)?;
     Ok(this.socket.get_or_none(this.py()))
 }
 
 fn socket_fd<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this
-        .socket
-        .original_fd()
-        .into_pyobject(this.py())?
-        .into_any())
+    reached(this)?;
+    this.socket.original_fd().into_object(this.py())
 }
 
 fn protocol<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -512,6 +557,12 @@ fn server<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn closing(this: Stream_<'_, '_>) -> PyResult<bool> {
+    // Where nothing is received any more, only a send finds that the peer has gone; and one in flight may have.
+    let may_be_closing =
+        this.read.is_paused() || this.read.is_over() || write::has_queued_behind(this);
+    if may_be_closing && !this.is_elsewhere() {
+        write::send_gathered(this)?;
+    }
     Ok(this.lifecycle.is_closing())
 }
 
@@ -539,8 +590,10 @@ fn sendfile_compatible<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny
     static TRY_NATIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = this.py();
     let mode = TRY_NATIVE.get_or_try_init(py, || {
-        let modes = py.import("asyncio.constants")?.getattr("_SendfileMode")?;
-        Ok::<_, PyErr>(modes.getattr("TRY_NATIVE")?.unbind())
+        let modes = py
+            .import(intern!(py, "asyncio.constants"))?
+            .getattr(intern!(py, "_SendfileMode"))?;
+        Ok::<_, PyErr>(modes.getattr(intern!(py, "TRY_NATIVE"))?.unbind())
     })?;
     Ok(mode.bind(py).clone())
 }
@@ -564,5 +617,5 @@ fn repr<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let name = this.object().get_type().name()?;
     let fd = this.socket.original_fd();
     let text = format!("<{name}{state} fd={fd}{traffic}>");
-    Ok(text.into_pyobject(this.py())?.into_any())
+    text.into_object(this.py())
 }

@@ -11,16 +11,19 @@
 
 pub(crate) mod create;
 pub(crate) mod flow;
+pub(crate) mod gather;
 pub(crate) mod lifecycle;
 mod listener;
+pub(crate) mod marks;
 pub(crate) mod methods;
 pub(crate) mod native;
 mod read;
 mod sendfile;
+mod socket_file;
 pub(crate) mod thread;
 pub(crate) mod write;
 
-pub(crate) use flow::high_and_low;
+pub(crate) use marks::{Marks, high_and_low};
 pub(crate) use methods::one;
 
 use std::cell::Cell;
@@ -32,9 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pyo3::prelude::*;
 use ringloop::driver::{Driver, Event, Kind, Sink, Token};
 
-use crate::event_loop::{Behaviour, Handler, LoopCore, handlers};
+use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
 use crate::ffi::{
-    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
+    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
 };
 
 use listener::Listener;
@@ -52,6 +55,8 @@ pub struct Stream {
     registered: Cell<bool>,
     /// Which driver the loop has; it never changes.
     kind: Kind,
+    /// The socket is no stream: each send is a message, and each receive takes one.
+    keeps_messages: bool,
     /// The `socket.socket`; gone once it is closed.
     socket: SocketCell,
     protocol: ObjCell,
@@ -63,6 +68,7 @@ pub struct Stream {
     lifecycle: lifecycle::Lifecycle,
     read: read::ReadSide,
     write: write::WriteSide,
+    gathering: gather::Gathering,
     flow: flow::Flow,
 }
 
@@ -101,7 +107,8 @@ impl Payload for Stream {
         self.protocol.visit(visitor)?;
         self.server.visit(visitor)?;
         self.context.visit(visitor)?;
-        self.empty_waiter.visit(visitor)
+        self.empty_waiter.visit(visitor)?;
+        self.flow.visit(visitor)
     }
 
     fn clear(&self) {
@@ -124,13 +131,20 @@ impl Payload for Stream {
 static STREAM: Behaviour = Behaviour {
     completed: |_, object, event| {
         Stream::native().get(object).map_or(Ok(()), |this| {
-            this.lifecycle.called_by_loop(|| completed(this, event))
+            this.lifecycle
+                .called_by_loop(|| lifecycle::or_end(this, completed(this, event)))
         })
     },
-    flush: |object| {
-        Stream::native().get(object).map_or(Ok(()), |this| {
-            this.lifecycle.called_by_loop(|| write::flush(this))
-        })
+    flush: |object, why| {
+        Stream::native()
+            .get(object)
+            .map_or(Ok(()), |this| match why {
+                Flush::TurnEnds => this.lifecycle.called_by_loop(|| {
+                    let settled = read::settle_pause(this);
+                    lifecycle::or_end(this, settled.and(write::flush(this)))
+                }),
+                Flush::Now => write::send_gathered(this),
+            })
     },
     abandoned: |object| {
         if let Some(this) = Stream::native().get(object) {
@@ -302,19 +316,23 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lifecycle::warn_function(py)?;
     // Of asyncio's transports this is the base too, and `loop.sendfile` insists on it.
     let base = py
-        .import("asyncio.transports")?
-        .getattr("_FlowControlMixin")?;
+        .import(intern!(py, "asyncio.transports"))?
+        .getattr(intern!(py, "_FlowControlMixin"))?;
     let stream = Stream::native().create(py, base.cast()?)?;
     let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketTransport", stream)?;
     module.add("Listener", listener)?;
     module.add_function(wrap_pyfunction!(make_socket_transport, module)?)?;
+    module.add_function(wrap_pyfunction!(socket_file::remove_socket_file, module)?)?;
     module.add_function(wrap_pyfunction!(make_listener, module)?)
 }
 
-/// Make a transport of a connected socket; `connection_made` is scheduled.
+/// Make a transport of a connected socket; `connection_made` is scheduled. `is_own` says that the loop has made the
+/// socket.
 #[pyfunction]
-#[pyo3(signature = (loop_, sock, protocol, waiter, extra, server))]
+#[pyo3(signature = (loop_, sock, protocol, waiter, extra, server, is_own))]
+// The arguments of asyncio's own, and one.
+#[allow(clippy::too_many_arguments)]
 fn make_socket_transport<'py>(
     loop_: &Bound<'py, LoopCore>,
     sock: &Bound<'py, PyAny>,
@@ -322,6 +340,7 @@ fn make_socket_transport<'py>(
     waiter: Option<&Bound<'py, PyAny>>,
     extra: Option<&Bound<'py, pyo3::types::PyDict>>,
     server: Option<&Bound<'py, PyAny>>,
+    is_own: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     create::create(&create::Parts {
         loop_,
@@ -330,6 +349,7 @@ fn make_socket_transport<'py>(
         waiter,
         extra,
         server,
+        is_own,
     })
 }
 
@@ -342,6 +362,7 @@ fn make_listener<'py>(
     factory: &Bound<'py, PyAny>,
     server: &Bound<'py, PyAny>,
     accepted: &Bound<'py, PyAny>,
+    backlog: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    listener::new_listener(loop_, sock, factory, server, accepted)
+    listener::new_listener(loop_, sock, factory, server, accepted, backlog)
 }

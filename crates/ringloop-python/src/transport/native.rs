@@ -10,7 +10,7 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
-use super::{Stream, Stream_, methods, read, with_protocol};
+use super::{Stream, Stream_, lifecycle, methods, read, with_protocol};
 use crate::ffi::{self, Obj, Payload};
 
 /// How a protocol of ours takes bytes. Both are called alone with the protocol (`ffi::locked`).
@@ -48,6 +48,14 @@ pub(crate) fn write(transport: &Bound<'_, PyAny>, bytes: Vec<u8>) -> PyResult<Op
         }
         None => Ok(Some(bytes)),
     }
+}
+
+/// `_force_close` of a transport of ours; `false` where it is another's.
+pub(crate) fn force_close(transport: &Bound<'_, PyAny>, error: Option<Obj>) -> PyResult<bool> {
+    let Some(this) = Stream::native().get(transport) else {
+        return Ok(false);
+    };
+    ffi::locked(transport, || lifecycle::force_close(this, error)).map(|()| true)
 }
 
 /// Receive into the loop's own memory, from where the protocol takes the bytes.

@@ -13,16 +13,17 @@
 //!   object that the protocol gets, while it is hot in the cache. Always on the readiness driver; on the
 //!   ring for as long as reads fill their buffers.
 //!
-//! Pausing lets the operation in flight run on until it brings something: what it brings is held, and
-//! only then is it cancelled. A reader that pauses and resumes costs nothing.
+//! Pausing cancels the receive in flight at the end of the turn: what has come by then is held, what comes later stays in
+//! the kernel, for whoever has the socket next. The kernel hears of the cancel before it receives again, which a ring does
+//! only when it is entered. A reader that pauses and resumes in one turn costs nothing.
 
 mod buffered;
+mod held;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::driver::{BufferId, Driver, Event, Key, Kind};
 use ringloop::op::{Poll, RecvMulti, Request};
@@ -30,11 +31,13 @@ use ringloop::sys::interest::Interest;
 
 pub(super) use buffered::buffer_updated_failed;
 use buffered::{deliver_into_protocol, receive_into_protocol};
+pub(super) use held::deliver_held;
+use held::{Delivery, Held, holds, postpone_delivery, schedule_delivery};
 
 use super::native::{self, NativeReceiver};
-use super::{Role, Stream_, call_protocol, leaves_the_loop, lifecycle};
+use super::{Role, Stream_, call_protocol, leaves_the_loop, lifecycle, write};
 use crate::error;
-use crate::ffi::{self, Obj};
+use crate::ffi::{self, intern};
 use crate::limits;
 
 /// How the next receive is made.
@@ -90,12 +93,12 @@ pub(super) struct ReadSide {
     armed: Cell<Armed>,
     wish: Cell<Wish>,
     receiver: Cell<Receiver>,
-    /// Bytes that came while paused, and what ended the stream after them.
-    held: RefCell<VecDeque<Obj>>,
+    /// Bytes that the protocol has not taken, oldest first, and what ended the stream after them.
+    held: RefCell<VecDeque<Held>>,
     held_end: Cell<Option<End>>,
     /// `pause_reading` after the end of the stream.
     paused_after_end: Cell<bool>,
-    delivery_scheduled: Cell<bool>,
+    delivery: Cell<Delivery>,
     /// How many bytes the next recv(2) asks for.
     chunk_len: Cell<usize>,
     /// Receives in a row that say the mode should change.
@@ -103,10 +106,12 @@ pub(super) struct ReadSide {
 }
 
 impl ReadSide {
-    pub fn new(kind: Kind) -> Self {
-        let mode = match kind {
-            Kind::Uring => Mode::Interactive,
-            Kind::Epoll => Mode::Ready,
+    pub fn new(kind: Kind, keeps_messages: bool) -> Self {
+        // A message is received whole or cut: the pool's buffers are too short for that.
+        let (mode, chunk_len) = match kind {
+            _ if keeps_messages => (Mode::Ready, limits::READ_CHUNK_MAX),
+            Kind::Uring => (Mode::Interactive, limits::READ_CHUNK_MIN),
+            Kind::Epoll => (Mode::Ready, limits::READ_CHUNK_MIN),
         };
         Self {
             mode: Cell::new(mode),
@@ -116,8 +121,8 @@ impl ReadSide {
             held: RefCell::new(VecDeque::new()),
             held_end: Cell::new(None),
             paused_after_end: Cell::new(false),
-            delivery_scheduled: Cell::new(false),
-            chunk_len: Cell::new(limits::READ_CHUNK_MIN),
+            delivery: Cell::new(Delivery::None),
+            chunk_len: Cell::new(chunk_len),
             streak: Cell::new(0),
         }
     }
@@ -188,14 +193,31 @@ pub(super) fn stop(this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 /// `pause_reading`; `false` where it makes no difference.
-pub(super) fn pause(this: Stream_<'_, '_>) -> bool {
+pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
     match this.read.wish.get() {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
-            true
+            if takes_bytes(this) {
+                write::flush_later(this)?;
+            }
+            Ok(true)
         }
-        Wish::Pause => false,
-        Wish::Stop => !this.read.paused_after_end.replace(true),
+        Wish::Pause => Ok(false),
+        Wish::Stop => Ok(!this.read.paused_after_end.replace(true)),
+    }
+}
+
+/// Whether the operation in flight takes bytes from the kernel. A poll does not.
+fn takes_bytes(this: Stream_<'_, '_>) -> bool {
+    matches!(this.read.armed.get(), Armed::Reading(_)) && this.read.mode.get() == Mode::Interactive
+}
+
+/// End of the turn: a pause that was not taken back.
+pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() == Wish::Pause && takes_bytes(this) {
+        disarm(this)
+    } else {
+        Ok(())
     }
 }
 
@@ -218,10 +240,6 @@ pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
         arm(this)?;
     }
     Ok(true)
-}
-
-fn holds(this: Stream_<'_, '_>) -> bool {
-    this.read.held_end.get().is_some() || !this.read.held.borrow().is_empty()
 }
 
 /// Have the engine read, unless it does or is not wanted to.
@@ -315,9 +333,19 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
         look_for_bulk(this, len)?;
         return native::deliver(this, native, held);
     }
-    let Some(bytes) = bytes else { return Ok(()) };
-    look_for_bulk(this, len)?;
-    deliver(this, bytes)
+    match bytes {
+        None => Ok(()),
+        Some(Ok(bytes)) => {
+            look_for_bulk(this, len)?;
+            deliver(this, bytes.into())
+        }
+        Some(Err(error)) => failed(this, error),
+    }
+}
+
+/// What the kernel has handed over cannot be delivered, so nothing that comes behind it may be.
+fn failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
+    lifecycle::fatal_error(this, error, "Fatal read error on socket transport")
 }
 
 /// Change the mode after a few full buffers.
@@ -343,12 +371,12 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
         }
         let asked = this.read.chunk_len.get();
         let received = match this.read.receiver.get() {
-            Receiver::Data => Some(receive_and_deliver(this, asked)?),
+            Receiver::Data => receive_and_deliver(this, asked)?,
             Receiver::Buffered => receive_into_protocol(this)?,
             Receiver::Native(native) => Some(native::receive(this, native, asked)?),
         };
         match received {
-            // The protocol failed, and the connection with it.
+            // What failed has ended the connection.
             None => return Ok(()),
             Some(Ok(0)) => {
                 disarm(this)?;
@@ -375,20 +403,25 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<io::Result<usize>> {
-    let bytes = match ffi::receive_bytes(this.py(), this.fd(this.py()), asked)? {
-        Ok(bytes) => bytes,
-        Err(error) => return Ok(Err(error)),
+/// Receive into a new object; `None`: that failed, and the connection has ended.
+fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<Option<io::Result<usize>>> {
+    let bytes = match ffi::receive_bytes(this.py(), this.fd(this.py()), asked) {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) => return Ok(Some(Err(error))),
+        Err(error) => return failed(this, error).map(|()| None),
     };
     let len = ffi::bytes_len(&bytes);
     if len > 0 {
-        deliver(this, bytes)?;
+        deliver(this, bytes.into())?;
     }
-    Ok(Ok(len))
+    Ok(Some(Ok(len)))
 }
 
 /// Ask for more after a full read, for less after small ones; on the ring, go back to the pool.
 fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
+    if this.keeps_messages {
+        return Ok(());
+    }
     if len == asked {
         this.read.streak.set(0);
         this.read
@@ -415,7 +448,7 @@ fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
 }
 
 /// Give bytes to the protocol, or hold them.
-fn deliver(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
+fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     match this.read.wish.get() {
         Wish::Stop => return Ok(()),
         Wish::Read if !holds(this) => {}
@@ -428,17 +461,21 @@ fn deliver(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
             };
         }
     }
+    let py = this.py();
     match this.read.receiver.get() {
         Receiver::Data => {}
         Receiver::Buffered => return deliver_into_protocol(this, bytes),
         Receiver::Native(native) => {
-            let py = this.py();
             let protocol = this.protocol.get_or_none(py);
-            let held = (native.take)(&protocol, ffi::bytes_from(py, &bytes, 0));
+            let held = (native.take)(&protocol, bytes.rest(py));
             return native::deliver(this, native, held);
         }
     }
-    match call_protocol(this, intern!(this.py(), "data_received"), Some(&bytes)) {
+    let bytes = match bytes.into_bytes(py) {
+        Ok(bytes) => bytes,
+        Err(error) => return failed(this, error),
+    };
+    match call_protocol(this, intern!(py, "data_received"), Some(&bytes)) {
         Ok(_) => Ok(()),
         Err(error) => lifecycle::fatal_error(
             this,
@@ -477,7 +514,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
                 // The protocol hears of it again when the loop runs on.
                 this.read.wish.set(Wish::Read);
                 this.read.held_end.set(Some(end));
-                schedule_delivery(this)?;
+                postpone_delivery(this)?;
             }
             return Err(error);
         }
@@ -494,60 +531,4 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     } else {
         lifecycle::close(this)
     }
-}
-
-/// Deliver in the next pass, as asyncio's next iteration would.
-fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.read.delivery_scheduled.replace(true) {
-        return Ok(());
-    }
-    let py = this.py();
-    let callback: Obj = this.object().getattr(intern!(py, "_deliver_held"))?.into();
-    let context = ffi::context_copy_current(py)?;
-    this.core(py)?.get().call_soon_step(callback, None, context)
-}
-
-/// Deliver what came during a pause, then read on.
-pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
-    this.read.delivery_scheduled.set(false);
-    while this.read.wish.get() == Wish::Read {
-        let next = this.read.held.borrow_mut().pop_front();
-        if let Some(bytes) = next {
-            let delivered = deliver_one(this, bytes);
-            if delivered.is_err() {
-                // It leaves the loop: what is still held, and what comes, is for the next run.
-                let again = if holds(this) {
-                    schedule_delivery(this)
-                } else {
-                    arm(this)
-                };
-                return delivered.and(again);
-            }
-            continue;
-        }
-        return match this.read.held_end.take() {
-            Some(end) => {
-                let told = ended(this, end);
-                told.and(lifecycle::rest_if_idle(this))
-            }
-            None => arm(this),
-        };
-    }
-    Ok(())
-}
-
-/// As `deliver`, for bytes that were held and are the oldest.
-fn deliver_one(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
-    let rest = this.read.held.take();
-    let end = this.read.held_end.take();
-    let result = deliver(this, bytes);
-    if this.read.wish.get() == Wish::Stop {
-        return result;
-    }
-    // What came after it goes behind what a pause in the middle may have put back.
-    this.read.held.borrow_mut().extend(rest);
-    if end.is_some() {
-        this.read.held_end.set(end);
-    }
-    result
 }

@@ -7,17 +7,16 @@
 //! Source: `_SelectorSocketTransport._make_empty_waiter` and the places that look at it.
 
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::Stream_;
-use crate::ffi::Obj;
+use crate::ffi::{Fallible, Obj, Raise as _, intern};
 
 /// Make the future; it is done at once where nothing waits to be sent.
 pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
     let py = this.py();
     if this.empty_waiter.is_some() {
-        return Err(PyRuntimeError::new_err("Empty waiter is already set"));
+        return Err(PyRuntimeError::raise("Empty waiter is already set"));
     }
     let waiter = this.core(py)?.call_method0(intern!(py, "create_future"))?;
     drop(this.empty_waiter.replace(Some(waiter.clone().into())));
@@ -67,11 +66,13 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
     }
     let py = this.py();
     // A poll of the file's sender would keep the socket open.
-    this.core(py)?
-        .call_method1(intern!(py, "_remove_writer"), (this.socket.original_fd(),))?;
+    this.core(py)?.call_method1(
+        intern!(py, "_remove_writer"),
+        (Fallible(this.socket.original_fd()),),
+    )?;
     failed(
         this,
-        &PyConnectionError::new_err("Connection is closed by peer"),
+        &PyConnectionError::raise("Connection is closed by peer"),
     )
 }
 

@@ -7,14 +7,13 @@
 //! Called by: `methods` of streams, of datagram endpoints and of TLS, where `is_elsewhere`. Never does: touch
 //! a part of the transport.
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyString;
 use ringloop::buf::SendBuf;
 
 use super::Endpoint;
 use crate::event_loop::LoopCore;
-use crate::ffi::{ObjCell, Payload, This};
+use crate::ffi::{self, ObjCell, Payload, This, intern};
 
 /// A transport that belongs to a loop.
 pub(crate) trait OfLoop: Payload {
@@ -47,7 +46,7 @@ pub(crate) fn hand_over_bytes<T: OfLoop>(this: This<'_, '_, T>, bufs: &[SendBuf]
     let loop_ = checked(this)?;
     let bytes: Vec<u8> = bufs.iter().flat_map(SendBuf::as_slice).copied().collect();
     let write = this.object().getattr(intern!(py, "write"))?;
-    let arguments = (write, PyBytes::new(py, &bytes));
+    let arguments = (write, ffi::new_bytes(py, &bytes)?);
     loop_.call_method1(intern!(py, "call_soon_threadsafe"), arguments)?;
     Ok(())
 }

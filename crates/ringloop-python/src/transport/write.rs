@@ -7,16 +7,16 @@
 //!
 //! Byte path: `transport.write` → the queue → [`flush`] at the end of the turn → send.
 //!
-//! * Small writes of one turn are gathered and sent as one operation, on the ring submitted by the
-//!   same enter that waits.
-//! * A large write, or many small ones, tries send(2) at once, while the data is hot in the cache.
+//! * Small writes of one turn are gathered, where [`super::gather`] allows it, and sent as one operation, on the ring
+//!   submitted by the same enter that waits. Others try send(2) at once.
+//! * So does a large write, or many small ones, while the data is hot in the cache.
+//! * A socket that keeps messages apart gets each write by a send of its own, at once where there is room.
 //! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::driver::{Event, Key, Kind};
@@ -26,7 +26,7 @@ use ringloop::sys::socket;
 
 use super::{Role, Stream_, flow, lifecycle, sendfile};
 use crate::error;
-use crate::ffi::{self, Obj};
+use crate::ffi::{self, Fallible, Obj, intern};
 use crate::limits;
 
 /// What the engine is doing for us.
@@ -108,9 +108,17 @@ pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
 
 /// Queue buffers, and send them now or at the end of the turn.
 pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
+    if this.gathering.is_inherited() && this.write.armed() {
+        // What the parent has in flight is the parent's.
+        this.write.forget();
+    }
     let mut added = 0;
     {
         let mut queue = this.write.queue.borrow_mut();
+        // The caller hears of it, and nothing of it is queued.
+        queue
+            .try_reserve(bufs.size_hint().0)
+            .map_err(ffi::no_memory)?;
         for buf in bufs {
             added += buf.len();
             queue.push_back(buf);
@@ -120,23 +128,34 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     // While nobody runs the loop, no turn ends.
     let is_idle = !this.is_running();
     if this.write.armed() {
-        if is_idle {
+        if is_idle || !this.gathering.is_allowed() {
             send_behind(this)?;
+        } else {
+            // That send may have ended, and only its event be on its way.
+            flush_later(this)?;
         }
         return flow::maybe_pause(this, this.write.size());
     }
-    let is_enough = this.write.size() >= limits::WRITE_AT_ONCE;
-    if is_idle || is_enough || this.flow.above_high(this.write.size()) {
-        send_now(this)?;
-        if !this.flow.is_paused() || !this.write.is_empty() {
-            return flow::maybe_pause(this, this.write.size());
-        }
-        // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
+    let may_wait = this.gathering.is_allowed()
+        && !(is_idle || this.keeps_messages)
+        && this.write.size() < limits::WRITE_AT_ONCE
+        && !this.flow.above_high(this.write.size());
+    if may_wait {
+        return flush_later(this);
     }
-    mark_dirty(this)
+    send_now(this)?;
+    if !this.write.is_empty() {
+        return flow::maybe_pause(this, this.write.size());
+    }
+    // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
+    if this.flow.is_paused() || (this.gathering.is_opening() && !is_idle) {
+        return flush_later(this);
+    }
+    Ok(())
 }
 
-fn mark_dirty(this: Stream_<'_, '_>) -> PyResult<()> {
+/// Have the loop call at the end of the turn.
+pub(super) fn flush_later(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.write.dirty.replace(true) {
         return Ok(());
     }
@@ -148,6 +167,7 @@ fn mark_dirty(this: Stream_<'_, '_>) -> PyResult<()> {
 /// End of the turn: hand what was gathered to the kernel.
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     this.write.dirty.set(false);
+    this.gathering.turn_ended();
     if this.write.armed() {
         return Ok(());
     }
@@ -160,8 +180,8 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
         return told.and(lifecycle::rest_if_idle(this));
     }
     match this.kind {
-        Kind::Uring => submit(this),
-        Kind::Epoll => {
+        Kind::Uring if !this.keeps_messages => submit(this),
+        _ => {
             send_now(this)?;
             if this.write.is_empty() {
                 progressed(this)
@@ -181,16 +201,13 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
         let total: usize = queue.iter().map(SendBuf::len).sum();
         match queue.len() {
             0 => return Ok(()),
-            1 => queue.pop_front().map(|buf| Request::Send(Send { fd, buf })),
+            count if count == 1 || this.keeps_messages => {
+                queue.pop_front().map(|buf| Request::Send(Send { fd, buf }))
+            }
             _ if total <= limits::WRITE_JOIN_MAX => {
-                let mut joined = Vec::with_capacity(total);
-                queue
-                    .drain(..)
-                    .for_each(|buf| joined.extend_from_slice(buf.as_slice()));
-                Some(Request::Send(Send {
-                    fd,
-                    buf: joined.into(),
-                }))
+                let buf = joined(queue.make_contiguous())?;
+                queue.clear();
+                Some(Request::Send(Send { fd, buf }))
             }
             count => {
                 let count = count.min(ringloop::limits::SEND_VECTOR_MAX);
@@ -208,6 +225,17 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     let key = this.driver(this.py(), |driver| driver.submit(request, sink))?;
     this.write.armed.set(Armed::Sending(key));
     Ok(())
+}
+
+/// One buffer with the bytes of all of them.
+pub(super) fn joined(bufs: &[SendBuf]) -> PyResult<SendBuf> {
+    let mut bytes = Vec::new();
+    let len = bufs.iter().map(SendBuf::len).sum();
+    bytes.try_reserve_exact(len).map_err(ffi::no_memory)?;
+    for buf in bufs {
+        bytes.extend_from_slice(buf.as_slice());
+    }
+    Ok(bytes.into())
 }
 
 /// Try send(2) until everything is gone or the socket is full; then have the engine take over.
@@ -230,19 +258,23 @@ fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Send what is queued behind a send that has ended and whose event waits for the next run.
+/// Send what is queued behind a send that has ended and whose event has yet to be handed out; where that send has
+/// failed, the connection ends now.
 fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
     let Armed::Sending(key) = this.write.armed.get() else {
         return Ok(());
     };
     let sent = this.driver(this.py(), |driver| driver.peek(key))?;
+    if let Some(errno @ 1..) = sent.map(i32::wrapping_neg) {
+        return failed(this, errno);
+    }
     let is_whole = sent.is_some_and(|sent| sent as usize == this.write.sending_bytes.get());
     while is_whole && !this.write.queue.borrow().is_empty() {
         match send_queue(this) {
             Ok(count) => advance(this, count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The next run tries it again, and has somebody to tell.
-            Err(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
         }
     }
     Ok(())
@@ -264,7 +296,7 @@ fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
     let queue = this.write.queue.borrow();
     match queue.len() {
         0 => Ok(0),
-        1 => socket::send(fd, queue[0].as_slice(), 0),
+        count if count == 1 || this.keeps_messages => socket::send(fd, queue[0].as_slice(), 0),
         _ => socket::send_vectored(fd, &slices(&queue)),
     }
 }
@@ -419,7 +451,7 @@ fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
     if let Some(socket) = this.socket.get(py) {
         socket
             .bind(py)
-            .call_method1(intern!(py, "shutdown"), (libc::SHUT_WR,))?;
+            .call_method1(intern!(py, "shutdown"), (Fallible(libc::SHUT_WR),))?;
     }
     Ok(())
 }
@@ -427,7 +459,13 @@ fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
 /// Send now what waits for the end of the turn: to asyncio, which sends inside `write`, it is gone
 /// when the connection is closed or aborted in the same callback.
 pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.write.armed() || this.write.is_empty() {
+    if this.gathering.is_inherited() {
+        return Ok(());
+    }
+    if this.write.armed() {
+        return send_behind(this);
+    }
+    if this.write.is_empty() {
         return Ok(());
     }
     send_now(this)?;
@@ -435,6 +473,11 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
         sendfile::emptied(this)?;
     }
     Ok(())
+}
+
+/// Whether bytes are queued behind a send in flight, which may have ended.
+pub(super) fn has_queued_behind(this: Stream_<'_, '_>) -> bool {
+    this.write.armed() && this.write.size() > this.write.sending_bytes.get()
 }
 
 /// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
@@ -455,6 +498,7 @@ pub(super) fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
 /// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     if !this.write.armed()
+        && !this.gathering.is_inherited()
         && let Ok(count) = send_queue(this)
     {
         advance(this, count);

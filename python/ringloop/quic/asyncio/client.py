@@ -40,6 +40,8 @@ async def connect(
 ) -> AsyncGenerator[QuicConnectionProtocol, None]:
     """Connect to a server; on leaving the protocol is closed (`close`), by itself with code 0.
 
+    That returns once it was sent; the socket stays a little for what may still come.
+
     `create_protocol(connection, stream_handler=…)` makes the protocol. `stream_handler(reader,
     writer)` is called for each stream that the server opens; it may be a coroutine function.
     Without `wait_connected` the body begins before the handshake ends, so that early data may be
@@ -49,22 +51,39 @@ async def connect(
     Errors: `ConnectionError` where the handshake fails; `OSError` of name resolution and of the
     socket.
     """
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, _, _, _, address = found[0]
     if configuration is None:
         configuration = QuicConfiguration(is_client=True)
     if configuration.server_name is None:
-        configuration.server_name = host
+        configuration.server_name = host.partition("%")[0]
     connection = QuicConnection(
         configuration=configuration,
         session_ticket_handler=session_ticket_handler,
         token_handler=token_handler,
     )
     protocol = create_protocol(connection, stream_handler=stream_handler)
+    async with connected(
+        protocol, connection, host, port, waits=wait_connected, local_port=local_port
+    ):
+        yield protocol
+
+
+@asynccontextmanager
+async def connected(
+    protocol: QuicConnectionProtocol,
+    connection: QuicConnection,
+    host: str,
+    port: int,
+    *,
+    waits: bool,
+    local_port: int,
+) -> AsyncGenerator[None, None]:
+    """Connect what was made for it, by a socket of its own."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, _, _, _, address = found[0]
     endpoint = AsyncEndpoint(
         loop,
-        configuration,
+        connection.configuration,
         host=None,
         port=local_port,
         family=family,
@@ -72,12 +91,12 @@ async def connect(
     )
     try:
         endpoint.client(connection, protocol)
-        protocol.connect(address, transmit=wait_connected)
-        if wait_connected:
+        protocol.connect(address, transmit=waits)
+        if waits:
             await protocol.wait_connected()
-        yield protocol
+        yield
     finally:
         try:
             protocol.close()
         finally:
-            await endpoint.aclose()
+            await endpoint.leave()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import Driver, bind
+from ringloop.quic._endpoint import log_failure
 from ringloop.quic.connection import QuicConnection
 from ringloop.quic.errors import ConnectionClosed
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ringloop.quic.configuration import QuicConfiguration
 
 LAST_WORDS_SECONDS = 3.0
-"""How long `aclose` waits for connections that were closed; their peers hear in far less."""
+"""How long the socket stays for connections that were closed; their peers hear in far less."""
 
 
 class AsyncEndpoint(asyncio.DatagramTransport):
@@ -44,16 +45,17 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     ) -> None:
         super().__init__()
         self._configuration = configuration
-        self._sock = bind(host, port, family=family)
+        sock = bind(host, port, family=family)
         self._protocols: dict[int, QuicConnectionProtocol] = {}
         self._client: QuicConnectionProtocol | None = None
-        self._closing: asyncio.Task[None] | None = None
+        # Once it is to close: the last moment for that.
+        self._last: asyncio.TimerHandle | None = None
         self.make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
         """Servers: make the protocol of a connection that was let in."""
         try:
             self._native = _quic.Endpoint(
                 server=server,
-                fd=self._sock.fileno(),
+                fd=sock.fileno(),
                 events=True,
                 versions=tuple(configuration.supported_versions),
                 retry="always" if retry else "never",
@@ -64,9 +66,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 if connection_id is not None
                 else configuration.connection_id_length,
             )
-            self._driver = Driver(loop, self._sock, self._native, self._news)
+            self._driver = Driver(loop, sock, self._native, self._news)
         except BaseException:
-            self._sock.close()
+            sock.close()
             raise
 
     # --- connections ---
@@ -80,6 +82,8 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
         if gone:
             self._driver.forgotten()
+        for address, error in self._native.take_failures():
+            log_failure(address, error)
         for key in accepted:
             self._let_in(key)
         for key in eventful:
@@ -94,6 +98,8 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 self._report("transmit() failed", error)
         for key in gone:
             self._protocols.pop(key, None)
+        if gone and self._last is not None and self._native.connection_count == 0:
+            self.abort()
         # Events give futures their results, and tasks wait for those.
         return bool(eventful)
 
@@ -101,10 +107,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         if self.make_protocol is None:
             return
         try:
-            connection = QuicConnection.accepted(
-                self._configuration, self._native, key, self._driver
-            )
-            protocol = self.make_protocol(connection)
+            protocol = self.make_protocol(self._accepted(key))
             protocol.connection_made(self)
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -114,6 +117,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             self._report("create_protocol() failed", error)
             return
         self._protocols[key] = protocol
+
+    def _accepted(self, key: int) -> QuicConnection:
+        return QuicConnection.accepted(self._configuration, self._native, key, self._driver)
 
     def _report(self, message: str, error: BaseException) -> None:
         self._driver.loop.call_exception_handler({"message": message, "exception": error})
@@ -127,7 +133,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         """
         if self._driver.is_closed:
             return
-        if self._closing is None:
+        if self._last is None:
             for protocol in list(self._protocols.values()):
                 try:
                     protocol.close()
@@ -136,24 +142,16 @@ class AsyncEndpoint(asyncio.DatagramTransport):
                 except BaseException as error:  # noqa: BLE001 (it does not keep others open)
                     self._report("close() failed", error)
         self._native.close()
+        self._driver.refuse_newcomers()
         if self._native.connection_count == 0:
             self.abort()
-        else:
-            self._closing = self._driver.loop.create_task(self._close_later())
-            self._closing.add_done_callback(_retrieve)
-
-    async def _close_later(self) -> None:
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_SECONDS):
-                    await self._driver.wait_idle()
-        finally:
-            self.abort()
+        elif self._last is None:
+            self._last = self._driver.loop.call_later(LAST_WORDS_SECONDS, self.abort)
 
     async def wait_closed(self) -> None:
         """Wait until what `close` has begun is done; returns at once before it."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
+        if self._last is not None:
+            await self._driver.wait_idle()
 
     async def aclose(self) -> None:
         """Close all connections and the socket, and wait for that."""
@@ -162,6 +160,24 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             await self.wait_closed()
         finally:
             self.abort()
+
+    async def leave(self) -> None:
+        """Close, and wait until that has been sent; the socket stays for what may still come.
+
+        Neither the program's protocol nor a task is kept for that; a loop that ends ends it.
+        """
+        self.close()
+        try:
+            await self._driver.send_all()
+        except BaseException:
+            self.abort()
+            raise
+        if self._driver.is_closed:
+            return
+        self._driver.leave()
+        if self._client is not None:
+            self._driver.loop.call_soon(self._client.connection_lost, None)
+            self._client = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -185,26 +201,24 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         """Return "sockname" or "socket"."""
         if self._driver.is_closed:
             return default
-        return {"sockname": self._driver.address, "socket": self._sock}.get(name, default)
+        return {"sockname": self._driver.address, "socket": self._driver.sock}.get(name, default)
 
     def is_closing(self) -> bool:
-        """Tell whether the socket is closed."""
-        return self._driver.is_closed
+        """Tell whether the socket is closed, or about to be."""
+        return self._driver.is_closed or self._last is not None
 
     def abort(self) -> None:
         """Close the socket at once; peers hear nothing, protocols that their connections are over."""
         if self._driver.is_closed:
             return
+        if self._last is not None:
+            self._last.cancel()
         self._driver.close()
+        if self._driver.loop.is_closed():
+            return
         # Its connections are over by that, of which nobody else tells them any more.
         for protocol in self._protocols.values():
             protocol._process_soon()
         if self._client is not None:
             self._client._process_soon()
             self._driver.loop.call_soon(self._client.connection_lost, None)
-
-
-def _retrieve(closing: asyncio.Task[None]) -> None:
-    """Nobody has to ask how it went."""
-    if not closing.cancelled():
-        closing.exception()

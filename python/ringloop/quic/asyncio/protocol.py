@@ -281,6 +281,8 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
+                # The loop may end before its callbacks run.
+                waiter.exception()
         # Who drains would wait for ever; aioquic's writers never wait. Readers are the event's.
         for stream in self.__streams.values():
             stream.writing_failed(error)

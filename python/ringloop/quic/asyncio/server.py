@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringloop.quic.asyncio.endpoint import AsyncEndpoint
 from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
 
 __all__ = ["QuicServer", "serve"]
+
+_Endpoint = TypeVar("_Endpoint", bound=AsyncEndpoint)
 
 QuicServer = AsyncEndpoint
 """What `serve` returns; aioquic's name of it."""
@@ -45,24 +47,30 @@ async def serve(
 
     Errors: ValueError without a certificate; `OSError` of the address and of the socket.
     """
+    server = configuration.server_config(
+        early_data=session_ticket_fetcher is not None or session_ticket_handler is not None
+    )
+    endpoint = await opened(AsyncEndpoint, host, port, configuration, server=server, retry=retry)
+    endpoint.make_protocol = lambda connection: create_protocol(
+        connection, stream_handler=stream_handler
+    )
+    return endpoint
+
+
+async def opened(
+    make: type[_Endpoint],
+    host: str,
+    port: int,
+    configuration: QuicConfiguration,
+    **settings: Any,
+) -> _Endpoint:
+    """Make an endpoint at a name's first address, or at all of this machine's."""
     loop = asyncio.get_running_loop()
     family, address = socket.AF_UNSPEC, (host, port)
     if host:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         family, _, _, _, where = found[0]
         address = (str(where[0]), port)
-    endpoint = AsyncEndpoint(
-        loop,
-        configuration,
-        host=address[0] or None,
-        port=port,
-        family=family,
-        server=configuration.server_config(
-            early_data=session_ticket_fetcher is not None or session_ticket_handler is not None
-        ),
-        retry=retry,
-    )
-    endpoint.make_protocol = lambda connection: create_protocol(
-        connection, stream_handler=stream_handler
-    )
-    return endpoint
+        if len(where) == 4 and where[3]:  # noqa: PLR2004
+            address = (f"{where[0]}%{where[3]}", port)
+    return make(loop, configuration, host=address[0] or None, port=port, family=family, **settings)

@@ -5,6 +5,7 @@
 //!
 //! The invariants are those of [`super`].
 
+use std::collections::TryReserveError;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -74,13 +75,15 @@ impl Buffers {
         self.incoming.len() - self.consumed
     }
 
-    pub fn feed(&mut self, ciphertext: &[u8]) {
+    pub fn feed(&mut self, ciphertext: &[u8]) -> Result<(), TryReserveError> {
         if self.consumed > 0 {
             // What is left is a part of a record at most, unless reading is paused.
             self.incoming.drain(..self.consumed);
             self.consumed = 0;
         }
+        self.incoming.try_reserve(ciphertext.len())?;
         self.incoming.extend_from_slice(ciphertext);
+        Ok(())
     }
 
     fn consume(&mut self, memory: &mut [MaybeUninit<u8>]) -> usize {
@@ -148,10 +151,11 @@ unsafe extern "C" fn bio_write(
     let ciphertext = unsafe { std::slice::from_raw_parts(memory.cast::<u8>(), len) };
     // SAFETY: the BIO of this call.
     unsafe { (functions.BIO_clear_flags)(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY) };
-    if buffers
-        .with(|buffers| buffers.outgoing.extend_from_slice(ciphertext))
-        .is_err()
-    {
+    let written = buffers.with(|buffers| {
+        let room = buffers.outgoing.try_reserve(len);
+        room.map(|()| buffers.outgoing.extend_from_slice(ciphertext))
+    });
+    if !matches!(written, Ok(Ok(()))) {
         return -1;
     }
     // SAFETY: libssl's place for the count.

@@ -11,11 +11,11 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::bio;
+use crate::ffi::intern;
 
 /// `SSL`, `BIO` and `BIO_METHOD` are never looked into.
 pub(super) type Ssl = c_void;
@@ -125,9 +125,11 @@ pub fn refusal(py: Python<'_>) -> Option<&'static str> {
 
 impl Library {
     fn find(py: Python<'_>) -> Result<Self, String> {
-        let module = py.import("_ssl").map_err(|error| error.to_string())?;
+        let module = py
+            .import(intern!(py, "_ssl"))
+            .map_err(|error| error.to_string())?;
         let path = module
-            .getattr("__file__")
+            .getattr(intern!(py, "__file__"))
             .and_then(|file| file.extract::<String>())
             .map_err(|_| "_ssl is built into the interpreter".to_owned())?;
         let type_named = |name: &str| {
@@ -210,7 +212,7 @@ struct ContextHead {
 /// Whether instances of a type are large enough to begin with `T`.
 fn holds<T>(type_: &Bound<'_, PyType>) -> bool {
     let size = type_
-        .getattr("__basicsize__")
+        .getattr(intern!(type_.py(), "__basicsize__"))
         .and_then(|size| size.extract::<usize>());
     size.is_ok_and(|size| size >= size_of::<T>())
 }

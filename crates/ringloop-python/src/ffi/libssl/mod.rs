@@ -34,6 +34,7 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
 use super::confined::{Busy, Confined};
+use super::make::no_memory;
 use super::object::{Obj, ObjCell, Visited, Visitor};
 use bio::Buffers;
 use library::{Bio, Functions, Library, Ssl};
@@ -59,6 +60,8 @@ pub enum Moved {
     WantsInput,
     /// The peer's `close_notify` came.
     Closed,
+    /// There is no memory for what it would write.
+    NoMemory,
     /// Anything else; the library's error queue, if it says why, is as the call left it.
     Failed,
 }
@@ -147,11 +150,10 @@ impl Session {
     pub fn write(&self, py: Python<'_>, data: &[u8]) -> Moved {
         let records = data.len().div_ceil(RECORD_LEN_MAX);
         let expected = data.len() + records * RECORD_OVERHEAD;
-        if self
-            .with(|buffers| buffers.outgoing.reserve(expected))
-            .is_err()
-        {
-            return Moved::Failed;
+        match self.with(|buffers| buffers.outgoing.try_reserve(expected)) {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Moved::NoMemory,
+            Err(_) => return Moved::Failed,
         }
         let mut count = 0;
         let moved = self.call(py, |functions, ssl| {
@@ -224,9 +226,10 @@ impl Session {
 
     /// Take ciphertext in. Calls neither libssl nor Python.
     #[inline]
-    pub fn feed(&self, ciphertext: &[u8]) -> Result<(), Busy> {
+    pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
         self.set_drained(false);
-        self.with(|buffers| buffers.feed(ciphertext))
+        self.with(|buffers| buffers.feed(ciphertext))?
+            .map_err(no_memory)
     }
 
     /// Move out the ciphertext that is to be sent.

@@ -6,12 +6,11 @@
 use std::mem::MaybeUninit;
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::{Step, step_of};
-use crate::ffi::{self, Obj};
+use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
 
 pub(super) fn handshake(py: Python<'_>, object: &Obj) -> Step {
     match ffi::call_method(py, intern!(py, "do_handshake"), &[object]) {
@@ -28,9 +27,9 @@ pub(super) fn shutdown(py: Python<'_>, object: &Obj) -> Step {
 }
 
 pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>]) -> Step {
-    let asked: Obj = match memory.len().into_pyobject(py) {
+    let asked: Obj = match memory.len().into_object(py) {
         Ok(asked) => asked.into(),
-        Err(error) => return Step::Failed(error.into()),
+        Err(error) => return Step::Failed(error),
     };
     let answer = match ffi::call_method(py, intern!(py, "read"), &[object, &asked]) {
         Ok(answer) => answer.into_bound(py),
@@ -45,7 +44,7 @@ pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>])
     }
     let Some(place) = memory.get_mut(..bytes.len()) else {
         // An SSLObject of the user's own class may do what it likes.
-        let error = PyRuntimeError::new_err("SSLObject.read() returned more than it was asked for");
+        let error = PyRuntimeError::raise("SSLObject.read() returned more than it was asked for");
         return Step::Failed(error);
     };
     for (place, byte) in place.iter_mut().zip(bytes) {
@@ -55,8 +54,8 @@ pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>])
 }
 
 pub(super) fn write(py: Python<'_>, object: &Obj, data: &[u8]) -> Step {
-    let data = ffi::copy_bytes(py, data);
-    let written = ffi::call_method(py, intern!(py, "write"), &[object, &data])
+    let written = ffi::copy_bytes(py, data)
+        .and_then(|data| ffi::call_method(py, intern!(py, "write"), &[object, &data]))
         .and_then(|count| count.bind(py).extract::<usize>());
     match written {
         Ok(count) => Step::Done(count),
@@ -70,7 +69,7 @@ pub(super) fn feed(py: Python<'_>, incoming: &Obj, ciphertext: &Obj) -> PyResult
 
 pub(super) fn take_output(py: Python<'_>, outgoing: &Obj) -> PyResult<Vec<u8>> {
     let bytes = ffi::call_method(py, intern!(py, "read"), &[outgoing])?;
-    Ok(bytes.bind(py).cast::<PyBytes>()?.as_bytes().to_vec())
+    ffi::try_copy(bytes.bind(py).cast::<PyBytes>()?.as_bytes())
 }
 
 pub(super) fn pending(py: Python<'_>, bio: &Obj) -> PyResult<usize> {

@@ -10,15 +10,14 @@
 
 use std::mem::MaybeUninit;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 
 use super::{Step, step_of};
 use crate::ffi::libssl::{self, Moved, Session};
-use crate::ffi::{Visited, Visitor};
+use crate::ffi::{self, Fallible, Raise as _, Visited, Visitor, intern};
 
 /// What `RINGLOOP_TLS` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +41,7 @@ impl Direct {
             (Choice::Bio, _) | (Choice::Auto, Some(_)) => return Ok(None),
             (Choice::Direct, Some(reason)) => {
                 let message = format!("RINGLOOP_TLS=direct, but {reason}");
-                return Err(PyRuntimeError::new_err(message));
+                return Err(PyRuntimeError::raise(message));
             }
             (Choice::Auto | Choice::Direct, None) => {}
         }
@@ -59,7 +58,7 @@ impl Direct {
             Moved::Bytes(count) => Step::Done(count),
             Moved::WantsInput => Step::Again,
             Moved::Closed => Step::Closed,
-            Moved::Failed => self.failed(py, None),
+            Moved::Failed | Moved::NoMemory => self.failed(py, None),
         }
     }
 
@@ -68,13 +67,14 @@ impl Direct {
         match self.0.write(py, data) {
             Moved::Bytes(count) => Step::Done(count),
             Moved::WantsInput => Step::Again,
+            Moved::NoMemory => Step::Failed(PyMemoryError::raise_bare()),
             Moved::Closed | Moved::Failed => self.failed(py, Some(data)),
         }
     }
 
     #[inline]
     pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
-        Ok(self.0.feed(ciphertext)?)
+        self.0.feed(ciphertext)
     }
 
     #[inline]
@@ -114,13 +114,14 @@ impl Direct {
         if raised.is_ok() {
             // The connection is in order, the call was not: it is made again for its exception.
             raised = match unsent {
-                Some(data) => socket.call_method1(intern!(py, "write"), (PyBytes::new(py, data),)),
-                None => socket.call_method1(intern!(py, "read"), (1,)),
+                Some(data) => ffi::new_bytes(py, data)
+                    .and_then(|data| socket.call_method1(intern!(py, "write"), (data,))),
+                None => socket.call_method1(intern!(py, "read"), (Fallible(1),)),
             };
         }
         match raised {
             Err(error) => step_of(py, error),
-            Ok(_) => Step::Failed(PyRuntimeError::new_err(
+            Ok(_) => Step::Failed(PyRuntimeError::raise(
                 "libssl reported an error and denies it",
             )),
         }
@@ -132,12 +133,15 @@ fn choice(py: Python<'_>) -> PyResult<Choice> {
     let environ = py
         .import(intern!(py, "os"))?
         .getattr(intern!(py, "environ"))?;
-    let value = environ.call_method1(intern!(py, "get"), (intern!(py, "RINGLOOP_TLS"), "auto"))?;
+    let value = environ.call_method1(
+        intern!(py, "get"),
+        (intern!(py, "RINGLOOP_TLS"), intern!(py, "auto")),
+    )?;
     match value.cast::<PyString>()?.to_str()? {
         "auto" | "" => Ok(Choice::Auto),
         "direct" => Ok(Choice::Direct),
         "bio" => Ok(Choice::Bio),
-        other => Err(PyValueError::new_err(format!(
+        other => Err(PyValueError::raise(format!(
             "RINGLOOP_TLS is {other:?}; it is one of auto, direct, bio"
         ))),
     }
@@ -147,7 +151,7 @@ fn choice(py: Python<'_>) -> PyResult<Choice> {
 fn has_plain_methods(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static SSL_OBJECT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = object.py();
-    let plain = SSL_OBJECT.import(py, "ssl", "SSLObject")?;
+    let plain = ffi::imported(&SSL_OBJECT, intern!(py, "ssl"), intern!(py, "SSLObject"))?;
     let type_ = object.get_type();
     if type_.is(plain) {
         return Ok(true);
@@ -179,10 +183,10 @@ fn has_hooks(context: &Bound<'_, PyAny>) -> bool {
 
 /// Say how the TLS connections of this process go: "direct" or "bio", and for the latter why.
 #[pyfunction]
-pub fn tls_engine(py: Python<'_>) -> PyResult<(&'static str, Option<&'static str>)> {
-    Ok(match (choice(py)?, libssl::refusal(py)) {
+pub fn tls_engine(py: Python<'_>) -> PyResult<Fallible<(&'static str, Option<&'static str>)>> {
+    Ok(Fallible(match (choice(py)?, libssl::refusal(py)) {
         (Choice::Bio, _) => ("bio", Some("RINGLOOP_TLS=bio")),
         (_, Some(reason)) => ("bio", Some(reason)),
         (_, None) => ("direct", None),
-    })
+    }))
 }

@@ -20,12 +20,11 @@ mod direct;
 use std::mem::MaybeUninit;
 
 use pyo3::exceptions::PyConnectionError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
-use crate::ffi::{self, Obj, ObjCell, Visited, Visitor};
+use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, intern};
 use direct::Direct;
 pub use direct::tls_engine;
 
@@ -59,9 +58,9 @@ impl Engine {
     ) -> PyResult<Self> {
         static MEMORY_BIO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let py = context.py();
-        let memory_bio = MEMORY_BIO.import(py, "ssl", "MemoryBIO")?;
+        let memory_bio = ffi::imported(&MEMORY_BIO, intern!(py, "ssl"), intern!(py, "MemoryBIO"))?;
         let (incoming, outgoing) = (memory_bio.call0()?, memory_bio.call0()?);
-        let keywords = PyDict::new(py);
+        let keywords = ffi::new_dict(py)?;
         keywords.set_item(intern!(py, "server_side"), server_side)?;
         keywords.set_item(intern!(py, "server_hostname"), server_hostname)?;
         let object = context.call_method(
@@ -129,7 +128,7 @@ impl Engine {
     pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
         match &self.direct {
             Some(direct) => direct.feed(ciphertext).map(|()| None),
-            None => Ok(Some(ffi::copy_bytes(py, ciphertext))),
+            None => ffi::copy_bytes(py, ciphertext).map(Some),
         }
     }
 
@@ -203,7 +202,7 @@ fn taken_from(py: Python<'_>, cell: &ObjCell) -> PyResult<Obj> {
 
 /// What is answered when the collector has cleared the connection.
 fn gone() -> PyErr {
-    PyConnectionError::new_err("the TLS connection is gone")
+    PyConnectionError::raise("the TLS connection is gone")
 }
 
 /// Make a step of what the `ssl` module raised.
@@ -219,12 +218,12 @@ fn step_of(py: Python<'_>, error: PyErr) -> Step {
 fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     static AGAIN: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let again = AGAIN.get_or_try_init(py, || {
-        let ssl = py.import("ssl")?;
-        let kinds = (
-            ssl.getattr("SSLWantReadError")?,
-            ssl.getattr("SSLSyscallError")?,
-        );
-        Ok::<_, PyErr>(kinds.into_pyobject(py)?.unbind())
+        let ssl = py.import(intern!(py, "ssl"))?;
+        let kinds = [
+            ssl.getattr(intern!(py, "SSLWantReadError"))?,
+            ssl.getattr(intern!(py, "SSLSyscallError"))?,
+        ];
+        Ok::<_, PyErr>(ffi::new_tuple(py, kinds.into_iter())?.unbind())
     })?;
     Ok(error.matches(py, again.bind(py))?)
 }
@@ -232,5 +231,8 @@ fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
 /// Say whether an exception is the `ssl` module's.
 pub fn is_ssl_error(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     static SSL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    Ok(error.matches(py, SSL_ERROR.import(py, "ssl", "SSLError")?)?)
+    Ok(error.matches(
+        py,
+        ffi::imported(&SSL_ERROR, intern!(py, "ssl"), intern!(py, "SSLError"))?,
+    )?)
 }

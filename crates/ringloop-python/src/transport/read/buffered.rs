@@ -5,56 +5,51 @@
 use std::io;
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::super::{Stream_, call_protocol, lifecycle};
-use super::{Wish, deliver, disarm, schedule_delivery};
-use crate::ffi::{self, Obj};
+use super::held::{Held, keep};
+use super::{Wish, deliver};
+use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
 
 /// Copy bytes into the buffers of a `BufferedProtocol`, as many as it takes.
-pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, bytes: Obj) -> PyResult<()> {
-    let py = this.py();
-    let mut done = 0;
-    let len = ffi::bytes_len(&bytes);
-    while done < len {
-        if this.read.wish.get() != Wish::Read || !this.read.is_buffered() {
-            // Paused, closed or given to another protocol in the middle of it.
-            let rest = ffi::copy_bytes(py, ffi::bytes_from(py, &bytes, done));
-            if this.read.wish.get() == Wish::Read {
-                return deliver(this, rest);
-            }
-            if this.read.wish.get() == Wish::Pause {
-                this.read.held.borrow_mut().push_front(rest);
-                return disarm(this);
-            }
-            return Ok(());
+pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, mut bytes: Held) -> PyResult<()> {
+    while !bytes.rest(this.py()).is_empty() {
+        if this.read.wish.get() != Wish::Read {
+            // Paused or closed in the middle of it.
+            return keep(this, bytes);
         }
-        let Some(buffer) = get_buffer(this)? else {
+        if !this.read.is_buffered() {
+            return deliver(this, bytes);
+        }
+        let filled = fill_once(this, &mut bytes);
+        if filled.is_err() && !bytes.rest(this.py()).is_empty() {
+            // As with asyncio, whose kernel still has what `get_buffer` gave no room for.
+            return filled.map(drop).and(keep(this, bytes));
+        }
+        if !filled? {
             return Ok(());
-        };
-        let filled = ffi::fill(
-            buffer.bind(py).as_borrowed(),
-            ffi::bytes_from(py, &bytes, done),
-        );
-        drop(buffer);
-        let count = match filled {
-            Ok(0) => return empty_buffer(this),
-            Ok(count) => count,
-            Err(error) => return get_buffer_failed(this, error),
-        };
-        done += count;
-        if let Err(error) = buffer_updated(this, count) {
-            if done < len && this.read.wish.get() != Wish::Stop {
-                // It leaves the loop; the rest is for the next run.
-                let rest = ffi::copy_bytes(py, ffi::bytes_from(py, &bytes, done));
-                this.read.held.borrow_mut().push_front(rest);
-                schedule_delivery(this)?;
-            }
-            return Err(error);
         }
     }
     Ok(())
+}
+
+/// Have the protocol take one buffer full; `false`: the connection has ended.
+fn fill_once(this: Stream_<'_, '_>, bytes: &mut Held) -> PyResult<bool> {
+    let py = this.py();
+    let Some(buffer) = get_buffer(this)? else {
+        return Ok(false);
+    };
+    let filled = ffi::fill(buffer.bind(py).as_borrowed(), bytes.rest(py));
+    drop(buffer);
+    match filled {
+        Ok(0) => empty_buffer(this).map(|()| false),
+        Ok(count) => {
+            bytes.taken_len += count;
+            buffer_updated(this, count).map(|()| true)
+        }
+        Err(error) => get_buffer_failed(this, error).map(|()| false),
+    }
 }
 
 /// Receive straight into a `BufferedProtocol`'s buffer; `None`: the connection has ended.
@@ -79,7 +74,7 @@ pub(super) fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io
 
 fn get_buffer(this: Stream_<'_, '_>) -> PyResult<Option<Obj>> {
     // As asyncio: no hint.
-    let hint: Obj = (-1_i32).into_pyobject(this.py())?.into();
+    let hint: Obj = (-1_i32).into_object(this.py())?.into();
     match call_protocol(this, intern!(this.py(), "get_buffer"), Some(&hint)) {
         Ok(buffer) => Ok(buffer),
         Err(error) => get_buffer_failed(this, error).map(|()| None),
@@ -95,13 +90,16 @@ fn get_buffer_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
 }
 
 fn empty_buffer(this: Stream_<'_, '_>) -> PyResult<()> {
-    let error = PyRuntimeError::new_err("get_buffer() returned an empty buffer");
+    let error = PyRuntimeError::raise("get_buffer() returned an empty buffer");
     get_buffer_failed(this, error)
 }
 
 fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
-    let argument: Obj = count.into_pyobject(this.py())?.into();
-    match call_protocol(this, intern!(this.py(), "buffer_updated"), Some(&argument)) {
+    let py = this.py();
+    let told = count
+        .into_object(py)
+        .and_then(|count| call_protocol(this, intern!(py, "buffer_updated"), Some(&count.into())));
+    match told {
         Ok(_) => Ok(()),
         Err(error) => buffer_updated_failed(this, error),
     }

@@ -1,0 +1,94 @@
+//! Giving the interpreter up to threads that ask for it.
+//!
+//! Python code does so where it begins a function, and a wait does; callbacks that are compiled code do not, and a loop that
+//! always has some never waits. So the turn calls an empty function of Python's every now and then, which gives the
+//! interpreter up where a thread has waited for `sys.getswitchinterval()`, and else does nothing. To release the lock more
+//! often than that, for a moment each time, would be worse than never: who waits for it is woken, comes too late, and
+//! begins to wait anew.
+//!
+//! Called by: the turn. Never does: give it up while a cell of the loop's is open.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyModule;
+use ringloop::sys::clock;
+
+use super::core::LoopCore;
+use crate::ffi::{self, Obj, intern};
+use crate::limits;
+
+/// When a loop last let others in.
+#[derive(Default)]
+pub struct GaveWay(AtomicU64);
+
+/// When to look at the clock again in the midst of a batch: after so many callbacks as take little time.
+pub(super) struct Looks {
+    left: usize,
+    step: usize,
+    looked_ns: u64,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            left: limits::READY_CALLBACKS_UNCLOCKED,
+            step: 1,
+            looked_ns: 0,
+        }
+    }
+}
+
+impl Looks {
+    /// A callback has run.
+    #[inline]
+    pub fn count(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
+        self.left -= 1;
+        if self.left > 0 {
+            return Ok(());
+        }
+        self.look(core, py)
+    }
+
+    #[cold]
+    fn look(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
+        let now_ns = clock::monotonic_ns();
+        let is_quick = now_ns - self.looked_ns < limits::LOOK_NANOSECONDS;
+        self.step = if is_quick {
+            (self.step * 2).min(limits::LOOK_CALLBACKS_MAX)
+        } else {
+            1
+        };
+        (self.left, self.looked_ns) = (self.step, now_ns);
+        core.give_way_at(py, now_ns)
+    }
+}
+
+impl LoopCore {
+    /// Give the interpreter up to who has waited for it, where that was not done for a while.
+    ///
+    /// Errors: what a signal handler raises.
+    #[inline]
+    pub(super) fn give_way(&self, py: Python<'_>) -> PyResult<()> {
+        self.give_way_at(py, clock::monotonic_ns())
+    }
+
+    fn give_way_at(&self, py: Python<'_>, now_ns: u64) -> PyResult<()> {
+        let gave_ns = self.gave_way.0.load(Relaxed);
+        if now_ns.saturating_sub(gave_ns) < limits::HOLD_NANOSECONDS {
+            return Ok(());
+        }
+        self.gave_way.0.store(now_ns, Relaxed);
+        let nothing = NOTHING.get_or_try_init(py, || empty_function(py))?;
+        ffi::call_no_args(py, nothing).map(drop)
+    }
+}
+
+static NOTHING: PyOnceLock<Obj> = PyOnceLock::new();
+
+fn empty_function(py: Python<'_>) -> PyResult<Obj> {
+    let code = c"def nothing(): pass";
+    let module = PyModule::from_code(py, code, c"<ringloop>", c"ringloop._nothing")?;
+    Ok(module.getattr(intern!(py, "nothing"))?.into())
+}

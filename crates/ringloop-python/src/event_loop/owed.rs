@@ -1,0 +1,68 @@
+//! Steps of a transport's life for whose callback there was no memory.
+//!
+//! Owns: their list. Called by: `host` (`call_soon_or_owe`, `bring_or_owe`), and the turn (`pay`). Never does: make an
+//! object of Python's; a connection that is lost for want of memory must not wait for some.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pyo3::prelude::*;
+
+use super::core::LoopCore;
+use super::exceptions;
+use crate::ffi::{self, Obj, Visited, Visitor};
+
+/// What does the step without a callback; it is called alone with the object (`ffi::locked`).
+pub(crate) type Pay = fn(&Bound<'_, PyAny>, Option<&Obj>) -> PyResult<()>;
+
+/// One such step.
+pub struct Owed {
+    pub object: Obj,
+    pub argument: Option<Obj>,
+    pub pay: Pay,
+}
+
+impl Owed {
+    /// Show the references to the collector.
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        visitor.visit(&self.object)?;
+        match &self.argument {
+            Some(argument) => visitor.visit(argument),
+            None => Visited::Continue(()),
+        }
+    }
+}
+
+impl LoopCore {
+    /// Have the loop do a step without a callback.
+    #[cold]
+    pub(super) fn owe(&self, owed: Owed) -> PyResult<()> {
+        self.owes.store(true, Relaxed);
+        Ok(self.owed.with(|list| list.push(owed))?)
+    }
+
+    /// Say whether there are such steps.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        self.owes.load(Relaxed)
+    }
+
+    /// Do them. What has no memory for itself either is owed again, for a later turn.
+    #[cold]
+    pub(super) fn pay(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        self.owes.store(false, Relaxed);
+        let mut list = self.owed.with(std::mem::take)?.into_iter();
+        for owed in list.by_ref() {
+            let object = owed.object.bind(loop_.py());
+            let paid = ffi::locked(object, || (owed.pay)(object, owed.argument.as_ref()));
+            let Err(error) = paid else { continue };
+            if let Err(left) = exceptions::handler_failed(loop_, object, error) {
+                // The rest is for the next run.
+                for owed in list {
+                    self.owe(owed)?;
+                }
+                return Err(left);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! Python objects made by calls that can fail.
+//!
+//! `PyO3`'s own constructors of strings, bytes, numbers and containers panic when the interpreter has no
+//! memory, and so do its lazy exceptions once their arguments are made. A loop goes on after a
+//! `MemoryError`, so whatever runs in one makes its objects here; `tools/check-fallible` forbids the
+//! others. Called by every part of the extension.
+//!
+//! Invariants:
+//! 1. Exceptions are made by attached threads.
+
+use std::collections::TryReserveError;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::{PyTypeInfo, ffi};
+
+use crate::limits;
+
+/// Take ownership of what a call into the interpreter has made.
+///
+/// # Safety
+/// `pointer` is a new reference to an object of type `T`, or null with an exception set.
+unsafe fn owned<T>(py: Python<'_>, pointer: *mut ffi::PyObject) -> PyResult<Bound<'_, T>> {
+    // SAFETY: the caller's contract.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, pointer) }?;
+    // SAFETY: the caller's contract.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// Make a `str`.
+pub fn new_str<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
+    PyString::from_bytes(py, text.as_bytes())
+}
+
+/// Make the `str` of a file's name, as `os.fsdecode` does.
+pub fn new_path<'py>(py: Python<'py>, path: &OsStr) -> PyResult<Bound<'py, PyString>> {
+    let bytes = path.as_bytes();
+    let len = bytes.len().cast_signed();
+    // SAFETY: the pointer is good for as many bytes.
+    let pointer = unsafe { ffi::PyUnicode_DecodeFSDefaultAndSize(bytes.as_ptr().cast(), len) };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// Make a `bytes`. Allocates no object that the collector knows, so it may be called with a cell open.
+#[inline]
+pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: the pointer is good for as many bytes.
+    let pointer =
+        unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len().cast_signed()) };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// Make an empty `dict`.
+pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    // SAFETY: no conditions.
+    let pointer = unsafe { ffi::PyDict_New() };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// Make an empty `list`.
+pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    // SAFETY: no conditions.
+    let pointer = unsafe { ffi::PyList_New(0) };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// A value of Rust's that becomes a Python object.
+pub trait IntoObject<'py> {
+    /// Make the object.
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// Such a value where `PyO3` expects one of its own: a method's result, an argument, an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fallible<T>(pub T);
+
+impl<T> From<T> for Fallible<T> {
+    fn from(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Fallible<T> {
+    type Error = T::Error;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
+        T::extract(object).map(Self)
+    }
+}
+
+impl<'py, T: IntoObject<'py>> IntoPyObject<'py> for Fallible<T> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.into_object(py)
+    }
+}
+
+/// The numbers, by the function that makes each.
+macro_rules! numbers {
+    ($($type:ty => $make:ident as $wide:ty),* $(,)?) => { $(
+        impl<'py> IntoObject<'py> for $type {
+            fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                // SAFETY: no conditions.
+                let pointer = unsafe { ffi::$make(<$wide>::from(self)) };
+                // SAFETY: the result is a new reference of that type, or null.
+                unsafe { owned(py, pointer) }
+            }
+        }
+    )* };
+}
+
+numbers! {
+    i32 => PyLong_FromLongLong as i64, i64 => PyLong_FromLongLong as i64,
+    u16 => PyLong_FromUnsignedLongLong as u64, u32 => PyLong_FromUnsignedLongLong as u64,
+    u64 => PyLong_FromUnsignedLongLong as u64, f64 => PyFloat_FromDouble as f64,
+}
+
+impl<'py> IntoObject<'py> for bool {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyBool::new(py, self).to_owned().into_any())
+    }
+}
+
+impl<'py> IntoObject<'py> for usize {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        (self as u64).into_object(py)
+    }
+}
+
+impl<'py> IntoObject<'py> for &str {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        new_str(py, self).map(Bound::into_any)
+    }
+}
+
+impl<'py> IntoObject<'py> for String {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.as_str().into_object(py)
+    }
+}
+
+impl<'py, T> IntoObject<'py> for Bound<'py, T> {
+    fn into_object(self, _py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.into_any())
+    }
+}
+
+impl<'py, T: IntoObject<'py>> IntoObject<'py> for Option<T> {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Some(value) => value.into_object(py),
+            None => Ok(py.None().into_bound(py)),
+        }
+    }
+}
+
+/// A list.
+impl<'py, T: IntoObject<'py>> IntoObject<'py> for Vec<T> {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let list = new_list(py)?;
+        for value in self {
+            list.append(value.into_object(py)?)?;
+        }
+        Ok(list.into_any())
+    }
+}
+
+/// Tuples.
+macro_rules! tuples {
+    ($(($($type:ident $field:tt),*)),* $(,)?) => { $(
+        impl<'py, $($type: IntoObject<'py>),*> IntoObject<'py> for ($($type,)*) {
+            fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let items = [$(self.$field.into_object(py)?),*];
+                new_tuple(py, items.into_iter()).map(Bound::into_any)
+            }
+        }
+    )* };
+}
+
+impl<'py> IntoObject<'py> for () {
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        new_tuple(py, std::iter::empty()).map(Bound::into_any)
+    }
+}
+
+tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
+
+/// Make the `slice` from `start` to the end.
+pub fn new_slice(py: Python<'_>, start: usize) -> PyResult<Bound<'_, PyAny>> {
+    let start = start.into_object(py)?;
+    let null = std::ptr::null_mut();
+    // SAFETY: an object, and null, which stands for None.
+    let pointer = unsafe { ffi::PySlice_New(start.as_ptr(), null, null) };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// Make a `tuple`.
+pub fn new_tuple<'py>(
+    py: Python<'py>,
+    items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let len = items.len();
+    // SAFETY: no conditions.
+    let pointer = unsafe { ffi::PyTuple_New(len.cast_signed()) };
+    // SAFETY: the result is a new reference of that type, or null.
+    let tuple = unsafe { owned::<PyTuple>(py, pointer) }?;
+    for (index, item) in items.take(len).enumerate() {
+        // SAFETY: nobody else knows the tuple, and the index is below its length.
+        unsafe { ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index.cast_signed(), item.into_ptr()) };
+    }
+    Ok(tuple)
+}
+
+/// Fill the `%r` and `%s` of a template, as Python's `%` does: representations of any size are made by the interpreter.
+pub fn fill_template<'py>(
+    template: &Bound<'py, PyString>,
+    values: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyString>> {
+    let py = template.py();
+    let values = new_tuple(py, values.iter().map(|&value| value.clone()))?;
+    // SAFETY: a `str` and a `tuple`.
+    let pointer = unsafe { ffi::PyUnicode_Format(template.as_ptr(), values.as_ptr()) };
+    // SAFETY: the result is a new reference of that type, or null.
+    unsafe { owned(py, pointer) }
+}
+
+/// The attribute of a module, looked up once.
+pub fn imported<'py, T>(
+    place: &'static PyOnceLock<Py<T>>,
+    module: &Bound<'py, PyString>,
+    attribute: &Bound<'py, PyString>,
+) -> PyResult<&'py Bound<'py, T>>
+where
+    T: PyTypeInfo,
+{
+    let py = module.py();
+    let found = place.get_or_try_init(py, || {
+        let object = py.import(module)?.getattr(attribute)?;
+        Ok::<_, PyErr>(object.cast_into::<T>()?.unbind())
+    })?;
+    Ok(found.bind(py))
+}
+
+/// An exception class. Its instance is made at once: a lazy one of `PyO3`'s panics where there is no
+/// memory for its arguments, and this becomes a `MemoryError`.
+pub trait Raise: PyTypeInfo {
+    /// Make an exception with a text.
+    #[cold]
+    fn raise(text: impl AsRef<str>) -> PyErr {
+        // SAFETY: invariant 1.
+        let py = unsafe { Python::assume_attached() };
+        match new_str(py, text.as_ref()) {
+            Ok(text) => Self::raise_with(&text),
+            Err(error) => error,
+        }
+    }
+
+    /// Make an exception with any argument; a tuple has several.
+    #[cold]
+    fn raise_with<T>(argument: &Bound<'_, T>) -> PyErr {
+        let class = Self::type_object_raw(argument.py());
+        // SAFETY: both are alive; the call makes the exception, or sets the one that kept it from that.
+        unsafe { ffi::PyErr_SetObject(class.cast(), argument.as_ptr()) };
+        PyErr::fetch(argument.py())
+    }
+
+    /// Make an exception without an argument.
+    #[cold]
+    fn raise_bare() -> PyErr {
+        // SAFETY: invariant 1.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: as above.
+        unsafe { ffi::PyErr_SetNone(Self::type_object_raw(py).cast()) };
+        PyErr::fetch(py)
+    }
+}
+
+impl<T: PyTypeInfo> Raise for T {}
+
+/// The error of Rust's memory, where a user or a peer says how much is needed.
+#[cold]
+pub fn no_memory(_: TryReserveError) -> PyErr {
+    PyMemoryError::raise_bare()
+}
+
+/// Memory for so many bytes; empty where those are few, and Rust's own.
+pub fn room_for(len: usize) -> PyResult<Vec<u8>> {
+    let mut room = Vec::new();
+    if len > limits::COPIED_BYTES_UNCHECKED {
+        room.try_reserve_exact(len).map_err(no_memory)?;
+    }
+    Ok(room)
+}
+
+/// A copy of bytes.
+pub fn try_copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(no_memory)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// Make the `OSError`, or its subclass, of an errno.
+#[cold]
+pub fn raise_os(errno: i32, text: &str) -> PyErr {
+    // SAFETY: invariant 1.
+    let py = unsafe { Python::assume_attached() };
+    match (errno, text).into_object(py) {
+        Ok(arguments) => PyOSError::raise_with(&arguments),
+        Err(error) => error,
+    }
+}

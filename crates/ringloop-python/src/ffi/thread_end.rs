@@ -1,0 +1,98 @@
+//! A thread that outlives the interpreter is parked where it stands.
+//!
+//! Up to 3.13 `CPython` ends a thread that asks for the interpreter lock after the interpreter has gone: by `pthread_exit(3)`,
+//! whose unwinding a frame of ours answers with an abort. So the first entry of each thread leaves a clean-up handler with
+//! glibc, which runs before a frame is left, and never returns. From 3.14 on `CPython` does the same by itself; other C
+//! libraries do not unwind.
+//!
+//! Called by: every entry from Python that may call back. Never does: hold up a thread that ends by itself.
+//!
+//! Invariants:
+//! 1. A buffer is on the C library's list from [`arm`] until the thread's end, on the heap and unmoved; it is taken off as
+//!    the last of its list: who puts one on later takes it off before the thread ends.
+//! 2. To the C library a buffer that lies outside of the stack belongs to a frame that is left already: its handler is the
+//!    first thing that the unwinding runs (`unwind_stop` of glibc's nptl/unwind.c).
+
+#[cfg(all(target_env = "gnu", not(Py_3_14)))]
+mod glibc {
+    use std::cell::{Cell, RefCell};
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+    use std::thread;
+    use std::time::Duration;
+
+    /// `struct _pthread_cleanup_buffer` of pthread.h.
+    #[repr(C)]
+    struct Buffer {
+        routine: Option<unsafe extern "C" fn(*mut c_void)>,
+        argument: *mut c_void,
+        cancel_type: c_int,
+        previous: *mut Buffer,
+    }
+
+    unsafe extern "C" {
+        fn _pthread_cleanup_push(
+            buffer: *mut Buffer,
+            routine: unsafe extern "C" fn(*mut c_void),
+            argument: *mut c_void,
+        );
+        fn _pthread_cleanup_pop(buffer: *mut Buffer, execute: c_int);
+        #[cfg_attr(Py_3_13, link_name = "Py_IsFinalizing")]
+        fn _Py_IsFinalizing() -> c_int;
+    }
+
+    /// Takes the buffer off when the thread ends.
+    struct Armed(Box<Buffer>);
+
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            // SAFETY: invariant 1: `arm` has put it on, and it is the last one.
+            unsafe { _pthread_cleanup_pop(&raw mut *self.0, 0) };
+        }
+    }
+
+    thread_local! {
+        static IS_ARMED: Cell<bool> = const { Cell::new(false) };
+        static ARMED: RefCell<Option<Armed>> = const { RefCell::new(None) };
+    }
+
+    /// Have this thread parked, should it outlive the interpreter.
+    #[inline]
+    pub fn arm() {
+        if !IS_ARMED.get() {
+            arm_thread();
+        }
+    }
+
+    #[cold]
+    fn arm_thread() {
+        IS_ARMED.set(true);
+        let buffer = Box::new(Buffer {
+            routine: None,
+            argument: ptr::null_mut(),
+            cancel_type: 0,
+            previous: ptr::null_mut(),
+        });
+        let mut armed = Armed(buffer);
+        // SAFETY: invariant 1: the heap keeps it where it is until `Armed` is dropped.
+        unsafe { _pthread_cleanup_push(&raw mut *armed.0, park, ptr::null_mut()) };
+        // A thread whose values are gone already ends in a moment.
+        let _ = ARMED.try_with(|place| place.borrow_mut().replace(armed));
+    }
+
+    /// Runs when the thread is about to be unwound; without the interpreter lock.
+    unsafe extern "C" fn park(_argument: *mut c_void) {
+        // SAFETY: reads a pointer of the runtime's, in any thread.
+        while unsafe { _Py_IsFinalizing() } != 0 {
+            thread::sleep(Duration::MAX);
+        }
+    }
+}
+
+#[cfg(all(target_env = "gnu", not(Py_3_14)))]
+pub use glibc::arm;
+
+/// Nothing unwinds.
+#[cfg(not(all(target_env = "gnu", not(Py_3_14))))]
+#[inline]
+pub const fn arm() {}

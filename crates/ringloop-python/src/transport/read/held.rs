@@ -1,0 +1,142 @@
+//! Bytes that left the kernel and that the protocol has yet to take: because reading is paused, or because an
+//! exception that leaves the loop came between.
+//!
+//! Owns: their order, and the step of the loop that delivers them. Called by: `read`.
+//! Never does: read; nothing is received for a protocol that has not taken what is held.
+
+use pyo3::prelude::*;
+
+use super::super::{Stream, Stream_, lifecycle};
+use super::{Wish, arm, deliver, disarm, ended};
+use crate::ffi::{self, Obj, Payload, intern};
+
+/// Whether a step of the loop will deliver what is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    None,
+    Scheduled,
+    /// Scheduled when an exception left the loop: it comes behind what is ready when the loop runs again, as what
+    /// asyncio's selector finds would.
+    Postponed,
+}
+
+/// One object with such bytes.
+pub(super) struct Held {
+    bytes: Obj,
+    /// How many of them the protocol has.
+    pub taken_len: usize,
+}
+
+impl From<Obj> for Held {
+    fn from(bytes: Obj) -> Self {
+        Self {
+            bytes,
+            taken_len: 0,
+        }
+    }
+}
+
+impl Held {
+    pub fn rest<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        ffi::bytes_from(py, &self.bytes, self.taken_len)
+    }
+
+    /// All that the protocol has not taken, as one object.
+    pub fn into_bytes(self, py: Python<'_>) -> PyResult<Obj> {
+        if self.taken_len == 0 {
+            return Ok(self.bytes);
+        }
+        ffi::copy_bytes(py, self.rest(py))
+    }
+}
+
+/// Whether there are any, or an end of the stream that the protocol has not been told of.
+pub(super) fn holds(this: Stream_<'_, '_>) -> bool {
+    this.read.held_end.get().is_some() || !this.read.held.borrow().is_empty()
+}
+
+/// Keep the oldest bytes, which the protocol has not taken, before all others: until reading is resumed, or for
+/// the next run of the loop, which an exception is about to leave.
+pub(super) fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
+    let wish = this.read.wish.get();
+    if wish == Wish::Stop {
+        return Ok(());
+    }
+    this.read.held.borrow_mut().push_front(bytes);
+    if wish == Wish::Read {
+        postpone_delivery(this)
+    } else {
+        disarm(this)
+    }
+}
+
+/// Deliver in the next pass, as asyncio's next iteration would.
+pub(super) fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
+    deliver_later(this, Delivery::Scheduled)
+}
+
+/// As [`schedule_delivery`], for the next run.
+pub(super) fn postpone_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
+    deliver_later(this, Delivery::Postponed)
+}
+
+fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
+    if this.read.delivery.replace(delivery) != Delivery::None {
+        return Ok(());
+    }
+    let py = this.py();
+    let context = || ffi::context_copy_current(py);
+    let step = lifecycle::step(this, intern!(py, "_deliver_held"), context);
+    let core = this.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), None, |object, _| {
+            Stream::native().get(object).map_or(Ok(()), deliver_held)
+        })
+}
+
+/// Deliver what came during a pause, then read on.
+pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.delivery.replace(Delivery::None) == Delivery::Postponed {
+        return schedule_delivery(this);
+    }
+    while this.read.wish.get() == Wish::Read {
+        let next = this.read.held.borrow_mut().pop_front();
+        if let Some(bytes) = next {
+            let delivered = deliver_one(this, bytes);
+            if delivered.is_err() {
+                // It leaves the loop: what is still held, and what comes, is for the next run.
+                let again = if holds(this) {
+                    postpone_delivery(this)
+                } else {
+                    arm(this)
+                };
+                return delivered.and(again);
+            }
+            continue;
+        }
+        return match this.read.held_end.take() {
+            Some(end) => {
+                let told = ended(this, end);
+                told.and(lifecycle::rest_if_idle(this))
+            }
+            None => arm(this),
+        };
+    }
+    Ok(())
+}
+
+/// As `deliver`, for bytes that were held and are the oldest.
+fn deliver_one(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
+    let rest = this.read.held.take();
+    let end = this.read.held_end.take();
+    let result = deliver(this, bytes);
+    if this.read.wish.get() == Wish::Stop {
+        return result;
+    }
+    // What came after it goes behind what a pause in the middle may have put back.
+    this.read.held.borrow_mut().extend(rest);
+    if end.is_some() {
+        this.read.held_end.set(end);
+    }
+    result
+}

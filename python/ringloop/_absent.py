@@ -1,0 +1,39 @@
+"""Names of asyncio's own loop that this one does not have, and what their absence says.
+
+Called by: whoever looks for them on a loop. Never does: stand in their place; `hasattr` is false.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+_REMEDY = "which need asyncio's own loop: asyncio.SelectorEventLoop()"
+
+
+class NativeQueue:
+    """A queue or a selector: in asyncio a list that tools read and change."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, loop: Any, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: the queues of ringloop's loop "
+            f"are native, not for tools that work on them, {_REMEDY}"
+        )
+
+
+class NestPatched:
+    """The mark that nest_asyncio looks for before it patches a loop's class.
+
+    It would go on to replace `run_forever` by one that works on the lists above. uvloop's it refuses
+    with a `ValueError`, and so does this.
+    """
+
+    def __get__(self, loop: Any, owner: type) -> NoReturn:
+        if loop is None:
+            raise AttributeError(f"type object {owner.__name__!r} has no attribute '_nest_patched'")
+        raise ValueError(
+            f"Can't patch loop of type {owner}: its queues are native, not for tools that run a loop "
+            f"inside of itself, {_REMEDY}"
+        )

@@ -1,0 +1,32 @@
+"""Which driver a loop has, as users see it: in its repr, and in the log where io_uring was refused."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringloop._loop import Loop
+
+logger = logging.getLogger("ringloop")
+
+_told: list[str] = []
+
+
+def tell_refusal(loop: Loop) -> None:
+    """Log why the loop does without io_uring; once a process, because the answer does not change."""
+    if not _told:
+        _told.append(str(loop.driver_reason))
+        logger.info("the driver is %s: %s", loop.driver, loop.driver_reason)
+
+
+def describe(loop: Loop) -> str:
+    """Return the repr: asyncio's words, and which driver it is for what reason."""
+    kind = type(loop)
+    name = "ringloop.Loop"
+    if kind.__module__ != "ringloop._loop":
+        name = f"{kind.__name__}({name})"
+    return (
+        f"<{name} driver={loop.driver} running={loop.is_running()} closed={loop.is_closed()} "
+        f"debug={loop.get_debug()} reason={loop.driver_reason!r}>"
+    )

@@ -1,0 +1,59 @@
+"""When bytes leave: the choice of a loop, and the socket that a transport shows.
+
+Owns: `writes="gathered"` and `"eager"`, and what using `get_extra_info("socket")` means for writes that
+wait for the end of the turn. Called by: `_loop`, the native transports. Never does: send.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+_VARIABLE = "RINGLOOP_WRITES"
+_GATHERED, _EAGER = "gathered", "eager"
+
+
+def are_eager(writes: str | None) -> bool:
+    """Say whether a loop sends every write at once; None leaves it to the environment."""
+    name, chosen = "writes", writes
+    if chosen is None:
+        name, chosen = _VARIABLE, os.environ.get(_VARIABLE) or _GATHERED
+    if chosen not in {_GATHERED, _EAGER}:
+        raise ValueError(f'{name} must be "{_GATHERED}" or "{_EAGER}", not {chosen!r}')
+    return chosen == _EAGER
+
+
+# What neither changes what is sent nor gives the descriptor away, and what only has to come behind
+# what was written.
+_PLAIN = frozenset({"family", "type", "proto", "getpeername", "getsockname", "get_inheritable"})
+_BEHIND = frozenset({"getsockopt", "setsockopt", "shutdown"})
+
+
+class ShownSocket:
+    """A socket that a loop has made, as the `TransportSocket` of its transport has it.
+
+    What was gathered leaves before the socket is changed or asked. Who takes its descriptor, or does
+    anything with it that `TransportSocket` would not, has every later write leave at once.
+    """
+
+    __slots__ = ("_shown", "_transport")
+
+    def __init__(self, shown: Any, transport: Any) -> None:
+        self._shown = shown
+        self._transport = weakref.ref(transport)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _PLAIN and (transport := self._transport()) is not None:
+            if name in _BEHIND:
+                transport._send_gathered()
+            else:
+                transport._write_at_once()
+        return getattr(self._shown, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._shown)
+
+    def __repr__(self) -> str:
+        return repr(self._shown)

@@ -1,0 +1,1 @@
+"""Packages that programs of other QUIC libraries import instead, where those differ from aioquic."""

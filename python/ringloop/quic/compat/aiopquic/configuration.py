@@ -1,0 +1,44 @@
+"""aiopquic's configuration: its defaults and names.
+
+Owns: what differs from `ringloop.quic.configuration`. Called by: programs, `connection`. Never does:
+leave a client unverified that names an authority, or `verify_mode`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringloop.quic import configuration
+from ringloop.quic.logger import QuicFileLogger
+
+__all__ = ["QuicConfiguration"]
+
+
+@dataclass
+class QuicConfiguration(configuration.QuicConfiguration):
+    """What connections do, keep and trust."""
+
+    idle_timeout: float | None = 30.0
+    max_data: int = 16 << 20
+    max_stream_data: int = 16 << 20
+    max_streams_bidi: int = 512
+    max_streams_uni: int = 512
+    max_datagram_frame_size: int | None = 65535
+    stream_ring_cap: int = 4 << 20
+    """Bytes that may be queued past the send window, a stream; `send_stream_data` then raises
+    `BufferError`."""
+    tx_max_queued_bytes: int | None = None
+    """The same for all streams together."""
+    event_ring_capacity: int | None = None
+    """Not used: there is no thread that events would come from."""
+    qlog_dir: str | None = None
+    """Where the connections' traces go."""
+
+    def __post_init__(self) -> None:
+        if self.qlog_dir is not None and self.quic_logger is None:
+            self.quic_logger = QuicFileLogger(self.qlog_dir)
+
+    def _verifies(self) -> bool:
+        if self.verify_mode is None:
+            return any((self.cafile, self.capath, self.cadata))
+        return super()._verifies()

@@ -1,0 +1,230 @@
+"""aiopquic's connection: stream numbers that are taken, and queues that are full.
+
+Owns: the numbers that were given out, and who waits for a stream's queue. Called by: `asyncio`,
+programs. Never does: send from another thread; what is written leaves in the loop's pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+from ringloop.quic import connection, events
+from ringloop.quic.asyncio.endpoint import AsyncEndpoint
+from ringloop.quic.connection import (
+    NetworkAddress,
+    QuicErrorCode,
+    stream_is_client_initiated,
+    stream_is_unidirectional,
+)
+
+if TYPE_CHECKING:
+    from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
+    from ringloop.quic.compat.aiopquic.configuration import QuicConfiguration
+
+__all__ = [
+    "Endpoint",
+    "QuicConnection",
+    "QuicErrorCode",
+    "stream_is_client_initiated",
+    "stream_is_unidirectional",
+]
+
+
+class QuicConnection(connection.QuicConnection):
+    """One connection, which `connect` and `serve` make; or a program, with a socket of its own.
+
+    That is `_start_transport(port)`, a protocol for it, the protocol's `_start()`, and `stop()` at
+    the end. One of a server is the first client's.
+    """
+
+    _configuration: QuicConfiguration
+
+    def __init__(self, *, configuration: QuicConfiguration) -> None:
+        if configuration.is_client:
+            super().__init__(configuration=configuration)
+        else:
+            self._prepare(configuration, None)
+        self._keep()
+
+    def _prepare(self, configuration: Any, driver: Any) -> None:
+        super()._prepare(configuration, driver)
+        self._keep()
+
+    def _keep(self) -> None:
+        first = 0 if self._is_client else 1
+        self._next_ids = [first, first + 2]
+        self._drained: dict[int, asyncio.Event] = {}
+        self._transport: Endpoint | None = None
+        self._is_closed = False
+
+    # --- its own socket ---
+
+    def _start_transport(self, port: int = 0) -> None:
+        if self._transport is not None:
+            return
+        loop, configuration = asyncio.get_running_loop(), self._configuration
+        server = None if self._is_client else configuration.server_config()
+        self._transport = Endpoint(
+            loop,
+            configuration,
+            host=None,
+            port=port,
+            family=socket.AF_INET,
+            server=server,
+            connection_id=self.host_cid or None,
+        )
+        self._transport.only = self
+        self.attach(self._transport._native, self._transport._driver)
+
+    def start(self, protocol: QuicConnectionProtocol) -> None:
+        """Tell a protocol of the events."""
+        if (transport := self._transport) is None:
+            return
+        if self._is_client:
+            transport.client(self, protocol)
+        else:
+            transport.make_protocol = lambda _connection: protocol
+
+    def stop(self) -> None:
+        """Close the socket; nothing happens where `connect` or `serve` has it."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over: what is written then is dropped."""
+        return self._is_closed
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that were sent, all packets together."""
+        stats = self.stats()
+        return 0 if stats is None else int(stats.bytes_sent)
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that have come, all packets together."""
+        stats = self.stats()
+        return 0 if stats is None else int(stats.bytes_received)
+
+    def connect(self, addr: NetworkAddress, now: float = 0.0) -> None:
+        """Begin the handshake with the server at `addr`."""
+        if self._driver is None:
+            self._start_transport()
+        super().connect(addr, now or asyncio.get_running_loop().time())
+
+    def close(
+        self,
+        error_code: int = QuicErrorCode.NO_ERROR,
+        frame_type: int | None = None,
+        reason_phrase: str = "",
+    ) -> None:
+        """Close the connection."""
+        super().close(error_code, frame_type, reason_phrase)
+        self._end()
+
+    def _note(self, event: events.QuicEvent) -> None:
+        super()._note(event)
+        if isinstance(event, events.ConnectionTerminated):
+            self._end()
+
+    def _end(self) -> None:
+        self._is_closed = True
+        for event in self._drained.values():
+            event.set()
+
+    # --- streams ---
+
+    def get_next_available_stream_id(self, is_unidirectional: bool = False) -> int:
+        """Take the number of the next stream of this end."""
+        stream_id = self._next_ids[is_unidirectional]
+        self._next_ids[is_unidirectional] += 4
+        return stream_id
+
+    def send_stream_data(
+        self, stream_id: int, data: connection.BytesLike, end_stream: bool = False
+    ) -> None:
+        """Write to a stream, all of `data` or nothing; dropped once the connection is over.
+
+        Errors: BufferError where `stream_ring_cap` bytes would be queued past the send window, or
+        `tx_max_queued_bytes` of all streams are: `get_tx_data_drain_event` tells when to write
+        again.
+        """
+        if self._is_closed:
+            return
+        queued = self.get_send_buffer_size(stream_id)
+        if queued and queued + len(data) > self._configuration.stream_ring_cap:
+            self.set_tx_data_drain_pending(stream_id)
+            raise BufferError(
+                f"{queued} bytes of stream {stream_id} are queued already: await"
+                " send_stream_data_drained(), or raise stream_ring_cap"
+            )
+        try:
+            super().send_stream_data(stream_id, data, end_stream)
+        except BufferError:
+            self.set_tx_data_drain_pending(stream_id)
+            raise
+
+    async def send_stream_data_drained(
+        self, stream_id: int, data: connection.BytesLike, end_stream: bool = False
+    ) -> None:
+        """Write to a stream once there is room."""
+        event = self.get_tx_data_drain_event(stream_id)
+        while not self._is_closed:
+            event.clear()
+            try:
+                self.send_stream_data(stream_id, data, end_stream)
+            except BufferError:
+                await event.wait()
+            else:
+                return
+        # A program that goes on for ever gives others their turn.
+        await asyncio.sleep(0)
+
+    def get_tx_data_drain_event(self, stream_id: int) -> asyncio.Event:
+        """Return what is set when nothing of a stream that was full is queued any more."""
+        return self._drained.setdefault(stream_id, asyncio.Event())
+
+    def tx_data_ring_used(self, stream_id: int) -> int:
+        """Return how many bytes of a stream are queued past the send window."""
+        return self.get_send_buffer_size(stream_id)
+
+    def set_tx_data_drain_pending(self, stream_id: int) -> None:
+        """Have the stream's event set once nothing of it is queued."""
+        if not self.want_writable(stream_id):
+            # Others have taken all the room there is.
+            waits = [other for other in self._drained if self.want_writable(other)]
+            if not waits:
+                self.get_tx_data_drain_event(stream_id).set()
+
+    def clear_tx_data_drain_pending(self, stream_id: int) -> None:
+        """Do nothing: an event that nobody waits for does no harm."""
+
+    def tx_event_ring_fill(self) -> float:
+        """Return 0: there is no ring between threads that could be full."""
+        return 0.0
+
+    def take_writable(self) -> list[int]:
+        """Return the streams that have nothing queued by now, and tell who waits for them."""
+        stream_ids = super().take_writable()
+        if stream_ids:
+            for event in self._drained.values():
+                event.set()
+        return stream_ids
+
+
+class Endpoint(AsyncEndpoint):
+    """What `serve` returns, and the socket of a connection that a program made."""
+
+    only: QuicConnection | None = None
+    """The one connection that there is to be."""
+
+    def _accepted(self, key: int) -> connection.QuicConnection:
+        if (only := self.only) is None:
+            return QuicConnection.accepted(self._configuration, self._native, key, self._driver)
+        # A stranger's first packet begins no other.
+        self._native.set_server(None)
+        only._bind(self._native, key)
+        return only
