@@ -1,11 +1,16 @@
-"""What keeps a ring from a process, for children of `test_refused_ring.py`: it cannot be undone."""
+"""What a kernel refuses, for tests of their own process or thread: it cannot be undone."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import resource
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # linux/filter.h and linux/seccomp.h
 BPF_LOAD_WORD = 0x20
@@ -19,6 +24,29 @@ PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 # The same number on every architecture.
 IO_URING_SETUP = 425
+# asm/unistd.h
+NUMBERS = {
+    "x86_64": {
+        "recvmsg": 47,
+        "recvmmsg": 299,
+        "sendmmsg": 307,
+        "accept4": 288,
+        "madvise": 28,
+        "eventfd2": 290,
+        "epoll_create1": 291,
+        "epoll_ctl": 233,
+    },
+    "aarch64": {
+        "recvmsg": 212,
+        "recvmmsg": 243,
+        "sendmmsg": 269,
+        "accept4": 242,
+        "madvise": 233,
+        "eventfd2": 19,
+        "epoll_create1": 20,
+        "epoll_ctl": 21,
+    },
+}.get(platform.machine(), {})
 
 
 class _Program(ctypes.Structure):
@@ -27,12 +55,15 @@ class _Program(ctypes.Structure):
 
 def deny_io_uring(errno: int) -> None:
     """Have io_uring_setup(2) fail with `errno`, as container runtimes do."""
-    steps = (
-        (BPF_LOAD_WORD, 0, 0, 0),  # seccomp_data.nr
-        (BPF_JUMP_EQUAL, 0, 1, IO_URING_SETUP),
-        (BPF_RETURN, 0, 0, RETURN_ERRNO | errno),
-        (BPF_RETURN, 0, 0, RETURN_ALLOW),
-    )
+    deny([IO_URING_SETUP], errno)
+
+
+def deny(numbers: Iterable[int], errno: int) -> None:
+    """Have these calls of the calling thread, and of threads that it starts, fail with `errno`."""
+    steps = [(BPF_LOAD_WORD, 0, 0, 0)]  # seccomp_data.nr
+    for number in numbers:
+        steps += [(BPF_JUMP_EQUAL, 0, 1, number), (BPF_RETURN, 0, 0, RETURN_ERRNO | errno)]
+    steps.append((BPF_RETURN, 0, 0, RETURN_ALLOW))
     filter_ = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _Program(len(steps), filter_)
     libc = ctypes.CDLL(None, use_errno=True)

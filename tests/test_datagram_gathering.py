@@ -11,13 +11,14 @@ import os
 import random
 import select
 import socket
+import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.datagrams import LARGEST, SENDS_EMPTY, Recorder, endpoint
-from tests.support import PATIENCE_SECONDS, wait_until, wait_until_blocking
+from tests.support import ORACLE, PATIENCE_SECONDS, wait_until, wait_until_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tests.datagrams import Run
 
 SO_NO_CHECK = 11  # asm-generic/socket.h
+IP_RECVTTL = 12  # linux/in.h
 
 
 @pytest.fixture
@@ -67,6 +69,86 @@ def test_the_first_of_a_turn_has_left_when_sendto_returns(run: Run, peers: Any) 
                 sender.transport.sendto(b"%d" % number, peers[0].getsockname())
                 assert waiting_on(peers[0], 1) == [b"%d" % number]
                 await turn()
+
+    run(main())
+
+
+def test_only_more_of_a_turn_are_gathered(run: Run, loop_name: str, peers: Any) -> None:
+    async def main() -> None:
+        async with endpoint() as sender:
+            for word in (b"one", b"two"):
+                sender.transport.sendto(word, peers[0].getsockname())
+            assert waiting_on(peers[0], 1)[0] == b"one"
+            if loop_name != ORACLE:
+                assert not select.select([peers[0]], [], [], 0)[0]
+                await turn()
+                assert waiting_on(peers[0], 1) == [b"two"]
+
+    run(main())
+
+
+def test_each_leaves_with_the_options_of_its_moment(run: Run, peers: Any) -> None:
+    peers[0].setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+
+    async def main() -> None:
+        async with endpoint() as sender:
+            shown = sender.transport.get_extra_info("socket")
+            for ttl in (11, 22, 33):
+                shown.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+                for _ in range(2):
+                    sender.transport.sendto(b"%d" % ttl, peers[0].getsockname())
+            await turn()
+            for ttl in (11, 11, 22, 22, 33, 33):
+                assert select.select([peers[0]], [], [], PATIENCE_SECONDS)[0]
+                data, ancillary, *_ = peers[0].recvmsg(9, 99)
+                assert (data, struct.unpack("i", ancillary[0][2])) == (b"%d" % ttl, (ttl,))
+
+    run(main())
+
+
+def step(name: str, sender: Any) -> None:
+    shown = sender.transport.get_extra_info("socket")
+    if name == "descriptor":
+        shown.fileno()
+    elif name == "question":
+        shown.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    elif name == "signal":
+        os.kill(os.getpid(), 0)
+    elif not (pid := os.fork()):
+        try:
+            sender.transport.close()
+        finally:
+            os._exit(0)
+    else:
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("name", ["descriptor", "question", "signal", "fork"])
+def test_what_was_sent_has_left_before(run: Run, peers: Any, name: str) -> None:
+    async def main() -> None:
+        async with endpoint() as sender:
+            for _ in range(2):
+                for word in (b"one", b"two", b"three"):
+                    sender.transport.sendto(word, peers[0].getsockname())
+                step(name, sender)
+                assert waiting_on(peers[0], 3) == [b"one", b"two", b"three"]
+
+    run(main())
+
+
+def test_order_with_a_socket_of_the_programs(run: Run, peers: Any) -> None:
+    async def main() -> None:
+        ours = socket.socket(type=socket.SOCK_DGRAM)
+        ours.bind(("127.0.0.1", 0))
+        ours.setblocking(False)
+        async with endpoint(sock=ours) as sender:
+            expected = []
+            for number in range(10):
+                for send in (sender.transport.sendto, ours.sendto):
+                    send(b"%d" % number, peers[0].getsockname())
+                    expected.append(b"%d" % number)
+            assert waiting_on(peers[0], 20) == expected
 
     run(main())
 

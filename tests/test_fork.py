@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -149,6 +150,25 @@ def test_loop_from_before_the_fork_names_the_remedy(loop_name: str, loop: Any, r
     loop.remove_reader(read_end)
     os.close(read_end)
     os.close(write_end)
+
+
+def test_fork_that_python_does_not_hear_of(loop_name: str, loop: Any, run: Run) -> None:
+    """By a library in C, say: no hook of `os.register_at_fork` runs."""
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio does not notice")
+    run(asyncio.sleep(0))
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        code = 1
+        try:
+            with pytest.raises(RuntimeError, match=BELONGS_TO_PARENT):
+                loop.run_forever()
+            loop.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert_succeeds(pid)
+    run(asyncio.sleep(0))
 
 
 def test_message_in_the_child_does_not_wake_the_parent(loop_name: str, loop: Any, run: Run) -> None:

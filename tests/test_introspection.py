@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import io
 import os
 import re
@@ -17,6 +18,7 @@ import weakref
 from asyncio import trsock
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -175,6 +177,8 @@ def test_sockets_of_a_server(run: Run) -> None:
 def normal(text: str) -> str:
     """Put our names and the numbers of this run out of the way."""
     text = re.sub(r"_?(Unix)?(Selector)?(EventLoop|Loop)\b", "LOOP", text)
+    text = re.sub(r"ringloop\.LOOP driver=\w+", "LOOP", text)
+    text = re.sub(" reason='[^']*'", "", text)
     text = text.replace("_SelectorSocketTransport", "SocketTransport")
     text = text.replace("_SelectorDatagramTransport", "DatagramTransport")
     return re.sub(r"(fd|when|:)=?[\d.]+", r"\1=N", text)
@@ -295,12 +299,31 @@ def test_queues_of_other_loops_are_not_pretended(loop_name: str, loop: Any) -> N
         pytest.skip("these are asyncio's own")
     for name in ("_ready", "_scheduled", "_selector"):
         assert not hasattr(loop, name)
-        with pytest.raises(AttributeError, match=name):
+        assert not hasattr(type(loop), name)
+        with pytest.raises(
+            AttributeError, match=f"'{name}': .* native, .* asyncio.SelectorEventLoop"
+        ):
             getattr(loop, name)
     with pytest.raises((AttributeError, NotImplementedError)):
         loop._run_once()
     with pytest.raises(NotImplementedError):
         loop._process_events([])
+
+
+def test_a_loop_that_runs_inside_of_itself_is_refused_before_it_is_patched(
+    loop_name: str, loop: Any
+) -> None:
+    """What nest_asyncio does with a loop: the mark first, then its class."""
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's can be patched")
+    with pytest.raises(ValueError, match=r"Can't patch loop of type .*SelectorEventLoop"):
+        hasattr(loop, "_nest_patched")
+    # And nothing else that looks through a loop's attributes stumbles over it.
+    assert "_nest_patched" not in dir(loop)
+    assert not hasattr(type(loop), "_nest_patched")
+    for kind in (loop, type(loop)):
+        inspect.getmembers(kind)
+        mock.create_autospec(kind)
 
 
 # --- replaced classes -----------------------------------------------------------------------------
@@ -334,6 +357,32 @@ def test_replaced_task_and_future_classes_are_used(
         assert await asyncio.gather(*made) == [None, 5, None, None, None]
 
     run(main())
+
+
+def test_a_replaced_task_class_gets_the_arguments_of_this_version(
+    loop: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    real = asyncio.tasks.Task
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        given.append((len(args), kwargs.get("loop") is loop, set(kwargs)))
+        return real(*args, **kwargs)
+
+    async def nothing() -> None:
+        pass
+
+    async def main() -> None:
+        monkeypatch.setattr(asyncio.tasks, "Task", make)
+        await loop.create_task(nothing())
+        await loop.create_task(nothing(), name="named")
+        await asyncio.create_task(nothing())
+        await asyncio.ensure_future(nothing())
+
+    run(main())
+    monkeypatch.undo()
+    assert [arguments[:2] for arguments in given] == [(1, True)] * 4
+    assert all(keywords <= {"loop", "name", "context"} for _, _, keywords in given)
 
 
 # --- call graphs ----------------------------------------------------------------------------------
@@ -445,6 +494,35 @@ def test_tasks_of_another_process(loop_name: str, command: str) -> None:
     assert "the sleeper" in done.stdout
     assert "Task-1" in done.stdout
     assert re.search(r"innermost.*middle|middle[\s\S]*innermost", done.stdout), done.stdout
+
+
+FIRST_TASK = """
+import asyncio, gc
+
+gc.disable()
+from tests import support
+
+async def main():
+    print(asyncio.current_task().get_name(), len(asyncio.all_tasks()))
+
+with asyncio.Runner(loop_factory=support.loop_factory({loop_name!r})) as runner:
+    runner.run(main())
+from asyncio import tasks
+left = getattr(tasks, "_scheduled_tasks", ())
+print(len(left), [kept for kept in gc.get_objects() if isinstance(kept, asyncio.Task)])
+"""
+
+
+def test_the_first_task_of_a_process_is_the_programs_own(loop_name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_TASK.format(loop_name=loop_name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
+    assert done.stdout.splitlines() == ["Task-1 1", "0 []"], done.stderr
 
 
 # --- deprecated ways ------------------------------------------------------------------------------

@@ -78,12 +78,48 @@ def test_writes_of_one_turn_arrive_in_order(loop: Loop, run: Run, ends: Any) -> 
     run(main())
 
 
-def test_first_write_is_in_the_pipe_at_once(loop: Loop, run: Run, ends: Any) -> None:
+def test_each_write_is_in_the_pipe_at_once(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
-        writer.write(b"now")
-        assert os.read(ends[0].fileno(), 100) == b"now"
+        for word in (b"now", b"and", b"now"):
+            writer.write(word)
+            assert os.read(ends[0].fileno(), 100) == word
+        writer.writelines([b"two ", b"lines"])
+        assert os.read(ends[0].fileno(), 100) == b"two lines"
         assert writer.get_write_buffer_size() == 0
+        writer.abort()
+        await wait_until(lambda: LOST in wrote.calls)
+
+    run(main())
+
+
+def test_writes_to_the_descriptor_itself_keep_their_place(loop: Loop, run: Run, ends: Any) -> None:
+    async def main() -> None:
+        writer, wrote = await writing(loop, ends[1])
+        writer.write(b"header ")
+        writer.write(b"body ")
+        os.write(ends[1].fileno(), b"print ")
+        writer.write(b"trailer")
+        assert os.read(ends[0].fileno(), 100) == b"header body print trailer"
+        writer.abort()
+        await wait_until(lambda: LOST in wrote.calls)
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_of_fork_writes_nothing_of_its_parents(loop: Loop, run: Run, ends: Any) -> None:
+    async def main() -> None:
+        writer, wrote = await writing(loop, ends[1])
+        for word in (b"1", b"2", b"3"):
+            writer.write(word)
+        if not (pid := os.fork()):
+            try:
+                writer.close()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)  # noqa: ASYNC222 -- it ends at once
+        assert os.read(ends[0].fileno(), 100) == b"123"
         writer.abort()
         await wait_until(lambda: LOST in wrote.calls)
 

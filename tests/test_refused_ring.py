@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests import support
+from tests import refuse, support
 
 # Ends every child: what `ringloop` says now, and whether a loop moves bytes.
 REPORT = """
@@ -88,6 +88,57 @@ def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
     assert epoll == {"driver": "epoll", "reason": "epoll, as asked for", "echo": "bytes"}
 
 
+def test_a_refusal_is_logged_once_and_stands_in_the_repr() -> None:
+    told, reason, shown = child("""
+        import logging
+        from tests import refuse
+        refuse.deny_io_uring(1)
+        told = []
+
+        class Handler(logging.Handler):
+            def emit(self, record):
+                told.append([record.name, record.levelname, record.getMessage()])
+
+        logging.getLogger("ringloop").addHandler(Handler())
+        logging.getLogger("ringloop").setLevel("INFO")
+        attempt(driver="epoll")
+        loops = [ringloop.Loop() for _ in range(3)]
+        print(json.dumps([told, loops[0].driver_reason, repr(loops[0])]))
+        for loop in loops:
+            loop.close()
+    """)
+    assert told == [["ringloop", "INFO", f"the driver is epoll: {reason}"]]
+    assert shown.startswith("<ringloop.Loop driver=epoll running=False closed=False debug=False ")
+    assert reason in shown
+
+
+@pytest.mark.parametrize("word", ["EPERM", "ENOSYS"])
+@pytest.mark.parametrize("call", ["eventfd2", "epoll_create1", "epoll_ctl", "madvise"])
+def test_refused_call_is_named_with_its_errno_and_the_remedy(call: str, word: str) -> None:
+    if call not in refuse.NUMBERS:
+        pytest.skip("the call's number is not known here")
+    support.usable_loop("ringloop-uring")
+    auto, uring, epoll = child(f"""
+        from tests import refuse
+        refuse.deny([refuse.NUMBERS["{call}"]], {getattr(errno, word)})
+        print(json.dumps([attempt(), attempt(driver="uring"), attempt(driver="epoll")]))
+    """)
+    # Each driver needs its own calls, and a loop an eventfd.
+    if call == "madvise":
+        refused, fine = [uring], [auto, epoll]
+        assert f"io_uring refused: {call} was refused" in auto["reason"]
+    elif call == "eventfd2":
+        refused, fine = [auto, uring, epoll], []
+    else:
+        refused, fine = [epoll], [auto, uring]
+    for report in refused:
+        assert report["error"] == ("PermissionError" if word == "EPERM" else "OSError")
+        assert report["errno"] == getattr(errno, word)
+        assert f"{call} was refused" in report["words"]
+        assert f"allow {call} in the seccomp profile" in report["words"]
+    assert [report["echo"] for report in fine] == ["bytes"] * len(fine)
+
+
 def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
     support.usable_loop("ringloop-uring")
     report = child("""
@@ -105,6 +156,7 @@ def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
     assert "ulimit -n" in uring["words"]
     assert "64" in uring["words"]
     # Here epoll does not fit either.
+    assert uring["errno"] == errno.EMFILE
     for refused in (epoll, auto):
         assert refused["error"] == "OSError"
         assert refused["errno"] == errno.EMFILE
@@ -153,9 +205,21 @@ def test_unknown_driver_is_a_value_error_with_the_words_that_are_known() -> None
     for refused, word in ((by_environment, "nonsense"), (by_keyword, "kqueue")):
         assert refused["error"] == "ValueError"
         assert f'"{word}"' in refused["words"]
-        assert "auto, uring, epoll" in refused["words"]
+        assert "auto, uring (or io_uring), epoll" in refused["words"]
+    assert by_environment["words"].startswith("RINGLOOP_DRIVER names an unknown driver")
+    assert by_keyword["words"].startswith("argument 'driver': unknown driver")
+    assert "RINGLOOP" not in by_keyword["words"]
     # What the program asks for is not the environment's affair.
     assert overruled["driver"] == "epoll"
+
+
+def test_io_uring_is_a_word_for_the_ring() -> None:
+    support.usable_loop("ringloop-uring")
+    chosen = child(
+        "print(json.dumps([attempt(), attempt(driver='io_uring'), attempt(driver='uring')]))",
+        RINGLOOP_DRIVER="io_uring",
+    )
+    assert [loop["driver"] for loop in chosen] == ["uring"] * 3
 
 
 @pytest.mark.parametrize("word", ["", "auto", "epoll"])

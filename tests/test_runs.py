@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import subprocess
 import sys
 import threading
 import warnings
@@ -275,6 +276,75 @@ def test_ways_to_run(driver: str) -> None:
     assert ringloop.run(main(), driver=driver, debug=True) == (driver, True)
     factory = functools.partial(ringloop.Loop, driver=driver)
     assert run_once(factory, main()) == (driver, False)
-    loop = ringloop.new_event_loop()
-    assert isinstance(loop, ringloop.Loop)
-    loop.close()
+    assert ringloop.run(main(), loop_factory=factory, debug=True) == (driver, True)
+    with pytest.raises(ValueError, match="driver and loop_factory exclude each other"):
+        ringloop.run(main(), loop_factory=factory, driver=driver)
+    for loop in (ringloop.new_event_loop(), ringloop.new_event_loop(driver=driver)):
+        assert isinstance(loop, ringloop.Loop)
+        loop.close()
+    assert loop.driver == driver
+
+
+@pytest.mark.parametrize("driver", support.DRIVERS)
+def test_the_repr_names_the_loop_and_its_driver(driver: str) -> None:
+    import ringloop
+
+    class Mine(ringloop.Loop):
+        pass
+
+    support.usable_loop(f"ringloop-{driver}")
+    for kind, name in ((ringloop.Loop, "ringloop.Loop"), (Mine, "Mine(ringloop.Loop)")):
+        loop = kind(driver=driver)
+        reason = f"reason={loop.driver_reason!r}"
+        assert repr(loop) == (
+            f"<{name} driver={driver} running=False closed=False debug=False {reason}>"
+        )
+        loop.close()
+        assert repr(loop) == (
+            f"<{name} driver={driver} running=False closed=True debug=False {reason}>"
+        )
+
+
+# What 3.16 has no longer, taken away before the package is imported.
+WITHOUT_POLICIES = """
+import asyncio
+from asyncio import events, unix_events
+events.set_event_loop = lambda loop: None
+for module in (asyncio, events, unix_events):
+    for name in [name for name in vars(module) if "olicy" in name]:
+        delattr(module, name)
+import ringloop
+from ringloop import *
+
+async def main():
+    return type(asyncio.get_running_loop()).__name__
+
+assert ringloop.run(main()) == "Loop"
+assert not hasattr(ringloop, "EventLoopPolicy")
+for use in (ringloop.install, lambda: ringloop.EventLoopPolicy):
+    try:
+        use()
+    except AttributeError as error:
+        assert "loop_factory=ringloop.new_event_loop" in str(error), error
+    else:
+        raise AssertionError("there is no policy")
+"""
+
+
+def test_a_python_without_policies() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_POLICIES],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_the_package_does_not_have() -> None:
+    import ringloop
+
+    with pytest.raises(AttributeError, match="module 'ringloop' has no attribute 'nonsense'"):
+        ringloop.nonsense  # noqa: B018
+    assert ringloop.EventLoopPolicy is ringloop.EventLoopPolicy

@@ -171,6 +171,37 @@ def test_a_closed_server_removes_its_socket(loop: Loop, run: Any, path: str) -> 
 
 
 @cleans_up
+@pytest.mark.one_thread("changes os for all threads")
+def test_no_call_of_a_server_blocks_for_those_who_watch(
+    loop: Loop, run: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools that look for blocking calls know asyncio's own by file and function (blockbuster)."""
+    known = {("unix_events.py", "create_unix_server"), ("unix_events.py", "_stop_serving")}
+
+    def watched(name: str) -> Any:
+        function = getattr(os, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            code = sys._getframe(1).f_code
+            if args and args[0] in {path, os.fsencode(path)}:
+                assert (os.path.basename(code.co_filename), code.co_name) in known, name
+            return function(*args, **kwargs)
+
+        return call
+
+    async def main() -> None:
+        server = await asyncio.start_unix_server(echo, path)
+        assert await ask(path) == b"question\n"
+        await ended(server)
+
+    for name in ("stat", "unlink", "remove"):
+        monkeypatch.setattr(os, name, watched(name))
+    run(main())
+    monkeypatch.undo()
+    assert not os.path.lexists(path)
+
+
+@cleans_up
 def test_a_closed_server_leaves_what_took_its_place(loop: Loop, run: Any, path: str) -> None:
     async def main() -> None:
         server = await asyncio.start_unix_server(echo, path)

@@ -233,32 +233,6 @@ def test_terminal_and_eventfd_can_be_watched(loop: Loop, run: Callable[..., Any]
             os.close(fd)
 
 
-def test_wrong_thread_gets_an_error_and_the_loop_lives(
-    loop_name: str, loop: Loop, run: Callable[..., Any]
-) -> None:
-    if loop_name == "asyncio":
-        pytest.skip("asyncio does not notice")
-
-    reader, writer = os.pipe()
-
-    def other() -> str:
-        with pytest.raises(RuntimeError) as caught:
-            while True:
-                loop.add_reader(reader, print)
-                loop.remove_reader(reader)
-        return str(caught.value)
-
-    async def main() -> None:
-        message = await support.within(asyncio.to_thread(other))
-        assert "call_soon_threadsafe" in message
-
-    run(main())
-    loop.remove_reader(reader)
-    run(loop.shutdown_default_executor())
-    os.close(reader)
-    os.close(writer)
-
-
 @pytest.mark.parametrize("kind", ["reader", "writer"])
 def test_watcher_of_a_closed_socket_is_found_by_the_object(
     loop: asyncio.AbstractEventLoop, kind: str

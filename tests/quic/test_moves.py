@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop.quic import _driver
-from tests.quic.support import both, dialled, echo, relayed, served
+from tests.quic.support import both, client_config, dialled, echo, relayed, served
 from tests.support import wait_until, within
 
 if TYPE_CHECKING:
@@ -51,6 +51,74 @@ def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
             assert stats.packets_sent > 0
             assert 0 < stats.rtt_min <= stats.rtt < 10
             assert "rtt=" in repr(stats)
+
+    run(main())
+
+
+def test_moving_at_once_waits_for_the_handshake(run: Run, certificates: Certificates) -> None:
+    """In the step of the task in which the client has connected: the server has not confirmed it yet."""
+
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            for _ in range(10):
+                async with dialled(certificates, server.address, idle_timeout=5) as connection:
+                    before = connection.endpoint.address
+                    await within(connection.rebind("127.0.0.1"))
+                    assert connection.endpoint.address != before
+                    stream = await connection.open_stream()
+                    stream.write(b"after")
+                    assert await within(stream.readexactly(5)) == b"after"
+
+    run(main())
+
+
+def test_moving_behind_a_last_flight_that_is_lost(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with relayed(server.address, loss=0.3) as relay:
+                for _ in range(5):
+                    connected = dialled(certificates, relay.address, initial_rtt=0.02)
+                    async with connected as connection:
+                        await within(connection.rebind("127.0.0.1"))
+                        stream = await connection.open_stream()
+                        stream.write(b"after")
+                        assert await within(stream.readexactly(5)) == b"after"
+
+    run(main())
+
+
+def test_endpoint_does_not_move_under_a_handshake(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with dialled(certificates, server.address) as connection:
+                await connection._confirmed()
+                endpoint = connection.endpoint
+                config = client_config(certificates)
+                other = endpoint.begin(config, server.address, "localhost")
+                with pytest.raises(OSError, match="not confirmed"):
+                    endpoint.rebind("127.0.0.1")
+                with pytest.raises(RuntimeError, match="not confirmed"):
+                    other.local_address_changed()
+                # The one waits for the other's.
+                await within(connection.rebind("127.0.0.1"))
+                assert other.is_confirmed
+                for moved in (connection, other):
+                    stream = await moved.open_stream()
+                    stream.write(b"after")
+                    assert await within(stream.readexactly(5)) == b"after"
+                other.close()
+
+    run(main())
+
+
+def test_moving_a_connection_whose_handshake_fails(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, stream_handler=echo) as server:
+            async with dialled(certificates, server.address) as connection:
+                config = client_config(certificates, alpn=["another"])
+                other = connection.endpoint.begin(config, server.address, "localhost")
+                await within(connection.rebind("127.0.0.1"))
+                assert other.is_closed
 
     run(main())
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import ModuleType
+import types
+from typing import Any
 
 PARTS = {
     "quic.configuration": "configuration",
@@ -24,6 +22,28 @@ PARTS = {
 }
 
 
+# aiopquic's have a package of their own.
+OF_AIOPQUIC = {
+    "asyncio": "asyncio",
+    "asyncio.client": "asyncio",
+    "asyncio.protocol": "asyncio",
+    "asyncio.server": "asyncio",
+    "quic.configuration": "configuration",
+    "quic.connection": "connection",
+    "quic.events": "events",
+}
+
+
+def stand_in_for_aiopquic() -> None:
+    """Be aiopquic, which need not be installed."""
+    for name in ("aiopquic", "aiopquic.quic"):
+        package = sys.modules[name] = types.ModuleType(name)
+        package.__path__ = []
+    for old, new in OF_AIOPQUIC.items():
+        ours = importlib.import_module(f"ringloop.quic.compat.aiopquic.{new}")
+        sys.modules[f"aiopquic.{old}"] = ours
+
+
 def install(package: str) -> None:
     """Replace the QUIC part of `package`, "aioquic" or "qh3"; before anything imports it."""
     # Its traces are made of its own packets; HTTP/3 wants the name alone.
@@ -31,7 +51,7 @@ def install(package: str) -> None:
     for name in [name for name in sys.modules if name.startswith(f"{package}.h3")]:
         del sys.modules[name]
     for old, new in PARTS.items():
-        ours: ModuleType = importlib.import_module(f"ringloop.quic.{new}")
+        ours = importlib.import_module(f"ringloop.quic.{new}")
         name = f"{package}.{old}"
         sys.modules[name] = ours
         parent, _, child = name.rpartition(".")

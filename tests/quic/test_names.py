@@ -1,0 +1,254 @@
+"""Names and addresses: zones of IPv6, names of servers and of protocols, self-signed certificates."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop import quic
+from ringloop._native import quic as native
+from ringloop.quic._driver import numeric
+from tests.quic.support import client_config, server_config
+from tests.support import within
+from tests.tls import openssl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from tests.tls import Certificates
+
+    Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+LOOPBACK = socket.if_nametoindex("lo")
+
+
+def link_local() -> tuple[str, str, int] | None:
+    """A link-local address of this machine, with its interface's name and number."""
+    for line in Path("/proc/net/if_inet6").read_text().splitlines():
+        digits, number, _, scope, _, name = line.split()
+        if scope == "20":
+            return (
+                socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)),
+                name,
+                int(number, 16),
+            )
+    return None
+
+
+# --- zones ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", ["lo", str(LOOPBACK)])
+def test_zones_are_numbers_of_interfaces(certificates: Certificates, zone: str) -> None:
+    assert numeric(f"fe80::1%{zone}", 9) == (socket.AF_INET6, ("fe80::1", 9, 0, LOOPBACK))
+    endpoint = native.Endpoint(events=True)
+    key = endpoint.connect(client_config(certificates), (f"fe80::1%{zone}", 9), "localhost", 1.0)
+    connection = native.Connection(endpoint, key)
+    assert connection.remote_address == ("fe80::1", 9, 0, LOOPBACK)
+
+
+def test_full_addresses_keep_all_four(certificates: Certificates) -> None:
+    endpoint = native.Endpoint(events=True)
+    address = ("fe80::1", 9, 5, LOOPBACK)
+    key = endpoint.connect(client_config(certificates), address, "localhost", 1.0)
+    assert native.Connection(endpoint, key).remote_address == address
+
+
+def test_zone_that_is_none(certificates: Certificates) -> None:
+    endpoint = native.Endpoint(events=True)
+    with pytest.raises(OSError, match="no interface"):
+        endpoint.connect(client_config(certificates), ("fe80::1%none", 9), "localhost", 1.0)
+
+
+def test_connections_within_a_link(run: Run, certificates: Certificates) -> None:
+    found = link_local()
+    if found is None:
+        pytest.skip("this machine has no link-local address")
+    address, name, number = found
+    certificate, key = certificates.issue("link", f"IP:{address},DNS:localhost")
+    shown: dict[str, Any] = {"certificate": certificate, "private_key": key, "alpn": ["test"]}
+    known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+
+    async def main() -> None:
+        for host in ("::", f"{address}%{name}", f"{address}%{number}"):
+            async with await quic.serve(None, host, **shown) as server:
+                for zone in (name, str(number)):
+                    async with quic.connect(f"{address}%{zone}", server.address[1], **known) as c:
+                        assert c.remote_address[-1] == number
+                    local = (address, 0, 0, number)
+                    connected = quic.connect(
+                        f"{address}%{zone}",
+                        server.address[1],
+                        server_name="localhost",
+                        local_address=local,
+                        **known,
+                    )
+                    async with connected as c:
+                        assert c.endpoint.address[-1] == number
+
+    run(main())
+
+
+# --- names of servers -----------------------------------------------------------------------------
+
+
+def test_serving_at_a_name(run: Run, certificates: Certificates) -> None:
+    certificate, key = certificates.issue()
+
+    async def main() -> None:
+        shown: dict[str, Any] = {"certificate": certificate, "private_key": key, "alpn": ["test"]}
+        async with await quic.serve(None, "localhost", **shown) as server:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            async with quic.connect("localhost", server.address[1], **known) as connection:
+                assert connection.handshake is not None
+
+    run(main())
+
+
+@pytest.mark.parametrize("host", [["127.0.0.1"], b"127.0.0.1", 7])
+def test_host_is_one_name(run: Run, certificates: Certificates, host: Any) -> None:
+    certificate, key = certificates.issue()
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="host is one name or address"):
+            await quic.serve(None, host, certificate=certificate, private_key=key)
+        with pytest.raises(TypeError, match="host is one name or address"):
+            await quic.open_connection(host, 9, verify=False)
+
+    run(main())
+
+
+def test_names_are_encoded_as_certificates_have_them(run: Run, certificates: Certificates) -> None:
+    certificate, key = certificates.issue("u-label", "DNS:xn--bcher-kva.example")
+
+    async def main() -> None:
+        other = certificates.issue()
+        sni: dict[str, Any] = {"bücher.example": (certificate, key)}
+        shown: dict[str, Any] = {
+            "certificate": other[0],
+            "private_key": other[1],
+            "sni": sni,
+            "alpn": ["test"],
+        }
+        async with await quic.serve(None, "127.0.0.1", **shown) as server:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            for name in ("bücher.example", "BÜCHER.example", "xn--bcher-kva.example"):
+                connected = quic.connect(*server.address, server_name=name, **known)
+                async with connected as connection:
+                    assert connection.handshake is not None
+
+    run(main())
+
+
+def test_name_that_cannot_be_encoded(certificates: Certificates) -> None:
+    endpoint = native.Endpoint(events=True)
+    with pytest.raises(quic.ConfigurationError, match="is no server name"):
+        endpoint.connect(client_config(certificates), ("192.0.2.1", 9), "ü" * 64, 1.0)
+
+
+# --- names of protocols ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("alpn", "text"),
+    [
+        ([""], "1 to 255 bytes"),
+        (["h3", b""], "1 to 255 bytes"),
+        (["x" * 256], "has 256"),
+        (["é" * 128], "has 256"),
+        ([f"p{number:05}" for number in range(9400)], "65800 bytes together"),
+    ],
+)
+def test_protocols_that_tls_cannot_carry(
+    certificates: Certificates, alpn: list[Any], text: str
+) -> None:
+    for make in (client_config, server_config):
+        with pytest.raises(quic.ConfigurationError, match=f"alpn: .*{text}"):
+            make(certificates, alpn=alpn)
+
+
+@pytest.mark.parametrize("alpn", ["h3", b"h3", [3], [[104, 51]], [None], [["h3"]], 3])
+def test_protocols_that_are_no_list_of_names(certificates: Certificates, alpn: Any) -> None:
+    for make in (client_config, server_config):
+        with pytest.raises(TypeError):
+            make(certificates, alpn=alpn)
+
+
+def test_the_longest_protocols_are_spoken(run: Run, certificates: Certificates) -> None:
+    certificate, key = certificates.issue()
+    names = ["x" * 255, "é" * 127, b"\xff", bytearray(b"mutable"), memoryview(b"view")]
+
+    async def main() -> None:
+        shown: dict[str, Any] = {"certificate": certificate, "private_key": key, "alpn": names}
+        async with await quic.serve(None, "127.0.0.1", **shown) as server:
+            for name in names:
+                known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": [name]}
+                connected = quic.connect(*server.address, server_name="localhost", **known)
+                async with connected as connection:
+                    assert connection.handshake is not None
+
+    run(main())
+
+
+# --- certificates that are their own authority ----------------------------------------------------
+
+
+def self_signed(folder: Path, *options: str) -> tuple[Path, Path]:
+    """What `openssl req -x509` makes: an authority's and a server's in one."""
+    certificate, key = folder / "own.pem", folder / "own.key"
+    openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-subj", "/CN=own", "-addext", "subjectAltName=DNS:localhost", "-days", "2"),
+        *("-keyout", str(key), "-out", str(certificate), *options),
+    )
+    return certificate, key
+
+
+def test_certificate_that_is_trusted_by_itself(
+    run: Run, tmp_path: Path, certificates: Certificates
+) -> None:
+    certificate, key = self_signed(tmp_path)
+
+    async def main() -> None:
+        shown: dict[str, Any] = {"certificate": certificate, "private_key": key, "alpn": ["test"]}
+        async with await quic.serve(None, "127.0.0.1", **shown) as server:
+            known: dict[str, Any] = {"ca_file": certificate, "alpn": ["test"]}
+            connected = quic.connect(*server.address, server_name="localhost", **known)
+            async with connected as connection:
+                assert connection.handshake is not None
+            # Another name, and another authority.
+            for name, trusted in (("other", certificate), ("localhost", certificates.authority)):
+                with pytest.raises(quic.ConnectionClosed):
+                    await within(
+                        quic.open_connection(
+                            *server.address, server_name=name, ca_file=trusted, alpn=["test"]
+                        )
+                    )
+
+    run(main())
+
+
+def test_client_whose_certificate_is_trusted_by_itself(
+    run: Run, tmp_path: Path, certificates: Certificates
+) -> None:
+    certificate, key = self_signed(tmp_path)
+    own, own_key = certificates.issue()
+
+    async def main() -> None:
+        shown: dict[str, Any] = {"certificate": own, "private_key": own_key, "alpn": ["test"]}
+        wanted: dict[str, Any] = {"client_auth": "required", "ca_file": certificate}
+        async with await quic.serve(None, "127.0.0.1", **shown, **wanted) as server:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            mine: dict[str, Any] = {"certificate": certificate, "private_key": key}
+            known.update(mine)
+            connected = quic.connect(*server.address, server_name="localhost", **known)
+            async with connected as connection:
+                stream = await connection.open_stream()
+                stream.write(b"x")
+                accepted = await within(server.accept())
+                assert accepted.peer_certificates()
+
+    run(main())

@@ -1,0 +1,98 @@
+"""Allocations fail while what has come is handed out: it is there for whoever asks again."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop._native import quic as native
+from tests.quic.support import Pair, both, client_config
+from tests.support import within
+from tests.tcp import pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.tls import Certificates
+
+pytestmark = pytest.mark.one_thread("the interpreter's allocators are the process's")
+
+DATA = pattern(5000)
+
+
+def failing(call: Callable[[], Any], number: int) -> tuple[Any, bool]:
+    """Call with that allocation failing, and once more if it has; also says whether it has."""
+    testcapi = pytest.importorskip("_testcapi", reason="allocations fail by _testcapi")
+    testcapi.set_nomemory(number, number + 1)
+    try:
+        return call(), False
+    except MemoryError:
+        testcapi.remove_mem_hooks()
+        return call(), True
+    finally:
+        testcapi.remove_mem_hooks()
+
+
+def received(certificates: Certificates) -> native.Connection:
+    """Return a server's connection that has got all of a stream."""
+    pair = Pair.make(certificates)
+    client = pair.connect(client_config(certificates))
+    pair.run_until(lambda: pair.accepted and not pair.accepted[-1].is_handshaking)
+    server = pair.accepted[-1]
+    server.take_events()
+    client.send_stream_data(client.next_stream_id(), DATA, end_stream=True)
+    pair.exchange()
+    return server
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_events_that_could_not_be_told_are_the_next(
+    certificates: Certificates, at_once: bool
+) -> None:
+    for number in range(100):
+        server = received(certificates)
+        took, has_failed = failing(server.take_events if at_once else server.next_event, number)
+        events = took if at_once else [took]
+        while more := server.take_events():
+            events += more
+        chunks = [event for event in events if isinstance(event, native.StreamDataReceived)]
+        assert b"".join(chunk.data for chunk in chunks) == DATA, f"allocation {number} has failed"
+        assert chunks[-1].end_stream
+        if not has_failed:
+            assert number > 0
+            return
+    pytest.fail("allocations without an end")
+
+
+@pytest.mark.parametrize("size", [100, 70_000])
+def test_bytes_that_could_not_be_read_are_the_next(
+    run: Callable[[Any], Any], certificates: Certificates, size: int
+) -> None:
+    sent = pattern(20 * size)
+
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            ours = await client.open_stream()
+            ours.write(sent)
+            ours.finish()
+            theirs = await within(server.accept_stream())
+            got = bytearray()
+            number = failures = 0
+            while True:
+                take = functools.partial(theirs.take, size - number)
+                chunk, has_failed = failing(take, number)
+                if chunk is None:
+                    await within(theirs.read_waiter())
+                    continue
+                if not chunk:
+                    break
+                got += chunk
+                # Each piece is read without the first, the second … allocation.
+                number = number + 1 if has_failed else 0
+                failures += has_failed
+            assert got == sent
+            assert failures > 0
+
+    run(main())

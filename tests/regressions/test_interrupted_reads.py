@@ -1,0 +1,149 @@
+"""An exception that leaves the loop comes between the kernel's bytes and the protocol.
+
+On the ring the bytes of a `BufferedProtocol` are in a buffer of the pool before `get_buffer` is called.
+A KeyboardInterrupt out of `get_buffer` left them there, and the pool took the buffer back: the stream
+went on with a hole. asyncio calls `get_buffer` first and recv(2) after it, so it loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import support
+from tests.tcp import Peer, closed, pattern, socket_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEAVES = [KeyboardInterrupt, SystemExit]
+
+
+class Interrupted(asyncio.BufferedProtocol):
+    """Raise at chosen calls of `get_buffer` and `buffer_updated`, counted from 0."""
+
+    def __init__(self, size: int, fails: Callable[[int], BaseException | None]) -> None:
+        self.buffer = bytearray(size)
+        self.data = bytearray()
+        self.fails = fails
+        self.calls = 0
+
+    def step(self) -> None:
+        number, self.calls = self.calls, self.calls + 1
+        if error := self.fails(number):
+            raise error
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self.step()
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data += self.buffer[:nbytes]
+        self.step()
+
+
+def received(loop: asyncio.AbstractEventLoop, protocol: Interrupted, data: bytes) -> int:
+    """Send `data` to the protocol, running the loop again after each interrupt; return how many."""
+    ours, theirs = socket_pair()
+    peer = Peer(theirs)
+
+    async def begin() -> Any:
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        return transport
+
+    async def whole() -> None:
+        await support.wait_until(lambda: len(protocol.data) >= len(data), "all bytes")
+
+    transport = loop.run_until_complete(begin())
+    sending = loop.create_task(peer.send(data))
+    task = loop.create_task(whole())
+    interrupts = 0
+    for wanted in (task, sending):
+        while not wanted.done():
+            try:
+                loop.run_until_complete(wanted)
+            except (KeyboardInterrupt, SystemExit):
+                interrupts += 1
+    transport.close()
+    loop.run_until_complete(closed(transport))
+    peer.close()
+    return interrupts
+
+
+@pytest.mark.parametrize("error", LEAVES)
+@pytest.mark.parametrize("size", [7, 100, 1 << 16])
+def test_bytes_wait_for_a_get_buffer_that_was_interrupted(
+    loop: asyncio.AbstractEventLoop, error: type[BaseException], size: int
+) -> None:
+    protocol = Interrupted(size, lambda number: error() if number < 4 else None)
+    assert received(loop, protocol, pattern(2000)) == 4
+    assert protocol.data == pattern(2000)
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_interrupts_all_through_a_transfer_leave_no_hole(
+    loop: asyncio.AbstractEventLoop, every: int
+) -> None:
+    """The second is `get_buffer` alone, the third is either in turn; from the pool and past it."""
+
+    def fails(number: int) -> BaseException | None:
+        return KeyboardInterrupt() if number % every == 0 and number < 200 else None
+
+    protocol = Interrupted(5000, fails)
+    assert received(loop, protocol, pattern(400_000)) > 20
+    assert protocol.data == pattern(400_000)
+
+
+def test_what_was_held_is_behind_what_was_interrupted(loop: asyncio.AbstractEventLoop) -> None:
+    protocol = Interrupted(10, lambda number: KeyboardInterrupt() if number == 1 else None)
+    ours, theirs = socket_pair()
+
+    async def begin() -> Any:
+        transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+        return transport
+
+    transport = loop.run_until_complete(begin())
+    theirs.sendall(pattern(25))
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+
+    async def rest() -> None:
+        transport.pause_reading()
+        theirs.sendall(b"more")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert protocol.data == pattern(10)
+        transport.resume_reading()
+        await support.wait_until(lambda: len(protocol.data) == 29, "all bytes")
+        assert protocol.data == pattern(25) + b"more"
+        transport.close()
+        await closed(transport)
+
+    loop.run_until_complete(rest())
+    theirs.close()
+
+
+def test_buffer_whose_memory_interrupts(loop: asyncio.AbstractEventLoop) -> None:
+    """`len` of what `get_buffer` returned is asked by asyncio, and may run code as well."""
+
+    class Memory(bytearray):
+        failures = 2
+
+        def __len__(self) -> int:
+            if Memory.failures:
+                Memory.failures -= 1
+                raise KeyboardInterrupt
+            return super().__len__()
+
+    class Slow(Interrupted):
+        def get_buffer(self, sizehint: int) -> bytearray:
+            len(self.buffer)
+            return super().get_buffer(sizehint)
+
+    protocol = Slow(100, lambda _: None)
+    protocol.buffer = Memory(100)
+    Memory.failures = 2
+    assert received(loop, protocol, pattern(300)) == 2
+    assert protocol.data == pattern(300)

@@ -1,0 +1,109 @@
+"""A child that a debugger holds on to has ended for its pidfd and not for waitpid(2).
+
+The loop took the readable pidfd for a child that can be reaped, and stood in waitpid(2) until the tracer
+looked (strace, gdb, a profiler). It asks without waiting, and again after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import ORACLE, wait_until, within
+from tests.test_subprocess_lifetime import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Run = Callable[[Coroutine[Any, Any, None]], None]
+
+# Lets anybody of its user trace it, where Yama asks (prctl(2), PR_SET_PTRACER).
+CHILD = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0)
+print("runs", flush=True)
+sys.stdin.read()
+sys.exit(7)
+"""
+# Sees nothing of what it traces, and ends when it is told to, or after a while: a loop that waits for it
+# then fails its test.
+TRACER = """
+import ctypes, select, sys
+PTRACE_SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+done = libc.ptrace(PTRACE_SEIZE, int(sys.argv[1]), None, None)
+print("traces" if done == 0 else "refused", flush=True)
+select.select([sys.stdin], [], [], 10)
+"""
+
+
+async def traced_zombie() -> tuple[Any, Any]:
+    """Start a child and its tracer; the child has ended, and the tracer has not looked."""
+    python = sys.executable
+    child = await asyncio.create_subprocess_exec(python, "-c", CHILD, stdin=PIPE, stdout=PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert await within(child.stdout.readline()) == b"runs\n"
+    tracer = await asyncio.create_subprocess_exec(
+        python, "-c", TRACER, str(child.pid), stdin=PIPE, stdout=PIPE
+    )
+    assert tracer.stdout is not None
+    word = await within(tracer.stdout.readline())
+    child.stdin.close()
+    if word != b"traces\n":
+        await within(asyncio.gather(child.wait(), tracer.communicate()))
+        pytest.skip("this machine lets no process trace another")
+    await wait_until(lambda: state_of(child.pid) == "Z")
+    return child, tracer
+
+
+def skip_oracle(loop_name: str) -> None:
+    if loop_name == ORACLE:
+        pytest.skip("asyncio's pidfd watcher stands in waitpid(2) too")
+
+
+def test_loop_goes_on_while_a_tracer_has_the_child(run: Run, loop_name: str) -> None:
+    skip_oracle(loop_name)
+
+    async def main() -> None:
+        child, tracer = await traced_zombie()
+        used, turns = time.process_time(), 0
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            await asyncio.sleep(0.01)
+            turns += 1
+        assert child.returncode is None
+        assert turns > 3
+        assert time.process_time() - used < 0.15
+        # A zombie takes signals, and is not reaped by it.
+        child.terminate()
+        await within(tracer.communicate(b"x"))
+        assert await within(child.wait()) == 7
+
+    run(main())
+
+
+def test_somebody_else_reaps_a_traced_child(
+    run: Run, loop_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    skip_oracle(loop_name)
+
+    async def main() -> None:
+        child, tracer = await traced_zombie()
+        tracer.stdin.close()
+        # Stands until the tracer is gone; the loop looks again behind it.
+        reaped = os.waitpid(child.pid, 0)  # noqa: ASYNC222
+        assert reaped == (child.pid, 7 << 8)
+        with caplog.at_level(logging.WARNING, "asyncio"):
+            assert await within(child.wait()) == 255
+        assert "exit status already read" in caplog.text
+        await within(tracer.communicate())
+
+    run(main())

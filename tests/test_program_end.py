@@ -1,0 +1,158 @@
+"""Programs that end while daemon threads run loops: their exit code is their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Each function is the life of a daemon thread, and says when it is at work.
+THREADS = """
+import asyncio, socket, sys, threading, time
+from tests import support
+
+new_loop = support.loop_factory({loop_name!r})
+at_work = []
+
+def run(main):
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+def idle(ready):
+    async def main():
+        ready()
+        await asyncio.sleep(3600)
+    run(main)
+
+def busy(ready):
+    async def main():
+        ready()
+        while True:
+            await asyncio.sleep(0)
+    run(main)
+
+def callbacks(ready):
+    loop = new_loop()
+    def again():
+        loop.call_soon(again)
+        loop.call_later(0, int)
+        loop.call_soon_threadsafe(int)
+    again()
+    loop.call_later(0.01, ready)
+    loop.run_forever()
+
+def blocked(ready):
+    async def main():
+        asyncio.get_running_loop().call_soon(lambda: (ready(), time.sleep(3600)))
+        await asyncio.sleep(3600)
+    run(main)
+
+def streams(ready):
+    async def main():
+        left, right = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=left)
+        echo_reader, echo_writer = await asyncio.open_connection(sock=right)
+        async def echo():
+            while True:
+                echo_writer.write(await echo_reader.read(99))
+        task = asyncio.create_task(echo())
+        while True:
+            writer.write(b"x")
+            await reader.read(99)
+            ready()
+    run(main)
+
+def sender(ready):
+    loop = new_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    while True:
+        loop.call_soon_threadsafe(ready).cancel()
+        ready()
+
+def loops(ready):
+    while True:
+        run(lambda: asyncio.sleep(0))
+        ready()
+
+def quic(ready):
+    from ringloop import quic
+    async def main():
+        asyncio.get_running_loop().call_soon(ready)
+        while True:
+            try:
+                async with quic.connect("127.0.0.1", 9, idle_timeout=0.05):
+                    pass
+            except (OSError, TimeoutError):
+                pass
+    run(main)
+
+def configurations(ready):
+    # Python code below a native frame, in a thread that has never touched a loop.
+    from ringloop._native.quic import ClientConfig
+    class Number:
+        def __index__(self):
+            for _ in range(3000):
+                pass
+            return 1000
+    while True:
+        ClientConfig(verify=False, max_data=Number())
+        ready()
+
+def start(life):
+    event = threading.Event()
+    threading.Thread(target=life, args=(event.set,), daemon=True).start()
+    assert event.wait(30), life
+
+for life in ({lives}):
+    start(life)
+"""
+LIVES = (
+    "idle",
+    "busy",
+    "callbacks",
+    "blocked",
+    "streams",
+    "sender",
+    "loops",
+    "quic",
+    "configurations",
+)
+
+
+def ends_with(loop_name: str, lives: Iterable[str], end: str) -> tuple[int, str]:
+    program = THREADS.format(loop_name=loop_name, lives=", ".join(lives) + ",") + end
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1)])
+def test_exit_code_is_the_programs_own(loop_name: str, end: str, code: int) -> None:
+    returned, told = ends_with(loop_name, LIVES, end)
+    assert returned == code, told
+    assert "Fatal" not in told, told
+    if loop_name != support.ORACLE:
+        assert "panicked" not in told, told
+
+
+@pytest.mark.parametrize("life", ["busy", "quic", "configurations"])
+def test_exit_code_is_the_programs_own_whichever_thread_is_left(loop_name: str, life: str) -> None:
+    """One thread by itself has the lock nearly always."""
+    for _ in range(2):
+        returned, told = ends_with(loop_name, [life], "time.sleep(0.05)")
+        assert returned == 0, told
