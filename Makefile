@@ -110,6 +110,7 @@ interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both 
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m tests.interop $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 
+# AIOPQUIC_SOURCES: a checkout of aiopquic, whose own tests run then, too.
 .PHONY: quic-shims
 quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic, by an import shim; programs on aioquic and on ours
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
@@ -117,9 +118,9 @@ quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic
 		tools/develop .venv-$$1 $(TESTED); \
 		tools/make-venv .venv-quic-shims $$2 tests/ecosystem/quic/requirements.txt; \
 		PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q --noconftest -p no:cacheprovider \
-			-o addopts= tests/ecosystem/quic $(PYTEST); \
+			-p no:asyncio -o addopts= tests/ecosystem/quic $(PYTEST); \
 		RINGLOOP_TEST_AIOQUIC=1 PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q \
-			-p no:cacheprovider tests/quic/test_scenarios.py \
+			-p no:cacheprovider -p no:asyncio tests/quic/test_scenarios.py \
 			tests/quic/test_scenarios_protocols.py tests/quic/test_material.py
 
 .PHONY: loom
