@@ -189,8 +189,8 @@ def fork(transport: Any) -> None:
 
 
 def sleep(transport: Any) -> None:
-    if sys.version_info < (3, 12):
-        pytest.skip("time.sleep() has an audit event since 3.12")
+    if sys.version_info < (3, 13):
+        pytest.skip("time.sleep() has an audit event since 3.13")
     time.sleep(0)
 
 

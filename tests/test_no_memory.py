@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
@@ -317,6 +318,7 @@ def test_run_that_ends_without_memory_leaves_the_loop_usable(loop_factory: LoopF
     testcapi = pytest.importorskip("_testcapi", reason="allocations fail by _testcapi")
     if loop_factory is asyncio.SelectorEventLoop:
         pytest.skip("asyncio's counts as running where its last lines fail")
+    hooks = sys.get_asyncgen_hooks()
     for number in range(60):
         loop = loop_factory()
 
@@ -331,5 +333,6 @@ def test_run_that_ends_without_memory_leaves_the_loop_usable(loop_factory: LoopF
         finally:
             testcapi.remove_mem_hooks()
         assert not loop.is_running()
+        assert sys.get_asyncgen_hooks() == hooks
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()

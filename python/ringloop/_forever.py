@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from asyncio import events
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringloop import _signals
 
@@ -29,17 +29,18 @@ def run_forever(loop: Loop) -> None:
         with _signals.wake_up(loop):
             loop._run()
     finally:
-        loop._end_run()
         try:
-            _forget_running_loop()
-        finally:
-            loop._set_coroutine_origin_tracking(False)
-            sys.set_asyncgen_hooks(*old_hooks)
+            _end(loop, old_hooks)
+        except BaseException:
+            # Before CPython 3.14 forgetting the running loop allocates: where memory ran out or a signal
+            # came, the second attempt leaves no hook and no running loop behind, and the error goes out.
+            _end(loop, old_hooks)
+            raise
 
 
-def _forget_running_loop() -> None:
-    # Before CPython 3.14 this allocates, and a thread that still has a running loop runs no other.
-    try:
-        events._set_running_loop(None)
-    except MemoryError:
-        events._set_running_loop(None)
+def _end(loop: Loop, old_hooks: Any) -> None:
+    # Each step may be taken twice. A thread that still has a running loop runs no other.
+    loop._end_run()
+    events._set_running_loop(None)
+    sys.set_asyncgen_hooks(*old_hooks)
+    loop._set_coroutine_origin_tracking(False)

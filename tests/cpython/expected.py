@@ -76,11 +76,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         hangs=True,
         backported=True,
     ),
-    Difference(
-        "test_sslproto.SslProtoHandshakeTests.test_connection_lost_when_busy",
-        "white box: gives the transport a mock for a socket, with a descriptor that is none",
-        backported=True,
-    ),
     *(
         Difference(f"test_unix_events.SelectorEventLoopSignalTests.{test}", SIGNALS)
         for test in (
