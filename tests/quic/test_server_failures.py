@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_a_group_of_a_disconnects_errors_is_none_of_the_handlers(
 
 @pytest.mark.parametrize("wanted", ["required", "optional"])
 def test_clients_cannot_be_asked_for_certificates_without_an_authority(
-    certificates: Certificates, wanted: str
+    certificates: Certificates, wanted: Literal["required", "optional"]
 ) -> None:
     certificate, key = certificates.issue()
     shown: dict[str, Any] = {"certificate": certificate, "private_key": key}

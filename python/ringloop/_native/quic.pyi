@@ -7,7 +7,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextvars import Context
 from os import PathLike
@@ -16,6 +15,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 from typing_extensions import disjoint_base
 
 from ringloop.quic.errors import ConnectionClosed
+from ringloop.quic.keywords import Address, CertificateSource, KeyLog, KeySource, Password
 
 __all__ = [
     "ClientConfig",
@@ -46,11 +46,6 @@ __all__ = [
 ]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
-_Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
-# The rest: objects of `cryptography`.
-_Material: TypeAlias = str | PathLike[str] | bytes | bytearray | Sequence[Any] | Any
-_Password: TypeAlias = bytes | str | Callable[[], bytes | str] | None
-_KeyLog: TypeAlias = str | PathLike[str] | Callable[[str], object] | Literal[False] | None
 
 def engine_versions() -> str: ...
 def steer(fd: int, count: int) -> None: ...
@@ -66,12 +61,12 @@ class ClientConfig:
         verify: bool = True,
         ca_file: str | PathLike[str] | None = None,
         ca_path: str | PathLike[str] | None = None,
-        ca_data: _Material | None = None,
+        ca_data: CertificateSource | None = None,
         system_roots: bool | None = None,
-        certificate: _Material | None = None,
-        private_key: _Material | None = None,
-        password: _Password = None,
-        keylog: _KeyLog = None,
+        certificate: CertificateSource | None = None,
+        private_key: KeySource | None = None,
+        password: Password | None = None,
+        keylog: KeyLog | None = None,
         sessions: bool = True,
         token_store: str | PathLike[str] | None = None,
         early_data: bool = True,
@@ -83,7 +78,7 @@ class ClientConfig:
         max_data: int = 25165824,
         max_stream_data: int = 16777216,
         send_window: int = 16777216,
-        congestion: str = "cubic",
+        congestion: Literal["cubic", "newreno", "reno", "bbr", "bbr1"] = "cubic",
         datagram_receive_buffer: int | None = 1048576,
         datagram_send_buffer: int = 262144,
         initial_mtu: int = 1200,
@@ -157,21 +152,21 @@ class ServerConfig:
     def __new__(
         cls,
         *,
-        certificate: _Material | None = None,
-        private_key: _Material | None = None,
-        password: _Password = None,
-        sni: Mapping[str, tuple[_Material, _Material | None]] | None = None,
+        certificate: CertificateSource | None = None,
+        private_key: KeySource | None = None,
+        password: Password | None = None,
+        sni: Mapping[str, tuple[CertificateSource, KeySource | None]] | None = None,
         alpn: Iterable[str | bytes] = (),
-        client_auth: str = "none",
+        client_auth: Literal["none", "optional", "required"] = "none",
         ca_file: str | PathLike[str] | None = None,
         ca_path: str | PathLike[str] | None = None,
-        ca_data: _Material | None = None,
+        ca_data: CertificateSource | None = None,
         system_roots: bool | None = None,
-        keylog: _KeyLog = None,
+        keylog: KeyLog | None = None,
         sessions: bool | str | PathLike[str] = True,
         early_data: bool = False,
         migration: bool = True,
-        preferred_address: _Address | Iterable[_Address] = (),
+        preferred_address: Address | Iterable[Address] = (),
         token_secret: bytes | None = None,
         retry_lifetime: float = 15.0,
         tokens: int = 2,
@@ -183,7 +178,7 @@ class ServerConfig:
         max_data: int = 25165824,
         max_stream_data: int = 16777216,
         send_window: int = 16777216,
-        congestion: str = "cubic",
+        congestion: Literal["cubic", "newreno", "reno", "bbr", "bbr1"] = "cubic",
         datagram_receive_buffer: int | None = 1048576,
         datagram_send_buffer: int = 262144,
         initial_mtu: int = 1200,
@@ -196,10 +191,10 @@ class ServerConfig:
     ) -> Self: ...
     def set_certificate(
         self,
-        certificate: _Material,
-        private_key: _Material | None = None,
+        certificate: CertificateSource,
+        private_key: KeySource | None = None,
         name: str | None = None,
-        password: _Password = None,
+        password: Password | None = None,
     ) -> None: ...
     def remove_certificate(self, name: str) -> bool: ...
 
@@ -214,7 +209,7 @@ class Endpoint:
         fd: int | None = None,
         events: bool = False,
         versions: Iterable[int] = (1, 2),
-        retry: str = "never",
+        retry: Literal["never", "always", "auto"] = "never",
         max_connections: int | None = None,
         udp_payload_max: int = 1472,
         socket_buffer: int = 4194304,
@@ -230,9 +225,9 @@ class Endpoint:
     @property
     def connection_count(self) -> int: ...
     @property
-    def local_address(self) -> _Address | None: ...
+    def local_address(self) -> Address | None: ...
     def connect(
-        self, config: ClientConfig, address: _Address, server_name: str, now: float | None = None
+        self, config: ClientConfig, address: Address, server_name: str, now: float | None = None
     ) -> int: ...
     def close(self, code: int = 0, reason: str | _Data = ..., now: float | None = None) -> None: ...
     def counts(self) -> list[int]: ...
@@ -250,10 +245,8 @@ class Endpoint:
     def expire(self) -> None: ...
     def flush(self) -> bool: ...
     def send(self, once: bool = False) -> None: ...
-    def receive_datagram(
-        self, data: _Data, address: _Address, now: float, ecn: int = 0
-    ) -> None: ...
-    def datagrams_to_send(self, now: float) -> list[tuple[bytes, _Address]]: ...
+    def receive_datagram(self, data: _Data, address: Address, now: float, ecn: int = 0) -> None: ...
+    def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]: ...
     def next_timeout(self) -> float | None: ...
     def handle_timer(self, now: float) -> None: ...
     def take(self) -> tuple[list[int], list[int], list[int]] | None: ...
@@ -334,7 +327,7 @@ class Connection:
     @property
     def is_client(self) -> bool: ...
     @property
-    def remote_address(self) -> _Address: ...
+    def remote_address(self) -> Address: ...
     @property
     def local_ip(self) -> str | None: ...
     @property

@@ -5,34 +5,28 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, numeric
 from ringloop.quic._endpoint import Endpoint
+from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._race import alternated, first_of
+from ringloop.quic.keywords import ConnectKeywords, SocketKeywords
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from ringloop.quic._connection import Connection
+    from ringloop.quic.keywords import Address
 
 __all__ = ["client_config", "connect", "open_connection"]
 
 
 class _Configuration(Protocol):
     def client_config(self) -> _quic.ClientConfig: ...
-
-
-_ENDPOINT_SETTINGS = (
-    "versions",
-    "socket_buffer",
-    "gso",
-    "gro",
-    "ecn",
-    "segments_max",
-    "udp_payload_max",
-)
 
 
 def client_config(
@@ -48,6 +42,7 @@ def client_config(
     return configuration.client_config()
 
 
+@shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
 async def open_connection(
     host: str,
     port: int,
@@ -55,24 +50,28 @@ async def open_connection(
     configuration: _quic.ClientConfig | _Configuration | None = None,
     server_name: str | None = None,
     endpoint: Endpoint | None = None,
-    local_address: tuple[str, int] | tuple[str, int, int, int] | None = None,
+    local_address: Address | None = None,
     early_data: bool = False,
-    **keywords: Any,
+    **keywords: Unpack[ConnectKeywords],
 ) -> Connection:
     """Connect to a server; the connection is to be closed, best as a context manager.
 
-    Configured by a `ClientConfig` (or what has a `client_config()`), or by its keywords. A
-    resumed session needs the same `ClientConfig` object. A name's addresses are tried in turns of
-    families, each a quarter of a second after the last or once that has failed; the first handshake
-    to complete wins (RFC 8305). With `early_data` the connection is
-    given as soon as data can be sent, which others may send again to the server;
-    `wait_connected()` and `early_data_accepted` tell how it ended.
+    Configured by a `ClientConfig` (or what has a `client_config()`), or by its keywords; the socket
+    by its own, or by `endpoint`. `ringloop.quic.keywords` describes each of them. A resumed session
+    needs the same `ClientConfig` object. A name's addresses are tried in turns of families, each a
+    quarter of a second after the last or once that has failed; the first handshake to complete wins
+    (RFC 8305). With `early_data` the connection is given as soon as data can be sent, which others
+    may send again to the server; `wait_connected()` and `early_data_accepted` tell how it ended.
 
     Errors: `ConnectError`, `ConnectionClosed` with its kinds, `OSError` of the look-up and the
     socket.
     """
-    settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
-    config = client_config(configuration, keywords)
+    refuse_unknown(open_connection, keywords)
+    given: dict[str, Any] = {**keywords}
+    settings = {name: given.pop(name) for name in SocketKeywords.__annotations__ if name in given}
+    if endpoint is not None and settings:
+        raise TypeError(f"{', '.join(settings)}: the endpoint's socket is set up already")
+    config = client_config(configuration, given)
     loop = asyncio.get_running_loop()
     found = alternated(await _look_up(loop, host, port))
 
@@ -106,7 +105,7 @@ async def open_connection(
 
 def _own_endpoint(
     family: int,
-    local_address: tuple[str, int] | tuple[str, int, int, int] | None,
+    local_address: Address | None,
     settings: dict[str, Any],
 ) -> Endpoint:
     if local_address is None:
@@ -134,8 +133,38 @@ async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> lis
         return [(family, address) for family, *_, address in found]
 
 
+@shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
+def connect(
+    host: str,
+    port: int,
+    *,
+    configuration: _quic.ClientConfig | _Configuration | None = None,
+    server_name: str | None = None,
+    endpoint: Endpoint | None = None,
+    local_address: Address | None = None,
+    early_data: bool = False,
+    **keywords: Unpack[ConnectKeywords],
+) -> AbstractAsyncContextManager[Connection]:
+    """Connect as `open_connection` does, and close at the end of an `async with`.
+
+    `ringloop.quic.keywords` describes the keywords.
+    """
+    refuse_unknown(connect, keywords)
+    opening = partial(
+        open_connection,
+        host,
+        port,
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        early_data=early_data,
+        **keywords,
+    )
+    return _until_left(opening)
+
+
 @asynccontextmanager
-async def connect(host: str, port: int, **keywords: Any) -> AsyncIterator[Connection]:
-    """Connect as `open_connection` does, and close at the end."""
-    async with await open_connection(host, port, **keywords) as connection:
+async def _until_left(opening: Callable[[], Awaitable[Connection]]) -> AsyncIterator[Connection]:
+    async with await opening() as connection:
         yield connection

@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
 from ringloop.quic._driver import Driver, bind
+from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._stream import Stream
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
+from ringloop.quic.keywords import EndpointKeywords
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Coroutine
+
+    from ringloop.quic._workers import Worker
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
@@ -63,8 +67,10 @@ class Endpoint:
     raises. `stream_handler(stream)` runs for each stream that a peer opens. Without both,
     clients are taken by `accept()`. `on_handshake_failed(address, error)` is called for each client
     whose handshake fails, of which no handler hears; it is also logged, on `ringloop.quic`.
+    `worker` is whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the others.
     """
 
+    @shows(EndpointKeywords, _quic.Endpoint)
     def __init__(
         self,
         sock: socket.socket,
@@ -73,8 +79,10 @@ class Endpoint:
         handler: Callable[[Connection], Awaitable[object]] | None = None,
         stream_handler: Callable[[Stream], Awaitable[object]] | None = None,
         on_handshake_failed: Callable[[_Address, ConnectionClosed], object] | None = None,
-        **settings: Any,
+        worker: Worker | None = None,
+        **settings: Unpack[EndpointKeywords],
     ) -> None:
+        refuse_unknown(Endpoint.__init__, settings)
         self._loop = asyncio.get_running_loop()
         self._handler = handler
         self._stream_handler = stream_handler
@@ -87,7 +95,8 @@ class Endpoint:
         self._is_private = False
         # What was told last has left something to the loop's queue.
         self._has_queued = False
-        self._native = _quic.Endpoint(server=server, fd=sock.fileno(), **settings)
+        place = None if worker is None else (worker.number, worker.count, worker.key)
+        self._native = _quic.Endpoint(server=server, fd=sock.fileno(), worker=place, **settings)
         self._driver = Driver(self._loop, sock, self._native, self._news)
 
     # Connections.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ringloop.quic._connection import Connection
 
-    Target: TypeAlias = tuple[int, Any]
-    Failures: TypeAlias = list[tuple[Any, OSError]]
+    _Target: TypeAlias = tuple[int, Any]
+    _Failures: TypeAlias = list[tuple[Any, OSError]]
 
 __all__ = ["ATTEMPT_DELAY_SECONDS", "alternated", "first_of"]
 
@@ -26,7 +26,7 @@ ATTEMPT_DELAY_SECONDS = 0.25
 """How long an attempt has before the next one joins it (RFC 8305 §5)."""
 
 
-def alternated(found: Iterable[Target]) -> list[Target]:
+def alternated(found: Iterable[_Target]) -> list[_Target]:
     """Put families and addresses in turns, the first family first (RFC 8305 §4)."""
     targets = list(dict.fromkeys(found))
     preferred = [target for target in targets if target[0] == targets[0][0]]
@@ -36,8 +36,8 @@ def alternated(found: Iterable[Target]) -> list[Target]:
 
 
 async def first_of(
-    targets: Sequence[Target],
-    attempt: Callable[[Target], Coroutine[Any, Any, Connection]],
+    targets: Sequence[_Target],
+    attempt: Callable[[_Target], Coroutine[Any, Any, Connection]],
 ) -> Connection:
     """Connect to whichever target answers first; the other connections are closed.
 
@@ -48,9 +48,9 @@ async def first_of(
         return await attempt(targets[0])
     loop = asyncio.get_running_loop()
     waiting = list(reversed(targets))
-    tasks: dict[asyncio.Task[Connection], Target] = {}
+    tasks: dict[asyncio.Task[Connection], _Target] = {}
     running: set[asyncio.Task[Connection]] = set()
-    failures: Failures = []
+    failures: _Failures = []
     winner = None
     try:
         while winner is None and (waiting or running):
@@ -72,8 +72,8 @@ async def first_of(
 
 def _winner(
     done: set[asyncio.Task[Connection]],
-    tasks: dict[asyncio.Task[Connection], Target],
-    failures: Failures,
+    tasks: dict[asyncio.Task[Connection], _Target],
+    failures: _Failures,
 ) -> asyncio.Task[Connection] | None:
     winners = []
     for task in done:
@@ -102,7 +102,7 @@ async def _close(losers: Iterable[asyncio.Task[Connection]]) -> None:
             await connection.endpoint.after_close(connection)
 
 
-def _told(failures: Failures) -> Exception:
+def _told(failures: _Failures) -> Exception:
     """Return the failure of a server that has answered, or else the last; it names all addresses."""
     told = failures[-1][1]
     for _, error in failures:

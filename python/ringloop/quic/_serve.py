@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, numeric
 from ringloop.quic._endpoint import Endpoint
+from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic.keywords import EndpointKeywords, ServeKeywords
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,16 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_ENDPOINT_SETTINGS = (
-    *("versions", "retry", "max_connections", "socket_buffer", "gso", "gro", "ecn"),
-    *("segments_max", "udp_payload_max", "reset_secret"),
-)
-
 
 class _Configuration(Protocol):
     def server_config(self) -> _quic.ServerConfig: ...
 
 
+@shows(ServeKeywords, _quic.ServerConfig, _quic.Endpoint)
 async def serve(
     handler: Callable[[Connection], Awaitable[object]] | None = None,
     host: str | None = None,
@@ -41,31 +39,31 @@ async def serve(
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     worker: Worker | None = None,
-    **keywords: Any,
+    **keywords: Unpack[ServeKeywords],
 ) -> Endpoint:
     """Take connections at an address.
 
     `host` is an address or a name, of which the first address is taken; None means every address of
-    both families. Configured by a `ServerConfig`
-    (or what has a `server_config()`), or by its keywords; beside those: `retry` ("never",
-    "always", "auto"), `max_connections`, `gso`, `gro`, `ecn`, `segments_max`, `socket_buffer`,
-    `versions`. See `Endpoint` for what becomes of the handlers' connections and streams.
+    both families. Configured by a `ServerConfig` (or what has a `server_config()`), or by its
+    keywords; beside those by `Endpoint`'s. `ringloop.quic.keywords` describes each of them. See
+    `Endpoint` for what becomes of the handlers' connections and streams.
 
     `worker`: one of `bind_workers`, in place of an address. `reuse_port` alone lets several servers
     bind one address, between which clients that move are lost.
     """
-    settings = {name: keywords.pop(name) for name in _ENDPOINT_SETTINGS if name in keywords}
+    refuse_unknown(serve, keywords)
+    given: dict[str, Any] = {**keywords}
+    settings = {name: given.pop(name) for name in EndpointKeywords.__annotations__ if name in given}
     if configuration is None:
-        config = _quic.ServerConfig(**keywords)
-    elif keywords:
-        raise TypeError(f"{', '.join(keywords)}: say it in the configuration")
+        config = _quic.ServerConfig(**given)
+    elif given:
+        raise TypeError(f"{', '.join(given)}: say it in the configuration")
     elif isinstance(configuration, _quic.ServerConfig):
         config = configuration
     else:
         config = configuration.server_config()
     if worker is not None:
         sock = worker.sock
-        settings["worker"] = (worker.number, worker.count, worker.key)
     if sock is None:
         family, address = await _look_up(host, port)
         sock = bound(family, address, reuse_port=reuse_port)
@@ -76,6 +74,7 @@ async def serve(
             handler=handler,
             stream_handler=stream_handler,
             on_handshake_failed=on_handshake_failed,
+            worker=worker,
             **settings,
         )
     except BaseException:

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 /// Every name, sorted.
-const NAMES: [&str; 223] = [
+const NAMES: [&str; 225] = [
     "%r: %s",
     "%r: SSL handshake took %.1f ms",
     "BaseEventLoop",
@@ -193,6 +193,7 @@ const NAMES: [&str; 223] = [
     "ringloop._native",
     "ringloop._native.quic",
     "ringloop._writes",
+    "ringloop.quic._keywords",
     "ringloop.quic._material",
     "ringloop.quic.errors",
     "send",
@@ -226,6 +227,7 @@ const NAMES: [&str; 223] = [
     "types",
     "uid",
     "unclosed transport %r",
+    "unexpected_of",
     "unwrap",
     "warn",
     "warning",

@@ -45,42 +45,8 @@ impl ClientConfig {
     #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ClientConfig", keywords)?;
-        let refused = |error| errors::config(py, error);
-        let verifies = keywords.take_or("verify", true)?;
-        let roots = roots(py, &keywords)?;
-        let mut tls = match (verifies, roots) {
-            (false, _) => ClientTls::without_verification(),
-            (true, Some(roots)) => ClientTls::with_roots(roots),
-            (true, None) => ClientTls::new().map_err(refused)?,
-        };
-        tls = tls.alpn(protocols(&keywords)?);
-        let shown = keywords.take_some("certificate")?;
-        let key = private_key(&keywords)?;
-        if let Some(certificate) = certificate(shown, key)? {
-            tls = tls.certificate(certificate);
-        }
-        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
-        tls = tls.secrets(secrets);
-        if !keywords.take_or("sessions", true)? {
-            tls = tls.sessions(None);
-        }
-        tls = tls.early_data(keywords.take_or("early_data", true)?);
-        let tokens = keywords.take_some("token_store")?;
-        let tokens =
-            tokens.map(|path| Directory::open(path.extract::<PathBuf>()?).map_err(PyErr::from));
-        let version = version(keywords.take_or("version", 1)?)?;
-        let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
-        keywords.end()?;
-        let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
-        let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
-        if let Some(tokens) = tokens {
-            inner = inner.tokens(Some(Arc::new(tokens?)));
-        }
-        Ok(Self {
-            inner,
-            listener,
-            memory: None,
-        })
+        let made = Self::made(py, &keywords);
+        keywords.end(made)
     }
 
     /// The same for one connection: sessions and address tokens are kept in `memory`, and the first packets are
@@ -107,6 +73,46 @@ impl ClientConfig {
     }
 }
 
+impl ClientConfig {
+    fn made(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Self> {
+        let refused = |error| errors::config(py, error);
+        let verifies = keywords.take_or("verify", true)?;
+        let roots = roots(py, keywords)?;
+        let mut tls = match (verifies, roots) {
+            (false, _) => ClientTls::without_verification(),
+            (true, Some(roots)) => ClientTls::with_roots(roots),
+            (true, None) => ClientTls::new().map_err(refused)?,
+        };
+        tls = tls.alpn(protocols(keywords)?);
+        let shown = keywords.take_some("certificate")?;
+        let key = private_key(keywords)?;
+        if let Some(certificate) = certificate(shown, key)? {
+            tls = tls.certificate(certificate);
+        }
+        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
+        tls = tls.secrets(secrets);
+        if !keywords.take_or("sessions", true)? {
+            tls = tls.sessions(None);
+        }
+        tls = tls.early_data(keywords.take_or("early_data", true)?);
+        let tokens = keywords.take_some("token_store")?;
+        let tokens =
+            tokens.map(|path| Directory::open(path.extract::<PathBuf>()?).map_err(PyErr::from));
+        let version = version(keywords.take_or("version", 1)?)?;
+        let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
+        let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
+        let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
+        if let Some(tokens) = tokens {
+            inner = inner.tokens(Some(Arc::new(tokens?)));
+        }
+        Ok(Self {
+            inner,
+            listener,
+            memory: None,
+        })
+    }
+}
+
 /// How connections are taken.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct ServerConfig {
@@ -121,46 +127,8 @@ impl ServerConfig {
     #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ServerConfig", keywords)?;
-        let refused = |error| errors::config(py, error);
-        let certificates = server_certificates(py, &keywords)?;
-        let mut tls = ServerTls::with_certificates(certificates.clone());
-        tls = tls.alpn(protocols(&keywords)?);
-        tls = tls.clients(clients(py, &keywords)?);
-        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
-        tls = tls.secrets(secrets);
-        match kept(keywords.take("sessions")?)? {
-            Kept::Default => {}
-            Kept::Nowhere => tls = tls.sessions(None),
-            Kept::In(directory) => tls = tls.sessions(Some(directory)),
-        }
-        tls = tls.early_data(keywords.take_or("early_data", false)?);
-        let mut inner = config::ServerConfig::new(tls).map_err(refused)?;
-        inner = inner.migration(keywords.take_or("migration", true)?);
-        if let Some(addresses) = keywords.take_some("preferred_address")? {
-            let (v4, v6) = preferred(&addresses)?;
-            inner = inner.preferred_address(v4, v6);
-        }
-        if let Some(secret) = keywords.take_some("token_secret")? {
-            inner = inner.token_secret(&bytes(&secret)?);
-        }
-        let lifetimes = Duration::from_secs(1)..=limits::TIME_MAX;
-        if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None, lifetimes)? {
-            inner = inner.retry_lifetime(lifetime).map_err(refused)?;
-        }
-        let tokens = keywords.take_in("tokens", 2, 0..=limits::TOKENS_MAX)?;
-        let made = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
-        let waiting = limits::INCOMING_MAX;
-        let waiting = keywords.take_in("incoming_max", waiting, 1..=limits::INCOMING_LIMIT)?;
-        let made = made.and_then(|made| made.incoming_max(waiting));
-        inner = made.map_err(refused)?;
-        let (transport, qlog) = (transport(&keywords)?, qlog(&keywords)?);
-        keywords.end()?;
-        let inner = inner.transport(&transport).map_err(refused)?.qlog(qlog);
-        Ok(Self {
-            inner,
-            listener,
-            certificates,
-        })
+        let made = Self::made(py, &keywords);
+        keywords.end(made)
     }
 
     /// Show another certificate from now on: for `name`, or for names that have none of their own.
@@ -192,6 +160,50 @@ impl ServerConfig {
     /// Take a name's own certificate away; tell whether there was one.
     fn remove_certificate(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         Ok(self.certificates.remove(&address::dns_name(py, name)?))
+    }
+}
+
+impl ServerConfig {
+    fn made(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Self> {
+        let refused = |error| errors::config(py, error);
+        let certificates = server_certificates(py, keywords)?;
+        let mut tls = ServerTls::with_certificates(certificates.clone());
+        tls = tls.alpn(protocols(keywords)?);
+        tls = tls.clients(clients(py, keywords)?);
+        let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
+        tls = tls.secrets(secrets);
+        match kept(keywords.take("sessions")?)? {
+            Kept::Default => {}
+            Kept::Nowhere => tls = tls.sessions(None),
+            Kept::In(directory) => tls = tls.sessions(Some(directory)),
+        }
+        tls = tls.early_data(keywords.take_or("early_data", false)?);
+        let mut inner = config::ServerConfig::new(tls).map_err(refused)?;
+        inner = inner.migration(keywords.take_or("migration", true)?);
+        if let Some(addresses) = keywords.take_some("preferred_address")? {
+            let (v4, v6) = preferred(&addresses)?;
+            inner = inner.preferred_address(v4, v6);
+        }
+        if let Some(secret) = keywords.take_some("token_secret")? {
+            inner = inner.token_secret(&bytes(&secret)?);
+        }
+        let lifetimes = Duration::from_secs(1)..=limits::TIME_MAX;
+        if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None, lifetimes)? {
+            inner = inner.retry_lifetime(lifetime).map_err(refused)?;
+        }
+        let tokens = keywords.take_in("tokens", 2, 0..=limits::TOKENS_MAX)?;
+        let made = inner.tokens(tokens, Duration::from_secs(14 * 24 * 3600));
+        let waiting = limits::INCOMING_MAX;
+        let waiting = keywords.take_in("incoming_max", waiting, 1..=limits::INCOMING_LIMIT)?;
+        let made = made.and_then(|made| made.incoming_max(waiting));
+        inner = made.map_err(refused)?;
+        let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
+        let inner = inner.transport(&transport).map_err(refused)?.qlog(qlog);
+        Ok(Self {
+            inner,
+            listener,
+            certificates,
+        })
     }
 }
 

@@ -49,29 +49,8 @@ impl Endpoint {
     #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None, connection_id_length=None, worker=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "Endpoint", keywords)?;
-        let server = keywords.take_some("server")?;
-        let server = server.map(Bound::cast_into::<ServerConfig>);
-        let server = server.transpose()?;
-        let style = if keywords.take_or("events", false)? {
-            Style::Events
-        } else {
-            Style::Futures
-        };
-        let admission = admission(&keywords)?;
-        let (config, settings) = endpoint_config(py, &keywords)?;
-        let fd: Option<RawFd> = keywords.take_or("fd", None)?;
-        keywords.end()?;
-        let socket = fd.map(|fd| Socket::new(fd, settings)).transpose()?;
-        let listeners = Listeners::default();
-        let inner = server.map(|server| {
-            listeners.add(py, server.get().listener.as_ref());
-            server.get().inner.clone()
-        });
-        let state = State::new(&config, inner, style, admission, socket);
-        Ok(Self {
-            shared: Shared::new(py, state)?,
-            listeners,
-        })
+        let made = Self::made(py, &keywords);
+        keywords.end(made)
     }
 
     /// Begin a connection; returns its key.
@@ -445,6 +424,31 @@ impl Endpoint {
 }
 
 impl Endpoint {
+    fn made(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Self> {
+        let server = keywords.take_some("server")?;
+        let server = server.map(Bound::cast_into::<ServerConfig>);
+        let server = server.transpose()?;
+        let style = if keywords.take_or("events", false)? {
+            Style::Events
+        } else {
+            Style::Futures
+        };
+        let admission = admission(keywords)?;
+        let (config, settings) = endpoint_config(py, keywords)?;
+        let fd: Option<RawFd> = keywords.take_or("fd", None)?;
+        let socket = fd.map(|fd| Socket::new(fd, settings)).transpose()?;
+        let listeners = Listeners::default();
+        let inner = server.map(|server| {
+            listeners.add(py, server.get().listener.as_ref());
+            server.get().inner.clone()
+        });
+        let state = State::new(&config, inner, style, admission, socket);
+        Ok(Self {
+            shared: Shared::new(py, state)?,
+            listeners,
+        })
+    }
+
     /// Wake and tell those whom it concerns; whether the loop's queue has something of theirs now.
     fn hand_out(&self, py: Python<'_>, woken: &[Wake], news: News) -> PyResult<bool> {
         let mut queued = Ok(false);

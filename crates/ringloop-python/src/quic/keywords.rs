@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 
 use super::errors;
-use crate::ffi::{self, Raise as _};
+use crate::ffi::{self, Raise as _, intern};
 
 /// The keywords of one call.
 pub struct Keywords<'py> {
@@ -146,12 +146,25 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// Refuse what nobody has taken.
-    pub fn end(self) -> PyResult<()> {
+    /// What was made with them. A keyword that there is not is told first, whatever else is wrong.
+    pub fn end<T>(self, made: PyResult<T>) -> PyResult<T> {
+        if self.left.is_empty() {
+            return made;
+        }
+        let py = self.left.py();
+        let function = ffi::new_str(py, self.function)?;
+        let unexpected = py
+            .import(intern!(py, "ringloop.quic._keywords"))?
+            .call_method1(intern!(py, "unexpected_of"), (function, &self.left))?;
+        if !unexpected.is_none() {
+            return Err(PyErr::from_value(unexpected));
+        }
+        let made = made?;
         match self.left.keys().iter().next() {
-            None => Ok(()),
+            None => Ok(made),
+            // Shown, and not taken.
             Some(name) => Err(PyTypeError::raise(format!(
-                "{}() got an unexpected keyword argument '{name}'",
+                "{}() does not take {name} here",
                 self.function
             ))),
         }

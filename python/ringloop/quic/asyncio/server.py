@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ringloop.quic.asyncio.endpoint import AsyncEndpoint
 from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
@@ -15,6 +15,7 @@ from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ringloop._native import quic as _quic
     from ringloop.quic.asyncio.protocol import QuicStreamHandler
     from ringloop.quic.configuration import QuicConfiguration
     from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
@@ -62,7 +63,9 @@ async def opened(
     host: str,
     port: int,
     configuration: QuicConfiguration,
-    **settings: Any,
+    *,
+    server: _quic.ServerConfig,
+    retry: bool = False,
 ) -> _Endpoint:
     """Make an endpoint at a name's first address, or at all of this machine's."""
     loop = asyncio.get_running_loop()
@@ -73,4 +76,12 @@ async def opened(
         address = (str(where[0]), port)
         if len(where) == 4 and where[3]:  # noqa: PLR2004
             address = (f"{where[0]}%{where[3]}", port)
-    return make(loop, configuration, host=address[0] or None, port=port, family=family, **settings)
+    return make(
+        loop,
+        configuration,
+        host=address[0] or None,
+        port=port,
+        family=family,
+        server=server,
+        retry=retry,
+    )

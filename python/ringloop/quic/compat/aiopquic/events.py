@@ -1,6 +1,29 @@
 """What has happened to a connection: the events of `ringloop.quic.events`."""
 
-from ringloop.quic import events
-from ringloop.quic.events import *  # noqa: F403
+from ringloop.quic.events import (
+    ConnectionIdIssued,
+    ConnectionIdRetired,
+    ConnectionTerminated,
+    DatagramFrameReceived,
+    HandshakeCompleted,
+    PingAcknowledged,
+    ProtocolNegotiated,
+    QuicEvent,
+    StopSendingReceived,
+    StreamDataReceived,
+    StreamReset,
+)
 
-__all__ = events.__all__
+__all__ = [
+    "ConnectionIdIssued",
+    "ConnectionIdRetired",
+    "ConnectionTerminated",
+    "DatagramFrameReceived",
+    "HandshakeCompleted",
+    "PingAcknowledged",
+    "ProtocolNegotiated",
+    "QuicEvent",
+    "StopSendingReceived",
+    "StreamDataReceived",
+    "StreamReset",
+]

@@ -1,0 +1,160 @@
+"""Keywords at run time: signatures that show them, and what is said of one that there is not.
+
+Owns: which keyword is meant by one of another library's. Called by: `_connect`, `_serve`, `_endpoint`
+where they are defined and called; native code where a configuration is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ringloop._native import quic as _quic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["refuse_unknown", "shows", "unexpected", "unexpected_of"]
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+# What asyncio, ssl, aioquic, quic-go, hypercorn and RFC 9000 call it; the first that the function has.
+_MEANT: dict[str, tuple[str, ...]] = {
+    "alpn_protocols": ("alpn",),
+    "application_protocol": ("alpn",),
+    "next_protos": ("alpn",),
+    "protocols": ("alpn",),
+    "cafile": ("ca_file",),
+    "ca": ("ca_file",),
+    "ca_certs": ("ca_file",),
+    "capath": ("ca_path",),
+    "cadata": ("ca_data",),
+    "cert": ("certificate",),
+    "certs": ("certificate",),
+    "cert_file": ("certificate",),
+    "certfile": ("certificate",),
+    "certificate_file": ("certificate",),
+    "certificate_chain": ("certificate",),
+    "ssl_certfile": ("certificate",),
+    "key": ("private_key",),
+    "key_file": ("private_key",),
+    "keyfile": ("private_key",),
+    "private_key_file": ("private_key",),
+    "ssl_keyfile": ("private_key",),
+    "keyfile_password": ("password",),
+    "passphrase": ("password",),
+    "ssl": ("ca_file", "certificate"),
+    "ssl_context": ("ca_file", "certificate"),
+    "tls": ("ca_file", "certificate"),
+    "verify_mode": ("client_auth", "verify"),
+    "verify_ssl": ("verify",),
+    "check_hostname": ("verify",),
+    "verify_hostname": ("verify",),
+    "insecure": ("verify",),
+    "server_hostname": ("server_name",),
+    "sni_callback": ("sni",),
+    "timeout": ("handshake_timeout", "idle_timeout"),
+    "connect_timeout": ("handshake_timeout", "idle_timeout"),
+    "connection_timeout": ("handshake_timeout", "idle_timeout"),
+    "max_idle_timeout": ("idle_timeout",),
+    "keepalive": ("keep_alive",),
+    "keep_alive_interval": ("keep_alive",),
+    "ping_interval": ("keep_alive",),
+    "initial_max_data": ("max_data",),
+    "initial_max_stream_data": ("max_stream_data",),
+    "initial_max_stream_data_bidi_local": ("max_stream_data",),
+    "initial_max_stream_data_bidi_remote": ("max_stream_data",),
+    "initial_max_stream_data_uni": ("max_stream_data",),
+    "initial_max_streams_bidi": ("max_streams_bidi",),
+    "initial_max_streams_uni": ("max_streams_uni",),
+    "max_concurrent_streams": ("max_streams_bidi",),
+    "max_streams": ("max_streams_bidi",),
+    "congestion_control": ("congestion",),
+    "congestion_control_algorithm": ("congestion",),
+    "datagram_ring_bytes": ("datagram_receive_buffer",),
+    "datagram_send_bytes": ("datagram_send_buffer",),
+    "max_datagram_frame_size": ("datagram_receive_buffer",),
+    "max_datagram_size": ("initial_mtu",),
+    "max_udp_payload_size": ("udp_payload_max",),
+    "secrets_log_file": ("keylog",),
+    "keylog_file": ("keylog",),
+    "keylog_filename": ("keylog",),
+    "quic_logger": ("qlog",),
+    "qlog_dir": ("qlog",),
+    "session_ticket": ("sessions",),
+    "session_ticket_file": ("sessions",),
+    "session_ticket_handler": ("sessions",),
+    "token": ("token_store", "token_secret"),
+    "token_handler": ("token_store",),
+    "supported_versions": ("versions", "version"),
+    "original_version": ("version",),
+    "quic_version": ("version", "versions"),
+    "local_addr": ("local_address",),
+    "local_port": ("local_address",),
+    "backlog": ("incoming_max",),
+    "reuse_address": ("reuse_port",),
+    "create_protocol": ("handler",),
+    "protocol_factory": ("handler",),
+    "client_connected_cb": ("handler",),
+    "workers": ("worker",),
+    "config": ("configuration",),
+}
+
+
+def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
+    """Return the error of a keyword that `function` does not have, as the interpreter words it."""
+    text = f"{function}() got an unexpected keyword argument '{name}'"
+    known = list(names)
+    meant = [other for other in _MEANT.get(name.lower(), ()) if other in known]
+    meant += difflib.get_close_matches(name.lower(), known, 1, 0.7)
+    return TypeError(f"{text}. Did you mean '{meant[0]}'?" if meant else text)
+
+
+def unexpected_of(function: str, given: Mapping[str, object]) -> TypeError | None:
+    """Return the error of the first keyword that a native class does not have; None: it has all."""
+    known = inspect.signature(getattr(_quic, function)).parameters
+    strangers = (unexpected(function, name, known) for name in given if name not in known)
+    return next(strangers, None)
+
+
+def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) -> None:
+    """Raise the error of the first keyword that a function which `shows` its keywords does not have."""
+    known = inspect.signature(function).parameters
+    for name in given:
+        if name not in known:
+            raise unexpected(function.__qualname__, name, known)
+
+
+def shows(kind: type, *makers: type) -> Callable[[_Function], _Function]:
+    """Have `inspect.signature` and `help` show a `TypedDict`'s keywords in place of `**keywords`.
+
+    Their defaults are those of the native classes that they are for.
+    """
+    defaults = {
+        name: parameter.default
+        for maker in makers
+        for name, parameter in inspect.signature(maker).parameters.items()
+    }
+
+    def decorate(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        parameters = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        parameters += [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults[name],
+                annotation=getattr(annotation, "__forward_arg__", annotation),
+            )
+            for name, annotation in kind.__annotations__.items()
+        ]
+        shown = signature.replace(parameters=parameters)
+        function.__signature__ = shown  # type: ignore[attr-defined]
+        return function
+
+    return decorate
