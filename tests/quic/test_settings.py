@@ -40,7 +40,7 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "initial_mtu": (0, 1199, 65528),
     "mtu_max": (0, 1199, 65528),
 }
-TIMES = ("idle_timeout", "keep_alive")
+TIMES = ("idle_timeout", "handshake_timeout", "keep_alive")
 SERVERS_NUMBERS = {"tokens": (65,), "incoming_max": (0,)}
 ENDPOINTS_NUMBERS = {
     "udp_payload_max": (0, 1199, 65528),

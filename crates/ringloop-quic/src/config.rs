@@ -64,6 +64,8 @@ impl Congestion {
 pub struct Transport {
     /// Silence after which the connection is given up, the shorter of both ends' counts, 1 ms or more; `None`: never.
     pub idle_timeout: Option<Duration>,
+    /// How long the handshake may take in all, 1 ms or more, whatever the peer sends meanwhile; `None`: as long as it likes.
+    pub handshake_timeout: Option<Duration>,
     /// Send something after so much silence, so that neither end nor a box between gives up.
     pub keep_alive: Option<Duration>,
     /// Bidirectional streams that the peer may have open at a time; at most [`limits::STREAMS_LIMIT`].
@@ -100,6 +102,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             idle_timeout: Some(limits::IDLE_TIMEOUT),
+            handshake_timeout: Some(limits::HANDSHAKE_TIMEOUT),
             keep_alive: None,
             bi_streams_max: limits::STREAMS_MAX,
             uni_streams_max: limits::STREAMS_MAX,
@@ -123,6 +126,7 @@ impl Default for Transport {
 /// What of a [`Transport`] the core does itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
+    pub handshake_timeout: Option<Duration>,
     pub receive_window: u64,
     pub receive_window_max: u64,
     pub send_window: u64,
@@ -136,6 +140,7 @@ pub(crate) struct Kept {
 impl From<&Transport> for Kept {
     fn from(transport: &Transport) -> Self {
         Self {
+            handshake_timeout: transport.handshake_timeout,
             receive_window: transport.receive_window,
             receive_window_max: transport.receive_window_max,
             send_window: transport.send_window,
@@ -162,6 +167,10 @@ impl Transport {
             (
                 is_time(self.idle_timeout),
                 "idle_timeout: 1 ms to 10 years, or none",
+            ),
+            (
+                is_time(self.handshake_timeout),
+                "handshake_timeout: 1 ms to 10 years, or none",
             ),
             (
                 is_time(self.keep_alive),
@@ -666,6 +675,14 @@ mod tests {
                 "idle_timeout",
                 refusal(|it| it.idle_timeout = Some(Duration::MAX)),
             ),
+            (
+                "handshake_timeout",
+                refusal(|it| it.handshake_timeout = Some(none)),
+            ),
+            (
+                "handshake_timeout",
+                refusal(|it| it.handshake_timeout = Some(Duration::MAX)),
+            ),
             ("keep_alive", refusal(|it| it.keep_alive = Some(none))),
             ("bi_streams_max", refusal(|it| it.bi_streams_max = 1 << 62)),
             (
@@ -704,6 +721,7 @@ mod tests {
         }
         let smallest = Transport {
             idle_timeout: Some(limits::TIME_MIN),
+            handshake_timeout: Some(limits::TIME_MIN),
             bi_streams_max: 0,
             uni_streams_max: 0,
             receive_window: 1,

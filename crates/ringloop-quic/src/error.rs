@@ -38,6 +38,13 @@ pub enum ConnectionError {
     Reset,
     /// Nothing came for the idle time-out.
     TimedOut,
+    /// The handshake was not complete in its time (`Transport::handshake_timeout`).
+    HandshakeTimedOut {
+        /// The peer's.
+        address: SocketAddr,
+        /// Whether it has sent anything.
+        has_answered: bool,
+    },
     /// This machine or the network refused the first packets: no route, a firewall, a port where nobody listens.
     Unreachable {
         /// Where they were sent.
@@ -92,6 +99,15 @@ impl fmt::Display for ConnectionError {
             }
             Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
             Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
+            Self::HandshakeTimedOut {
+                address,
+                has_answered: false,
+            } => write!(f, "no answer from {address} in the handshake's time"),
+            Self::HandshakeTimedOut { address, .. } => write!(
+                f,
+                "the handshake with {address} was not complete in its time: it has answered, and then nothing more or too \
+                 slowly"
+            ),
             Self::Unreachable { address, errno } => {
                 let error = io::Error::from_raw_os_error(*errno);
                 write!(f, "{address} cannot be reached: {error}")
@@ -107,7 +123,9 @@ impl std::error::Error for ConnectionError {}
 impl From<ConnectionError> for io::Error {
     fn from(error: ConnectionError) -> Self {
         let kind = match &error {
-            ConnectionError::TimedOut => io::ErrorKind::TimedOut,
+            ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut { .. } => {
+                io::ErrorKind::TimedOut
+            }
             ConnectionError::Reset => io::ErrorKind::ConnectionReset,
             ConnectionError::Closed => io::ErrorKind::NotConnected,
             ConnectionError::Unreachable { errno, .. } => {

@@ -95,6 +95,10 @@ pub const INCOMING_BYTES_TOTAL: u64 = 16 << 20;
 /// Silence after which a connection is given up.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a handshake may take, whatever comes of the peer meanwhile: time for a handful of losses in a row, and a bound on
+/// what peers that send a little now and then can hold.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Bytes of handshake messages that may wait for one that is missing: a chain of a few certificates.
 pub const CRYPTO_BUFFER: usize = 32 << 10;
 

@@ -10,7 +10,14 @@ import asyncio
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ringloop.quic.errors import ConnectError, ConnectionClosed, IdleTimeout, QuicError, Unreachable
+from ringloop.quic.errors import (
+    ConnectError,
+    ConnectionClosed,
+    HandshakeTimeout,
+    IdleTimeout,
+    QuicError,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -106,7 +113,7 @@ def _told(failures: _Failures) -> Exception:
     """Return the failure of a server that has answered, or else the last; it names all addresses."""
     told = failures[-1][1]
     for _, error in failures:
-        is_silence = isinstance(error, (Unreachable, IdleTimeout))
+        is_silence = isinstance(error, (Unreachable, HandshakeTimeout, IdleTimeout))
         if isinstance(error, ConnectionClosed) and not is_silence:
             told = error
     attempts = [(address, str(error)) for address, error in failures]

@@ -49,6 +49,8 @@ class QuicConfiguration:
     """Bytes of this end's connection ids: 4 to 20. Of those shorter than 8 a port has few."""
     idle_timeout: float | None = 60.0
     """Seconds of silence after which a connection is given up (the shorter of both ends')."""
+    handshake_timeout: float | None = 30.0
+    """Seconds that the handshake may take in all, whatever the peer sends meanwhile."""
     keep_alive_interval: float | None = None
     """Send something after so many seconds of silence."""
     is_client: bool = True
@@ -225,6 +227,7 @@ class QuicConfiguration:
             "ca_path": self.capath,
             "ca_data": self.cadata,
             "idle_timeout": self.idle_timeout,
+            "handshake_timeout": self.handshake_timeout,
             "keep_alive": self.keep_alive_interval,
             "max_streams_bidi": self.max_streams_bidi,
             "max_streams_uni": self.max_streams_uni,

@@ -9,7 +9,8 @@
     │  ├─ TransportError             the protocol was broken, here or there (RFC 9000 §20.1)
     │  │  └─ TlsError                the handshake was refused: .alert (RFC 8446 §6)
     │  ├─ Unreachable                this machine or the network refused the first packets: .errno
-   │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
+    │  ├─ HandshakeTimeout (TimeoutError) the handshake was not complete in its time
+    │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
     │  ├─ StatelessReset             the peer has forgotten it
     │  └─ VersionMismatch            the peer speaks no version that this end speaks
     ├─ StreamError
@@ -36,6 +37,7 @@ __all__ = [
     "ConnectionClosedByPeer",
     "DatagramError",
     "EarlyDataRejected",
+    "HandshakeTimeout",
     "IdleTimeout",
     "QuicError",
     "StatelessReset",
@@ -137,6 +139,13 @@ class Unreachable(ConnectionClosed):
 
     def _text(self) -> str:
         return f"cannot reach {shown(self.address)}: {self.reason}"
+
+
+class HandshakeTimeout(ConnectionClosed, TimeoutError):  # noqa: N818
+    """The handshake was not complete within `handshake_timeout`, whatever the peer has sent."""
+
+    def _text(self) -> str:
+        return self.reason
 
 
 class IdleTimeout(ConnectionClosed, TimeoutError):  # noqa: N818

@@ -42,7 +42,7 @@ pub struct ClientConfig {
 #[pymethods]
 impl ClientConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ClientConfig", keywords)?;
         let made = Self::made(py, &keywords);
@@ -124,7 +124,7 @@ pub struct ServerConfig {
 #[pymethods]
 impl ServerConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ServerConfig", keywords)?;
         let made = Self::made(py, &keywords);
@@ -345,6 +345,8 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
     let streams = 0..=limits::STREAMS_LIMIT;
     let mut to = Transport::default();
     to.idle_timeout = keywords.take_seconds("idle_timeout", to.idle_timeout, times.clone())?;
+    let whole = to.handshake_timeout;
+    to.handshake_timeout = keywords.take_seconds("handshake_timeout", whole, times.clone())?;
     to.keep_alive = keywords.take_seconds("keep_alive", to.keep_alive, times)?;
     to.bi_streams_max = keywords.take_in("max_streams_bidi", to.bi_streams_max, streams.clone())?;
     to.uni_streams_max = keywords.take_in("max_streams_uni", to.uni_streams_max, streams)?;

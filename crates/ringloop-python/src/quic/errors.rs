@@ -83,6 +83,9 @@ pub fn end_of(record: &Record) -> Option<End> {
         error @ ConnectionError::Unreachable { .. } => {
             end(NO_CODE, &error.to_string(), "Unreachable")
         }
+        error @ ConnectionError::HandshakeTimedOut { .. } => {
+            end(NO_CODE, &error.to_string(), "HandshakeTimeout")
+        }
         ConnectionError::TimedOut => end(NO_CODE, "Idle timeout", "IdleTimeout"),
         ConnectionError::Reset => end(NO_CODE, "Stateless reset", "StatelessReset"),
         ConnectionError::VersionMismatch => end(

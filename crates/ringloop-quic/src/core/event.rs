@@ -11,6 +11,7 @@ use crate::qlog::Qlog;
 use crate::{Direction, StreamId};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// What has happened.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ pub struct Incoming {
     pub(super) len: usize,
     /// What is kept about its connection, and where that is logged, as the server was configured when it came; the engine
     /// has kept its own part of that.
-    pub(super) kept: Kept,
+    pub(super) kept: Arc<Kept>,
     pub(super) qlog: Option<Qlog>,
 }
 

@@ -1,11 +1,11 @@
 //! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
 
-use super::Transmit;
 use super::datagrams::Datagrams;
 use super::ids::Ids;
 use super::staged::Staged;
 use super::tuning::Tuning;
 use super::unproved::Unproved;
+use super::{Event, Handle, Transmit, event};
 use crate::error::ConnectionError;
 use crate::proto;
 use crate::proto::varint;
@@ -50,6 +50,9 @@ pub(super) struct Live {
     pub(super) takes_datagrams: bool,
     pub(super) confirmation: Confirmation,
     pub(super) hearing: Hearing,
+    /// When the handshake has to be complete.
+    pub(super) handshake_deadline: Option<Instant>,
+    pub(super) loss: Loss,
     /// Servers, while the client may be anywhere.
     pub(super) unproved: Option<Box<Unproved>>,
 }
@@ -61,15 +64,22 @@ pub(super) enum Confirmation {
     Told,
 }
 
-/// Whether a client has received anything.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Whether anything was heard of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// Nothing yet: what its packets are answered on the way may end it.
+    /// A client that has received nothing: what its packets are answered on the way may end it.
     Nothing,
-    /// They did, and the program is to be told.
-    Refused(ConnectionError),
     /// It has, is over, or is a server's.
     Heard,
+}
+
+/// Whether the program knows why the connection is over, where it has not ended it itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Loss {
+    None,
+    /// It was given up here, and the program is to be told.
+    Untold(Box<ConnectionError>),
+    Told,
 }
 
 impl Live {
@@ -78,6 +88,67 @@ impl Live {
     pub(super) fn is_confirmed(&self) -> bool {
         let is_told = self.proto.stats().frame_rx.handshake_done > 0;
         !self.proto.is_handshaking() && (is_told || self.proto.side() == proto::Side::Server)
+    }
+
+    /// The next thing to tell the program.
+    pub(super) fn next_event(&mut self, handle: Handle) -> Option<Event> {
+        while let Some(event) = self.proto.poll() {
+            let event = event::told(handle, event);
+            let Event::Lost(_, error) = &event else {
+                return Some(event);
+            };
+            // Else it is the peer's answer to what was said when it was given up here.
+            if self.loss == Loss::None {
+                self.loss = Loss::Told;
+                self.log_loss(error);
+                return Some(event);
+            }
+        }
+        if self.confirmation == Confirmation::Pending && self.is_confirmed() {
+            self.confirmation = Confirmation::Told;
+            return Some(Event::Confirmed(handle));
+        }
+        if self.datagrams.take_unblocked() {
+            return Some(Event::DatagramsUnblocked(handle));
+        }
+        if let Loss::Untold(error) = &self.loss {
+            let error = ConnectionError::clone(error);
+            self.loss = Loss::Told;
+            self.log_loss(&error);
+            return Some(Event::Lost(handle, error));
+        }
+        None
+    }
+
+    fn log_loss(&self, error: &ConnectionError) {
+        if let Some(log) = &self.log {
+            let is_ours = matches!(
+                error,
+                ConnectionError::Transport { .. }
+                    | ConnectionError::Unreachable { .. }
+                    | ConnectionError::HandshakeTimedOut { .. }
+            );
+            log.closed(is_ours, error.code(), &error.to_string());
+        }
+    }
+
+    /// When something is due, at the latest.
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        let own = self
+            .handshake_deadline
+            .filter(|_| self.proto.is_handshaking());
+        let engine = self.proto.poll_timeout();
+        own.into_iter().chain(engine).min()
+    }
+
+    /// It is heard, or over; tells whether it was not heard before.
+    pub(super) fn hear(&mut self) -> bool {
+        std::mem::replace(&mut self.hearing, Hearing::Heard) == Hearing::Nothing
+    }
+
+    /// Whether the handshake's time is over.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.proto.is_handshaking() && self.handshake_deadline.is_some_and(|end| end <= now)
     }
 
     /// The next message, less what may not be sent yet to an address that is not proved.

@@ -46,7 +46,7 @@ use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
-use live::{Confirmation, End, Hearing, Live, Queues, Slot, State};
+use live::{Confirmation, End, Hearing, Live, Loss, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ pub struct Core {
     incoming: VecDeque<Incoming>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     /// What is kept about the connections of clients.
-    kept: Kept,
+    kept: Arc<Kept>,
     /// Where they are logged.
     qlog: Option<Qlog>,
     spare: Vec<u8>,
@@ -138,7 +138,7 @@ impl Core {
             timeouts: Timeouts::default(),
             incoming: VecDeque::new(),
             responses: VecDeque::new(),
-            kept,
+            kept: Arc::new(kept),
             qlog,
             spare: Vec::new(),
             live_count: 0,
@@ -150,7 +150,7 @@ impl Core {
     /// How clients that come from now on are taken; `None`: not at all.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
         if let Some(server) = &server {
-            self.kept = server.kept;
+            self.kept = Arc::new(server.kept);
             self.qlog.clone_from(&server.qlog);
         }
         self.endpoint
@@ -261,16 +261,29 @@ impl Core {
             if live.hearing != Hearing::Nothing || !is_there {
                 continue;
             }
-            self.unheard_count -= 1;
-            live.hearing = Hearing::Refused(ConnectionError::Unreachable { address, errno });
-            // Not a word to the peer: it would go the same way.
-            live.proto.close(now, varint(0), Bytes::new());
-            self.endpoint
-                .handle_event(live.key, proto::EndpointEvent::drained());
-            live.end = End::Drained;
-            live.armed = None;
+            let error = ConnectionError::Unreachable { address, errno };
+            self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
             self.queues.mark(live, slot as u32);
         }
+    }
+
+    /// End a connection whose handshake leads nowhere; tells how many of those that are unheard that were. Where nothing was
+    /// heard of the peer, it is not told either: that would go the same way.
+    fn give_up(
+        endpoint: &mut proto::Endpoint,
+        live: &mut Live,
+        now: Instant,
+        error: ConnectionError,
+    ) -> usize {
+        live.loss = Loss::Untold(Box::new(error));
+        live.proto.close(now, varint(0), Bytes::new());
+        let was_unheard = live.hear();
+        if was_unheard {
+            endpoint.handle_event(live.key, proto::EndpointEvent::drained());
+            live.end = End::Drained;
+            live.armed = None;
+        }
+        usize::from(was_unheard)
     }
 
     /// Take a datagram from the network.
@@ -289,10 +302,7 @@ impl Core {
                 let slot = self.by_key[key.0];
                 if let State::Live(live) = &mut self.slots[slot as usize].state {
                     live.log_now(now);
-                    if live.hearing == Hearing::Nothing {
-                        live.hearing = Hearing::Heard;
-                        self.unheard_count -= 1;
-                    }
+                    self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();
                     live.proto.handle_event(event);
                     if let Some(unproved) = &mut live.unproved {
@@ -305,7 +315,7 @@ impl Core {
                 self.incoming.push_back(Incoming {
                     inner: Box::new(inner),
                     len,
-                    kept: self.kept,
+                    kept: Arc::clone(&self.kept),
                     qlog: self.qlog.clone(),
                 });
             }
@@ -335,8 +345,12 @@ impl Core {
         config: Option<ServerConfig>,
     ) -> Result<Handle, ConnectionError> {
         let (config, kept, qlog) = match config {
-            Some(config) => (Some(Arc::new(config.config)), config.kept, config.qlog),
-            None => (None, incoming.kept, incoming.qlog.take()),
+            Some(config) => (
+                Some(Arc::new(config.config)),
+                Arc::new(config.kept),
+                config.qlog,
+            ),
+            None => (None, Arc::clone(&incoming.kept), incoming.qlog.take()),
         };
         let log = qlog.and_then(|qlog| {
             let trace = Trace {
@@ -446,6 +460,10 @@ impl Core {
             takes_datagrams: kept.takes_datagrams,
             confirmation: Confirmation::Pending,
             hearing: Hearing::Heard,
+            handshake_deadline: kept
+                .handshake_timeout
+                .and_then(|timeout| now.checked_add(timeout)),
+            loss: Loss::None,
             unproved: None,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -520,37 +538,17 @@ impl Core {
                 if let Some(change) = live.ids.as_mut().and_then(|ids| ids.next_change()) {
                     return Some(event::id_changed(handle, change));
                 }
-                if let Some(event) = live.proto.poll() {
-                    let event = event::told(handle, event);
-                    if let (Some(log), Event::Lost(_, error)) = (&live.log, &event) {
-                        let is_ours = matches!(error, ConnectionError::Transport { .. });
-                        log.closed(is_ours, error.code(), &error.to_string());
-                    }
+                if let Some(event) = live.next_event(handle) {
                     return Some(event);
-                }
-                if live.confirmation == Confirmation::Pending && live.is_confirmed() {
-                    live.confirmation = Confirmation::Told;
-                    return Some(Event::Confirmed(handle));
-                }
-                if live.datagrams.take_unblocked() {
-                    return Some(Event::DatagramsUnblocked(handle));
-                }
-                let hearing = std::mem::replace(&mut live.hearing, Hearing::Heard);
-                if let Hearing::Refused(error) = hearing {
-                    if let Some(log) = &live.log {
-                        log.closed(true, None, &error.to_string());
-                    }
-                    return Some(Event::Lost(handle, error));
                 }
                 live.is_eventful = false;
                 if live.end == End::Drained {
                     live.end = End::Told;
                     self.live_count -= 1;
-                    self.unheard_count -= usize::from(hearing == Hearing::Nothing);
+                    self.unheard_count -= usize::from(live.hear());
                     self.queues.eventful.pop_front();
                     return Some(Event::Drained(handle));
                 }
-                live.hearing = hearing;
             }
             self.queues.eventful.pop_front();
         }
@@ -641,7 +639,7 @@ impl Core {
             self.queues.mark(live, slot);
         }
         if live.end == End::NotYet
-            && let Some(deadline) = live.proto.poll_timeout()
+            && let Some(deadline) = live.deadline()
             && live.armed.is_none_or(|armed| deadline < armed)
         {
             live.armed = Some(deadline);
@@ -681,14 +679,22 @@ impl Core {
             }
             live.armed = None;
             // The deadline may have moved on since it was put down.
-            match live.proto.poll_timeout() {
+            match live.deadline() {
                 Some(real) if real > now => {
                     live.armed = Some(real);
                     self.timeouts.push(real, slot);
                 }
                 Some(_) => {
                     live.log_now(now);
-                    live.proto.handle_timeout(now);
+                    if live.is_late(now) {
+                        let error = ConnectionError::HandshakeTimedOut {
+                            address: live.proto.remote_address(),
+                            has_answered: live.hearing == Hearing::Heard,
+                        };
+                        self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
+                    } else {
+                        live.proto.handle_timeout(now);
+                    }
                     self.queues.mark(live, slot);
                 }
                 None => {}
