@@ -12,7 +12,7 @@ use rustls::client::{
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::quic::Suite;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
@@ -102,6 +102,17 @@ impl Certificate {
     /// Read them from files.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
+    }
+
+    /// Whom the own one is for, as its subject says (the common name, else the organisation); names that peers
+    /// verify stand elsewhere in it.
+    pub fn subject(&self) -> Option<String> {
+        Some(x509::names(self.key.cert.first()?)?.subject)
+    }
+
+    /// When the own one ends.
+    pub fn not_after(&self) -> Option<UnixTime> {
+        x509::not_after(self.key.cert.first()?)
     }
 }
 

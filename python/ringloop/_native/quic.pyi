@@ -7,6 +7,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextvars import Context
 from os import PathLike
@@ -42,6 +43,7 @@ __all__ = [
     "Traces",
     "Waiter",
     "engine_versions",
+    "sign_certificate",
     "steer",
 ]
 
@@ -49,6 +51,9 @@ _Data: TypeAlias = bytes | bytearray | memoryview
 
 def engine_versions() -> str: ...
 def steer(fd: int, count: int) -> None: ...
+def sign_certificate(
+    names: Sequence[str], days: int, authority: tuple[str, str] | None = None
+) -> tuple[str, str, str, str]: ...
 
 # Configurations.
 

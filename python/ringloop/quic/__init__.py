@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ringloop._native.quic import ClientConfig, Handshake, ServerConfig, Stats
+from ringloop.quic._certificate import CertificateFiles, make_certificate
 from ringloop.quic._connect import connect, open_connection
 from ringloop.quic._connection import Connection, Policy
 from ringloop.quic._endpoint import Endpoint, EndpointStats
@@ -31,6 +32,7 @@ from ringloop.quic.errors import (
 )
 
 __all__ = [
+    "CertificateFiles",
     "ClientConfig",
     "ConfigurationError",
     "ConnectError",
@@ -61,6 +63,7 @@ __all__ = [
     "Worker",
     "bind_workers",
     "connect",
+    "make_certificate",
     "open_connection",
     "serve",
 ]

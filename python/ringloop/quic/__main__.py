@@ -1,20 +1,77 @@
-"""`python -m ringloop.quic versions`."""
+"""`python -m ringloop.quic versions`, and `… certificate localhost`."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from ringloop.quic import versions
+from ringloop.quic._certificate import DAYS_MAX, CertificateFiles, make_certificate
 
 
 def main(arguments: list[str]) -> int:
     """Run a command; return the exit status."""
-    if arguments != ["versions"]:
-        sys.stderr.write("usage: python -m ringloop.quic versions\n")
-        return 2
-    for name, value in versions.report():
-        sys.stdout.write(f"{name + ':':16} {value}\n")
+    parser = _parser()
+    try:
+        asked = parser.parse_args(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    if asked.command == "versions":
+        for name, value in versions.report():
+            sys.stdout.write(f"{name + ':':16} {value}\n")
+        return 0
+    try:
+        files = make_certificate(
+            *asked.names, directory=asked.directory, days=asked.days, overwrite=asked.overwrite
+        )
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{parser.prog} certificate: {error}\n")
+        return 1
+    sys.stdout.write(_told(files, asked.days))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ringloop.quic")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("versions", help="print what belongs into a report")
+    certificate = commands.add_parser(
+        "certificate", help="make a certificate, and an authority that signs it"
+    )
+    certificate.add_argument("names", nargs="+", metavar="NAME", help="a DNS name or an address")
+    certificate.add_argument(
+        "--directory",
+        default=".",
+        help="where the files are; made where it is not there (%(default)s)",
+    )
+    certificate.add_argument(
+        "--days",
+        type=int,
+        default=365,
+        help=f"how long it is good for: 1 to {DAYS_MAX} (%(default)s)",
+    )
+    certificate.add_argument(
+        "--overwrite", action="store_true", help="replace a certificate that is there"
+    )
+    return parser
+
+
+def _told(files: CertificateFiles, days: int) -> str:
+    """Return what was made, and how it is used."""
+    state = "new" if files.is_new_authority else "kept"
+    certificate, key, authority = (
+        str(path) for path in (files.certificate, files.private_key, files.ca_file)
+    )
+    host = files.names[0].replace("*", "www")
+    return f"""\
+{certificate}: for {", ".join(files.names)}; good for {days} days
+{key}: its key, for the server alone
+{authority}: the authority, for clients to trust ({state})
+{files.ca_key}: its key, which signs further certificates here; show it to nobody
+
+server = await quic.serve(handler, certificate={certificate!r}, private_key={key!r}, alpn=["..."])
+async with quic.connect({host!r}, port, ca_file={authority!r}, alpn=["..."]) as connection: ...
+"""
 
 
 if __name__ == "__main__":

@@ -24,12 +24,14 @@
 //! | `memory`     | what a client keeps of a server between connections                              |
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
 //! | `traces`     | logs of connections that Python reads                                            |
+//! | `authority`  | certificates of a program's own                                                  |
 //! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
 //!
 //! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
 //! interpreter: see `shared`.
 
 mod address;
+mod authority;
 mod clock;
 mod config;
 mod connection;
@@ -105,6 +107,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<memory::SessionTicket>()?;
     quic.add_class::<traces::Traces>()?;
     quic.add_function(wrap_pyfunction!(steer, &quic)?)?;
+    quic.add_function(wrap_pyfunction!(authority::sign_certificate, &quic)?)?;
     events::add(&quic)?;
     quic.gil_used(false)?;
     module.add("quic", &quic)?;

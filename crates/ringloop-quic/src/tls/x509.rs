@@ -1,8 +1,9 @@
-//! The names in a certificate, for texts of errors: as little of X.509 (RFC 5280 §4.1) as that takes.
+//! The names in a certificate and its end, for people: as little of X.509 (RFC 5280 §4.1) as that takes.
 //!
 //! Called by: `refusal`, `tls`. Never does: verify, or decide by what it has read.
 
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use std::time::Duration;
 
 /// Who has signed a certificate, and for whom.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,14 +17,23 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const INTEGER: u8 = 0x02;
 const OID: u8 = 0x06;
+/// `YYMMDDHHMMSSZ`, of the years 1950 to 2049; the other has four digits of the year (RFC 5280 §4.1.2.5).
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 /// The version, which is left out in the first one.
 const VERSION: u8 = 0xa0;
 /// 2.5.4.3, 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// Returns `None` where it is no certificate.
-pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
+/// What stands at the beginning of a certificate, unread.
+struct Fields<'a> {
+    issuer: &'a [u8],
+    validity: &'a [u8],
+    subject: &'a [u8],
+}
+
+fn fields<'a>(der: &'a CertificateDer<'_>) -> Option<Fields<'a>> {
     let mut outer = Reader(der);
     let mut fields = Reader(Reader(outer.take(SEQUENCE)?).take(SEQUENCE)?);
     if fields.0.first() == Some(&VERSION) {
@@ -31,14 +41,68 @@ pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
     }
     fields.take(INTEGER)?;
     fields.take(SEQUENCE)?;
-    let issuer = fields.take(SEQUENCE)?;
-    fields.take(SEQUENCE)?;
-    let subject = fields.take(SEQUENCE)?;
-    Some(Names {
-        issuer: shown(issuer),
-        subject: shown(subject),
-        is_self_signed: issuer == subject,
+    Some(Fields {
+        issuer: fields.take(SEQUENCE)?,
+        validity: fields.take(SEQUENCE)?,
+        subject: fields.take(SEQUENCE)?,
     })
+}
+
+/// Returns `None` where it is no certificate.
+pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
+    let fields = fields(der)?;
+    Some(Names {
+        issuer: shown(fields.issuer),
+        subject: shown(fields.subject),
+        is_self_signed: fields.issuer == fields.subject,
+    })
+}
+
+/// Returns `None` where it is no certificate, and for an end before 1970.
+pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<UnixTime> {
+    let mut validity = Reader(fields(der)?.validity);
+    validity.any()?;
+    match validity.any()? {
+        (UTC_TIME, text) => {
+            let (year, rest) = number(text, 2)?;
+            moment(if year < 50 { 2000 + year } else { 1900 + year }, rest)
+        }
+        (GENERALIZED_TIME, text) => {
+            let (year, rest) = number(text, 4)?;
+            moment(year, rest)
+        }
+        _ => None,
+    }
+}
+
+/// The first digits of a text as a number, and what follows.
+fn number(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
+    let (digits, rest) = text.split_at_checked(count)?;
+    let value = digits.iter().try_fold(0, |value, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| 10 * value + u64::from(digit - b'0'))
+    });
+    Some((value?, rest))
+}
+
+/// Of a year and `MMDDHHMMSSZ`.
+fn moment(year: u64, rest: &[u8]) -> Option<UnixTime> {
+    let (month, rest) = number(rest, 2)?;
+    let (day, rest) = number(rest, 2)?;
+    let (hour, rest) = number(rest, 2)?;
+    let (minute, rest) = number(rest, 2)?;
+    let (second, _) = number(rest, 2)?;
+    // A year begins with March, so that a leap day is its last one; 400 years are 146097 days.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year.checked_sub(1)?, month + 9)
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    let days = days.checked_sub(719_469)?;
+    let secs = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some(UnixTime::since_unix_epoch(Duration::from_secs(secs)))
 }
 
 /// The common name, else the organisation.
@@ -106,6 +170,30 @@ mod tests {
         assert!(names.is_self_signed);
         assert_eq!(names.issuer, "rcgen self signed cert");
         assert_eq!(names.subject, names.issuer);
+    }
+
+    #[test]
+    fn ends_of_both_kinds_of_times() {
+        for (year, month, day, secs) in [
+            (1970, 1, 1, 0),
+            (2000, 2, 29, 951_782_400),
+            (2049, 12, 31, 2_524_521_600),
+            (2050, 1, 1, 2_524_608_000),
+            (2100, 3, 1, 4_107_542_400),
+        ] {
+            let mut params = rcgen::CertificateParams::default();
+            params.not_after = rcgen::date_time_ymd(year, month, day);
+            let key = rcgen::KeyPair::generate().unwrap();
+            let made: CertificateDer<'_> = params.self_signed(&key).unwrap().into();
+            assert_eq!(not_after(&made).unwrap().as_secs(), secs, "{year}-{month}");
+            for end in 0..made.len() {
+                let _ = not_after(&CertificateDer::from(&made[..end]));
+            }
+        }
+        assert_eq!(number(b"1x", 2), None);
+        assert_eq!(number(b"1", 2), None);
+        assert_eq!(moment(1969, b"1231235959Z"), None);
+        assert_eq!(moment(1970, b"0001"), None);
     }
 
     #[test]

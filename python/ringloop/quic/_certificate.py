@@ -1,0 +1,223 @@
+"""Certificates of one's own, for servers that nobody else has to know: an authority, and what it signs.
+
+Owns: the names that a certificate may have, and the files. Called by: programs (`make_certificate`),
+`python -m ringloop.quic certificate`. Never does: show a key to others than the owner of its file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ringloop._native import quic as _quic
+from ringloop.quic.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CertificateFiles", "make_certificate"]
+
+DAYS_MAX: Final = 397
+"""Verifiers take no server's certificate that is good for more than 398 days; it begins an hour ago."""
+
+_NAMES_MAX: Final = 100
+_NAME_LEN_MAX: Final = 253
+_STEM_LEN_MAX: Final = 200
+_AUTHORITY: Final = "authority"
+
+
+@dataclass(frozen=True)
+class CertificateFiles:
+    """What `make_certificate` has left in a directory: PEM files."""
+
+    certificate: Path
+    """For `certificate=`."""
+    private_key: Path
+    """Its key, for `private_key=`; only its owner can read it."""
+    ca_file: Path
+    """The authority, for the `ca_file=` of those who verify the certificate."""
+    ca_key: Path
+    """The authority's key, by which further certificates are signed; only its owner can read it."""
+    names: tuple[str, ...]
+    """What the certificate is for, as it stands there: lower-case, A-labels."""
+    is_new_authority: bool
+    """Whether the authority was made now, rather than found in the directory."""
+
+
+def make_certificate(
+    *names: str | IPv4Address | IPv6Address,
+    directory: str | os.PathLike[str] = ".",
+    days: int = 365,
+    overwrite: bool = False,
+) -> CertificateFiles:
+    """Make a certificate for a server (or a client) of one's own, signed by an authority of one's own.
+
+    `names` are one to 100 DNS names (`localhost`, `*.example.org`, `bücher.example`) and addresses
+    (`127.0.0.1`, `::1`): those that clients connect to. The files are called after the first:
+    `localhost.pem` and `localhost.key`. `directory` is made where it is not there. The authority in
+    it, `authority.pem` and `authority.key`, signs; it is made the first time, and lasts ten years.
+    Whoever trusts it (`ca_file=`) takes all that it has signed. The certificate is valid from
+    an hour ago for `days`, 1 to 397 days; servers and clients may show it. With `overwrite` it takes the
+    place of one that is there; the authority is never replaced.
+
+    ::
+
+        files = quic.make_certificate("localhost", "127.0.0.1", "::1", directory="certificates")
+        await quic.serve(certificate=files.certificate, private_key=files.private_key, ...)
+        quic.connect("localhost", port, ca_file=files.ca_file, ...)
+
+    Errors: `ConfigurationError` for a name or a number of days that cannot be, and for an authority that
+    was not made so or ends too early; `FileExistsError` where the certificate or its key is there
+    already; other `OSError`s of files, with errno and filename.
+    """
+    if type(days) is not int:
+        raise TypeError(f"days is a whole number, not {days!r}")
+    if not 1 <= days <= DAYS_MAX:
+        raise ConfigurationError(f"days is {days}: give 1 to {DAYS_MAX}")
+    wanted = tuple(dict.fromkeys(_as_certified(name) for name in names))
+    if not 1 <= len(wanted) <= _NAMES_MAX:
+        raise ConfigurationError(
+            f"a certificate is for 1 to {_NAMES_MAX} names, not for {len(wanted)}"
+        )
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = _stem(wanted[0])
+    files = CertificateFiles(
+        certificate=folder / f"{stem}.pem",
+        private_key=folder / f"{stem}.key",
+        ca_file=folder / f"{_AUTHORITY}.pem",
+        ca_key=folder / f"{_AUTHORITY}.key",
+        names=wanted,
+        is_new_authority=False,
+    )
+    with _alone_in(folder):
+        return _made(files, days, overwrite=overwrite)
+
+
+def _made(files: CertificateFiles, days: int, *, overwrite: bool) -> CertificateFiles:
+    if not overwrite:
+        for path in (files.certificate, files.private_key):
+            if os.path.lexists(path):
+                text = f"{os.strerror(errno.EEXIST)} (overwrite replaces it)"
+                raise FileExistsError(errno.EEXIST, text, os.fspath(path))
+    authority = _kept_authority(files)
+    try:
+        signed = _quic.sign_certificate(files.names, days, authority)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the authority {files.ca_file}: {error}") from None
+    ca_certificate, ca_key, certificate, key = signed
+    if authority is None:
+        _write({files.ca_key: (ca_key, 0o600), files.ca_file: (ca_certificate, 0o644)})
+    _write(
+        {files.private_key: (key, 0o600), files.certificate: (certificate, 0o644)},
+        replaces=overwrite,
+    )
+    return CertificateFiles(**{**vars(files), "is_new_authority": authority is None})
+
+
+def _kept_authority(files: CertificateFiles) -> tuple[str, str] | None:
+    """Read the authority; `None` where there is none. One half of it alone is a missing file."""
+    if not (os.path.lexists(files.ca_file) or os.path.lexists(files.ca_key)):
+        return None
+    certificate, key = (
+        path.read_text(encoding="ascii", errors="replace") for path in (files.ca_file, files.ca_key)
+    )
+    return certificate, key
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
+
+
+def _as_certified(name: str | IPv4Address | IPv6Address) -> str:
+    """Return a name as it stands in a certificate: A-labels, or an address without a zone."""
+    if isinstance(name, IPv4Address | IPv6Address):
+        name = str(name)
+    if not isinstance(name, str):
+        raise TypeError(f"a certificate is for names and addresses, each as text: not {name!r}")
+    try:
+        # A zone is a machine's own matter: no certificate names it.
+        return str(ip_address(name)).partition("%")[0]
+    except ValueError:
+        pass
+    wildcard = "*." if name.startswith("*.") else ""
+    bare = name.removeprefix(wildcard)
+    with suppress(UnicodeError):
+        # As `ssl` encodes the names of servers.
+        bare = bare if bare.isascii() else bare.encode("idna").decode("ascii")
+    bare = bare.lower()
+    labels = bare.split(".")
+    is_name = all(_LABEL.fullmatch(label) for label in labels)
+    if not is_name or labels[-1].isdigit() or len(wildcard + bare) > _NAME_LEN_MAX:
+        raise ConfigurationError(
+            f"{name!r} is no name for a certificate: give a DNS name (labels of 1 to 63 letters, digits"
+            f" and '-', {_NAME_LEN_MAX} characters together), '*.' in front of one, or an address"
+        )
+    if wildcard and len(labels) == 1:
+        raise ConfigurationError(
+            f"{name!r} is a wildcard that nobody takes: two labels or more follow it ('*.example.org')"
+        )
+    return wildcard + bare
+
+
+def _stem(name: str) -> str:
+    """Return what the files of a name are called: neither hidden nor an option, nor the authority's."""
+    stem = name.replace("*", "_wildcard").replace(":", "_")[:_STEM_LEN_MAX]
+    return f"_{stem}" if stem == _AUTHORITY else stem
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other makers of certificates out of a directory meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Where a file system has no locks, the files are made without replacing others all the same.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(texts: dict[Path, tuple[str, int]], *, replaces: bool = False) -> None:
+    """Write files with their modes, all or none; one that is there is an error, or replaced whole."""
+    beside = {
+        path: path.with_name(f".{secrets.token_hex(8)}") if replaces else path for path in texts
+    }
+    made: list[Path] = []
+    try:
+        for path, (text, mode) in texts.items():
+            _write_new(beside[path], text, mode)
+            made.append(beside[path])
+        if replaces:
+            for path, written in beside.items():
+                written.replace(path)
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
