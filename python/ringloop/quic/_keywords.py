@@ -6,8 +6,8 @@ where they are defined and called; native code where a configuration is refused.
 
 from __future__ import annotations
 
-import difflib
 import inspect
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringloop._native import quic as _quic
@@ -104,6 +104,8 @@ _MEANT: dict[str, tuple[str, ...]] = {
 
 def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
     """Return the error of a keyword that `function` does not have, as the interpreter words it."""
+    import difflib  # noqa: PLC0415  # for mistakes alone
+
     text = f"{function}() got an unexpected keyword argument '{name}'"
     known = list(names)
     meant = [other for other in _MEANT.get(name.lower(), ()) if other in known]
@@ -126,16 +128,20 @@ def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) ->
             raise unexpected(function.__qualname__, name, known)
 
 
+@cache
+def _defaults(maker: type) -> dict[str, Any]:
+    parameters = inspect.signature(maker).parameters
+    return {name: parameter.default for name, parameter in parameters.items()}
+
+
 def shows(kind: type, *makers: type) -> Callable[[_Function], _Function]:
     """Have `inspect.signature` and `help` show a `TypedDict`'s keywords in place of `**keywords`.
 
     Their defaults are those of the native classes that they are for.
     """
-    defaults = {
-        name: parameter.default
-        for maker in makers
-        for name, parameter in inspect.signature(maker).parameters.items()
-    }
+    defaults: dict[str, Any] = {}
+    for maker in makers:
+        defaults.update(_defaults(maker))
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
