@@ -7,7 +7,6 @@ where they are defined and called; native code where a configuration is refused.
 from __future__ import annotations
 
 import inspect
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringloop._native import quic as _quic
@@ -128,10 +127,15 @@ def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) ->
             raise unexpected(function.__qualname__, name, known)
 
 
-@cache
+_DEFAULTS: dict[type, dict[str, Any]] = {}
+
+
 def _defaults(maker: type) -> dict[str, Any]:
-    parameters = inspect.signature(maker).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+    """Return them; a native signature is text, which takes longer to parse than a module to import."""
+    if maker not in _DEFAULTS:
+        parameters = inspect.signature(maker).parameters
+        _DEFAULTS[maker] = {name: parameter.default for name, parameter in parameters.items()}
+    return _DEFAULTS[maker]
 
 
 def shows(kind: type, *makers: type) -> Callable[[_Function], _Function]:

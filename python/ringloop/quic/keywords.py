@@ -72,6 +72,12 @@ class TransportKeywords(TypedDict, total=False):
 
     0.001 to ten years; None: never. Default: 30.0. RFC 9000 §10.1.
     """
+    handshake_timeout: float | None
+    """Seconds from the first packet to the end of the handshake, whatever the peer sends meanwhile.
+
+    0.001 to ten years; None: no bound. Default: 30.0. Past it: `HandshakeTimeout`; a bound of this
+    end's own.
+    """
     keep_alive: float | None
     """Seconds of silence after which something is sent, so that nobody gives up.
 

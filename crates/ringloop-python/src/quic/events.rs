@@ -19,11 +19,11 @@ impl QuicEvent {
 
 /// Define an event: its fields can be read, matched by position, compared and shown.
 macro_rules! event {
-    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[pyclass(frozen, extends = QuicEvent, get_all, module = "ringloop._native.quic")]
         pub struct $name {
-            $($field: $type,)*
+            $($(#[$field_doc])* $field: $type,)*
         }
 
         impl $name {
@@ -74,43 +74,89 @@ macro_rules! event {
 
 event! {
     /// A connection id was given to the peer.
-    ConnectionIdIssued { connection_id: Py<PyAny> }
+    ConnectionIdIssued {
+        /// The id: 1 to 20 bytes (RFC 9000 §5.1).
+        connection_id: Py<PyAny>,
+    }
 }
 event! {
     /// The peer uses a connection id no longer.
-    ConnectionIdRetired { connection_id: Py<PyAny> }
+    ConnectionIdRetired {
+        /// The id: 1 to 20 bytes (RFC 9000 §5.1.2).
+        connection_id: Py<PyAny>,
+    }
 }
 event! {
     /// The connection is over.
-    ConnectionTerminated { error_code: Fallible<u64>, frame_type: Fallible<Option<u64>>, reason_phrase: Fallible<String> }
+    ConnectionTerminated {
+        /// QUIC's code (RFC 9000 §20.1), or the application's: 0 to 2^62 - 1.
+        error_code: Fallible<u64>,
+        /// The kind of frame that is to blame (RFC 9000 §19); None: the application closed it, or none is.
+        frame_type: Fallible<Option<u64>>,
+        /// Why, in the words of the end that closed it; may be empty.
+        reason_phrase: Fallible<String>,
+    }
 }
 event! {
     /// A datagram has come.
-    DatagramFrameReceived { data: Py<PyAny> }
+    DatagramFrameReceived {
+        /// What it carries (RFC 9221).
+        data: Py<PyAny>,
+    }
 }
 event! {
     /// The handshake is complete.
-    HandshakeCompleted { alpn_protocol: Fallible<Option<String>>, early_data_accepted: bool, session_resumed: bool }
+    HandshakeCompleted {
+        /// The application's protocol that was agreed on (RFC 7301); None: none was asked for.
+        alpn_protocol: Fallible<Option<String>>,
+        /// Clients: whether the server has taken early data (RFC 9001 §4.6.2).
+        early_data_accepted: bool,
+        /// Whether an earlier session was resumed (RFC 8446 §2.2).
+        session_resumed: bool,
+    }
 }
 event! {
     /// The peer has acknowledged a ping.
-    PingAcknowledged { uid: Fallible<u64> }
+    PingAcknowledged {
+        /// The number that the ping was sent with.
+        uid: Fallible<u64>,
+    }
 }
 event! {
     /// The application's protocol is agreed on.
-    ProtocolNegotiated { alpn_protocol: Fallible<Option<String>> }
+    ProtocolNegotiated {
+        /// The protocol (RFC 7301); None: none was asked for.
+        alpn_protocol: Fallible<Option<String>>,
+    }
 }
 event! {
     /// The peer does not want to receive a stream.
-    StopSendingReceived { error_code: Fallible<u64>, stream_id: Fallible<u64> }
+    StopSendingReceived {
+        /// The application's code (RFC 9000 §19.5): 0 to 2^62 - 1.
+        error_code: Fallible<u64>,
+        /// The stream's number (RFC 9000 §2.1).
+        stream_id: Fallible<u64>,
+    }
 }
 event! {
     /// Bytes of a stream have come, or its end.
-    StreamDataReceived { data: Py<PyAny>, end_stream: bool, stream_id: Fallible<u64> }
+    StreamDataReceived {
+        /// The next bytes of the stream, in order; may be empty at its end.
+        data: Py<PyAny>,
+        /// Whether these are the last ones.
+        end_stream: bool,
+        /// The stream's number (RFC 9000 §2.1).
+        stream_id: Fallible<u64>,
+    }
 }
 event! {
     /// The peer gave up sending on a stream.
-    StreamReset { error_code: Fallible<u64>, stream_id: Fallible<u64> }
+    StreamReset {
+        /// The application's code (RFC 9000 §19.4): 0 to 2^62 - 1.
+        error_code: Fallible<u64>,
+        /// The stream's number (RFC 9000 §2.1).
+        stream_id: Fallible<u64>,
+    }
 }
 
 /// Add the classes.

@@ -8,11 +8,18 @@ use crate::ffi::{self, Fallible, intern};
 /// What a handshake has agreed on.
 #[pyclass(frozen, get_all, module = "ringloop._native.quic")]
 pub struct Handshake {
+    /// The application's protocol that was agreed on (RFC 7301); None: none was asked for.
     pub(super) alpn: Fallible<Option<String>>,
+    /// Servers: the name that the client asked for (RFC 6066 §3); None where it named none, and of clients.
     pub(super) server_name: Fallible<Option<String>>,
+    /// What packets are sealed by, as in RFC 8446 §B.4 (`TLS13_AES_128_GCM_SHA256`); None before it is known.
     pub(super) cipher_suite: Fallible<Option<String>>,
+    /// The group of the key exchange, as in RFC 8446 §4.2.7 (`X25519MLKEM768`, `X25519`); None before it is known.
     pub(super) key_exchange: Fallible<Option<String>>,
+    /// Whether an earlier session was resumed (RFC 8446 §2.2): no certificate was shown again.
     pub(super) is_resumed: bool,
+    /// Clients: whether the server has taken the data that went with the first packet (RFC 9001 §4.6.2); False where none
+    /// was sent, and of servers.
     pub(super) early_data_accepted: bool,
 }
 

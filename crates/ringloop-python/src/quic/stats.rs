@@ -4,33 +4,61 @@ use crate::ffi::Fallible;
 use pyo3::prelude::*;
 use ringloop_quic::stats;
 
-/// Figures of one connection; counts are since its start, times are seconds.
+/// Figures of one connection as they were when it was asked: counts since its start, times in seconds, sizes in bytes.
 #[pyclass(frozen, get_all, module = "ringloop._native.quic")]
 pub struct Stats {
+    /// Smoothed round-trip time, in seconds (RFC 9002 §5.3); `initial_rtt` before the first sample.
     rtt: Fallible<f64>,
+    /// Shortest round-trip time that was seen, in seconds (RFC 9002 §5.2).
     rtt_min: Fallible<f64>,
+    /// Bytes that the congestion controller allows in flight now (RFC 9002 §7).
     congestion_window_bytes: Fallible<u64>,
+    /// Times that the congestion window was reduced (RFC 9002 §7.3.2).
     congestion_event_count: Fallible<u64>,
+    /// Bytes of UDP payload that the path carries in one datagram, as far as is known (RFC 9000 §14.3).
     mtu_bytes: Fallible<u16>,
+    /// Times that the path stopped carrying datagrams as long as before (RFC 8899 §4.3).
     black_hole_count: Fallible<u64>,
+    /// QUIC packets sent, lost ones included; several may share a datagram (RFC 9000 §12.2).
     packets_sent: Fallible<u64>,
+    /// QUIC packets taken for lost (RFC 9002 §6); probes of the MTU are not counted.
     packets_lost: Fallible<u64>,
+    /// Bytes in the packets taken for lost.
     bytes_lost: Fallible<u64>,
+    /// UDP datagrams sent.
     udp_sent: Fallible<u64>,
+    /// Bytes of UDP payload sent.
     bytes_sent: Fallible<u64>,
+    /// Messages to the kernel in which the datagrams went: trains of several count once (`UDP_SEGMENT` of udp(7)).
     messages_sent: Fallible<u64>,
+    /// UDP datagrams received that belong to this connection.
     udp_received: Fallible<u64>,
+    /// Bytes of UDP payload received.
     bytes_received: Fallible<u64>,
+    /// DATAGRAM frames sent (RFC 9221 §4).
     datagrams_sent: Fallible<u64>,
+    /// DATAGRAM frames received (RFC 9221 §4).
     datagrams_received: Fallible<u64>,
+    /// STREAM frames sent, repeated ones included (RFC 9000 §19.8).
     stream_frames_sent: Fallible<u64>,
+    /// STREAM frames received (RFC 9000 §19.8).
     stream_frames_received: Fallible<u64>,
+    /// PING frames sent, those of `keep_alive` and of probes included (RFC 9000 §19.2).
     pings_sent: Fallible<u64>,
+    /// ACK frames received (RFC 9000 §19.3).
     acks_received: Fallible<u64>,
+    /// Bytes that the peer may send ahead of the readers now, all streams together: from `max_data` to `max_data_grown`
+    /// (RFC 9000 §4.1).
     receive_window_bytes: Fallible<u64>,
+    /// Bytes that may be written ahead of acknowledgements now, all streams together: from `send_window_min` to
+    /// `send_window`.
     send_window_bytes: Fallible<u64>,
+    /// Datagrams that were not sent within the `expires` seconds they had.
     datagrams_expired: Fallible<u64>,
+    /// Datagrams that were dropped before they were sent: they made room for newer ones, or no longer fit the path.
     datagrams_dropped: Fallible<u64>,
+    /// Received datagrams that made room for newer ones before they were read (`datagram_receive_buffer`); counted once all
+    /// others were read.
     datagrams_unread: Fallible<u64>,
 }
 

@@ -19,11 +19,17 @@ class QuicConfiguration(configuration.QuicConfiguration):
     """What connections do, keep and trust."""
 
     idle_timeout: float | None = 30.0
+    """Seconds of silence after which a connection is given up (the shorter of both ends')."""
     max_data: int = 16 << 20
+    """Bytes that the peer may send ahead of the program, all streams together."""
     max_stream_data: int = 16 << 20
+    """The same for one stream."""
     max_streams_bidi: int = 512
+    """Bidirectional streams that the peer may have open at a time."""
     max_streams_uni: int = 512
+    """Unidirectional streams that the peer may have open at a time."""
     max_datagram_frame_size: int | None = 65535
+    """`None`: DATAGRAM frames are off; any number but 0: they are on."""
     stream_ring_cap: int = 4 << 20
     """Bytes that may be queued past the send window, a stream; `send_stream_data` then raises
     `BufferError`."""
