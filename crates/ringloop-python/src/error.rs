@@ -47,9 +47,14 @@ pub fn from_errno(errno: i32) -> PyErr {
     raise_os(errno, &bare)
 }
 
-/// The same with the file that it is about, as `open` has it.
+/// Turn an I/O error into its exception with the file that it is about, as `open` has it. What was refused without
+/// the kernel's word is refused as it would be.
 pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
-    let made = from_io(error);
+    let made = match (error.raw_os_error(), error.kind()) {
+        (None, io::ErrorKind::PermissionDenied) => raise_os(libc::EACCES, &error.to_string()),
+        (None, io::ErrorKind::InvalidInput) => return PyValueError::raise("embedded null byte"),
+        _ => from_io(error),
+    };
     let set = made
         .value(py)
         .setattr(intern!(py, "filename"), path.as_os_str());

@@ -11,12 +11,13 @@
 mod frames;
 
 use crate::stats::Stats;
+use crate::store;
 use frames::Frames;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -92,6 +93,14 @@ impl Qlog {
     /// file cannot be made are not logged.
     pub fn to_directory(path: impl Into<PathBuf>) -> Self {
         Self::to(Arc::new(Directory(path.into())))
+    }
+
+    /// The same, where files can be made there now.
+    pub fn in_directory(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        std::fs::read_dir(&path)?;
+        store::try_to_write(&path)?;
+        Ok(Self::to_directory(path))
     }
 
     /// To where the target says.

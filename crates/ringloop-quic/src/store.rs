@@ -41,6 +41,18 @@ const OWN: &str = ".ringloop-";
 /// Of a directory's mode: everybody may bring in files, and take away or replace those that are there.
 const WRITTEN_BY_OTHERS: u32 = 0o002;
 
+/// Makes a file in a directory and takes it away again: what would fail with every entry is said at once.
+pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
+    let path = directory.join(hex(OWN, &proto::first_id()));
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    drop(made?);
+    fs::remove_file(&path)
+}
+
 /// A directory whose files are entries. Whoever can read them can read what resumed sessions say, and whoever can write
 /// there can bring in sessions of his own: it is made for its owner alone. One that is there already should be so, too.
 #[derive(Debug)]
@@ -53,18 +65,22 @@ pub struct Directory {
 impl Directory {
     /// Use a directory, which is made where it is not there.
     ///
-    /// Errors: `PermissionDenied` for one that everybody may write to, such as `/tmp` itself.
+    /// Errors: `PermissionDenied` for one that everybody may write to, such as `/tmp` itself; what reading it and making
+    /// files there meets.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        match made {
+            // What is there and no directory is said to be so below.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         fs::read_dir(&path)?;
         if fs::metadata(&path)?.permissions().mode() & WRITTEN_BY_OTHERS != 0 {
             let reason = "everybody may write to the directory of sessions and tokens";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
+        try_to_write(&path)?;
         Ok(Self {
             path,
             count_max: STORED_ENTRIES,

@@ -277,7 +277,11 @@ impl Roots {
 
     /// Trust those in a file.
     pub fn add_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        self.add_pem(&read(path.as_ref())?)
+        let path = path.as_ref();
+        self.add_pem(&read(path)?).map_err(|error| match error {
+            ConfigError::Pem(text) => ConfigError::Pem(format!("{}: {text}", path.display())),
+            error => error,
+        })
     }
 
     /// Trust those in a directory's files, by their hashed names or any other.

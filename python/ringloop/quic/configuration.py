@@ -353,6 +353,8 @@ def _keep(kept: dict[Any, Any], key: object, value: object) -> Any:
 def _key_log(log: TextIO | _PathLike) -> Any:
     if isinstance(log, str | os.PathLike):
         return os.fspath(log)
+    if not hasattr(log, "write"):
+        raise TypeError(f"secrets_log_file is an open text file or a path, not {log!r}")
 
     def write(line: str) -> None:
         log.write(line if line.endswith("\n") else line + "\n")

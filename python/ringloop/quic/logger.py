@@ -11,6 +11,7 @@ A trace is in memory until its connection is over. Where that is too much, the n
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ringloop._native import quic as _quic
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
 
 __all__ = ["QLOG_VERSION", "QuicFileLogger", "QuicLogger", "QuicLoggerTrace"]
@@ -130,15 +130,31 @@ class QuicLogger:
         }
 
 
+def _refused(error: OSError, path: str) -> OSError:
+    """Return the error of a folder that is none: to aioquic's programs a `ValueError`."""
+    kind = type(error)
+    both: type[OSError] = type(kind.__name__, (kind, ValueError), {})
+    text = (
+        "does not exist"
+        if isinstance(error, FileNotFoundError)
+        else f"cannot be read: {error.strerror}"
+    )
+    return both(error.errno, f"QUIC log output directory {path!r} {text}", path)
+
+
 class QuicFileLogger(QuicLogger):
     """Writes a file a connection, once it is over: `<its first id>.qlog` in a folder that is there.
 
-    Both ends' traces have one name: give them folders of their own.
+    Both ends' traces have one name: give them folders of their own. Errors: the `OSError` of a
+    folder that cannot be read, which is a `ValueError` too, as in aioquic.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not Path(path).is_dir():
-            raise ValueError(f"QUIC log output directory '{path}' does not exist")
+        try:
+            with os.scandir(path):
+                pass
+        except OSError as error:
+            raise _refused(error, os.fspath(path)) from None
         self.path = path
         super().__init__()
 

@@ -95,15 +95,13 @@ impl ClientConfig {
             tls = tls.sessions(None);
         }
         tls = tls.early_data(keywords.take_or("early_data", true)?);
-        let tokens = keywords.take_some("token_store")?;
-        let tokens =
-            tokens.map(|path| Directory::open(path.extract::<PathBuf>()?).map_err(PyErr::from));
+        let tokens = keywords.take_path("token_store")?;
         let version = version(keywords.take_or("version", 1)?)?;
         let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
         let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
         if let Some(tokens) = tokens {
-            inner = inner.tokens(Some(Arc::new(tokens?)));
+            inner = inner.tokens(Some(directory(py, tokens)?));
         }
         Ok(Self {
             inner,
@@ -172,7 +170,7 @@ impl ServerConfig {
         tls = tls.clients(clients(py, keywords)?);
         let (secrets, listener) = keylog::from_python(keywords.take_some("keylog")?.as_ref())?;
         tls = tls.secrets(secrets);
-        match kept(keywords.take("sessions")?)? {
+        match kept(py, keywords)? {
             Kept::Default => {}
             Kept::Nowhere => tls = tls.sessions(None),
             Kept::In(directory) => tls = tls.sessions(Some(directory)),
@@ -264,8 +262,8 @@ fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
 /// The authorities that the `ca_*` name; `None` where none of them is given.
 fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
     let refused = |error| errors::config(py, error);
-    let file = keywords.take_some("ca_file")?;
-    let directory = keywords.take_some("ca_path")?;
+    let file = keywords.take_path("ca_file")?;
+    let directory = keywords.take_path("ca_path")?;
     let data = keywords.take_some("ca_data")?;
     let is_silent = file.is_none() && directory.is_none() && data.is_none();
     let system = match keywords.take_some("system_roots")? {
@@ -281,14 +279,10 @@ fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
         Roots::empty()
     };
     if let Some(file) = file {
-        roots = roots
-            .add_file(file.extract::<PathBuf>()?)
-            .map_err(refused)?;
+        roots = roots.add_file(file).map_err(refused)?;
     }
     if let Some(directory) = directory {
-        roots = roots
-            .add_directory(directory.extract::<PathBuf>()?)
-            .map_err(refused)?;
+        roots = roots.add_directory(directory).map_err(refused)?;
     }
     for data in data.into_iter().map(|data| parts(&data)) {
         for data in data? {
@@ -389,14 +383,17 @@ fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
     if let Ok(traces) = place.cast::<Traces>() {
         return Ok(Some(Qlog::to(traces.get().target.clone())));
     }
-    let path: PathBuf = place.extract()?;
-    if !path.is_dir() {
-        return Err(PyValueError::raise(format!(
-            "qlog: {} is no directory",
-            path.display()
-        )));
-    }
-    Ok(Some(Qlog::to_directory(path)))
+    let path = place.extract::<PathBuf>();
+    let path = path.map_err(|error| keywords.explained("qlog", error))?;
+    let made = Qlog::in_directory(&path);
+    made.map(Some)
+        .map_err(|error| error::with_path(place.py(), &error, &path))
+}
+
+/// A store that processes share.
+fn directory(py: Python<'_>, path: PathBuf) -> PyResult<Arc<Directory>> {
+    let opened = Directory::open(&path).map(Arc::new);
+    opened.map_err(|error| error::with_path(py, &error, &path))
 }
 
 /// Where a server keeps sessions.
@@ -407,14 +404,16 @@ enum Kept {
 }
 
 /// Read the argument `sessions`: whether to keep them, in memory, or a directory's path.
-fn kept(given: Option<Bound<'_, PyAny>>) -> PyResult<Kept> {
-    let Some(given) = given else {
+fn kept(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Kept> {
+    let Some(given) = keywords.take("sessions")? else {
         return Ok(Kept::Default);
     };
     if let Ok(path) = given.extract::<PathBuf>() {
-        return Ok(Kept::In(Arc::new(Directory::open(path)?)));
+        return directory(py, path).map(Kept::In);
     }
-    let keeps: bool = given.extract()?;
+    let keeps: bool = given
+        .extract()
+        .map_err(|_| PyTypeError::raise("sessions is True, False or the path of a directory"))?;
     Ok(if keeps { Kept::Default } else { Kept::Nowhere })
 }
 
@@ -472,7 +471,11 @@ fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
         Ok(text) if is_pem(text.to_str()?.as_bytes()) => bytes(object)?,
         _ if is_of_cryptography(object)? => part_of(object)?,
         _ => {
-            let path: PathBuf = object.extract()?;
+            let path: PathBuf = object.extract().map_err(|_| {
+                PyTypeError::raise(format!(
+                    "certificates and keys are paths, PEM, DER or objects of cryptography: not {object:?}"
+                ))
+            })?;
             std::fs::read(&path).map_err(|error| error::with_path(object.py(), &error, &path))?
         }
     }])
@@ -535,7 +538,33 @@ fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option
         read_chain(parts_of_chain)
             .and_then(|chain| Certificate::from_der(chain, read_key(encoded)?))
     };
-    made.map(Some).map_err(|error| errors::config(py, error))
+    made.map(Some).map_err(|error| match error {
+        ConfigError::Pem(text) => {
+            let places = [
+                ("certificate", Some(&chain)),
+                ("private key", key.object.as_ref()),
+            ];
+            let places = places.map(|(what, given)| Some(format!("{what}: {}", path_of(given?)?)));
+            let places: Vec<String> = places.into_iter().flatten().collect();
+            let places = match places.join(", ") {
+                places if places.is_empty() => places,
+                places => format!(" ({places})"),
+            };
+            errors::configuration(py, format!("{text}{places}"))
+        }
+        error => errors::config(py, error),
+    })
+}
+
+/// The file that material was read from, if it was.
+fn path_of(given: &Bound<'_, PyAny>) -> Option<String> {
+    if let Ok(text) = given.cast::<PyString>()
+        && is_pem(text.to_str().ok()?.as_bytes())
+    {
+        return None;
+    }
+    let path: PathBuf = given.extract().ok()?;
+    Some(path.display().to_string())
 }
 
 fn read_key(encoded: Vec<u8>) -> Result<PrivateKeyDer<'static>, ConfigError> {

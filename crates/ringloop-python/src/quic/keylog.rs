@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,7 @@ use ringloop_quic::rustls::KeyLog;
 use ringloop_quic::tls::Secrets;
 
 use super::loop_::LoopSide;
+use crate::error;
 use crate::ffi::{Fallible, Raise as _};
 
 /// Lines for a function of Python's.
@@ -97,7 +99,13 @@ pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Opti
     let path: PathBuf = keylog
         .extract()
         .map_err(|_| PyTypeError::raise("keylog is None, False, a path or a function"))?;
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let opened = OpenOptions::new()
+        .create(true)
+        .append(true)
+        // A pipe that nobody reads from is an error now; a full one loses lines, and no loop waits for it.
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&path);
+    let file = opened.map_err(|error| error::with_path(keylog.py(), &error, &path))?;
     Ok((Secrets::To(Arc::new(Appended(Mutex::new(file)))), None))
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::conversion::FromPyObjectOwned;
@@ -57,6 +58,13 @@ impl<'py> Keywords<'py> {
             }
             None => Ok(default),
         }
+    }
+
+    /// A path; None is as good as nothing.
+    pub fn take_path(&self, name: &str) -> PyResult<Option<PathBuf>> {
+        let path = self.take_some(name)?.map(|value| value.extract());
+        path.transpose()
+            .map_err(|error| self.explained(name, error))
     }
 
     /// A whole number within bounds.
@@ -136,7 +144,8 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    fn explained(&self, name: &str, error: PyErr) -> PyErr {
+    /// The error with the keyword that it is about.
+    pub fn explained(&self, name: &str, error: PyErr) -> PyErr {
         let py = self.left.py();
         let text = format!("{}({name}=…): {}", self.function, error.value(py));
         if error.is_instance_of::<PyTypeError>(py) {

@@ -135,12 +135,15 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
     }
 }
 
-/// Returns why a key does not go with its certificate.
+/// Returns why a key does not go with its certificate, or what is given as one is none.
 pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Some(
             "the private key is another certificate's: its public key is not the certificate's",
         ),
+        Error::InvalidCertificate(CertificateError::BadEncoding) => {
+            Some("what is given as the certificate is none: neither PEM nor DER")
+        }
         _ => None,
     }
 }
