@@ -1,18 +1,23 @@
-"""What refuses a certificate says why, with what is known of it."""
+"""What refuses a certificate says why, with what is known of it; so does what ends a handshake."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import errno
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ringloop import quic
-from tests.quic.support import dialled, served
+from ringloop.quic.asyncio import connect
+from ringloop.quic.configuration import QuicConfiguration
+from tests.quic.support import Pair, both, client_config, dialled, served
+from tests.support import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.tls import Certificates
@@ -131,3 +136,129 @@ def test_missing_files_are_named(certificates: Certificates, tmp_path: Path) -> 
         assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(missing))
     with pytest.raises(FileNotFoundError, match=r"missing\.pem"):
         quic.ClientConfig(ca_path=missing)
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """Give the address of a socket that nobody reads."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()
+
+
+@pytest.mark.parametrize("limit", ["idle_timeout", "handshake_timeout"])
+def test_no_answer_names_the_address(
+    run: Run, certificates: Certificates, silent: tuple[str, int], limit: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError) as caught:
+            async with dialled(certificates, silent, **{limit: 0.2}, initial_rtt=0.02):
+                pass
+        assert f"no answer from 127.0.0.1:{silent[1]}" in str(caught.value)
+        assert isinstance(caught.value, quic.ConnectionClosed)
+        assert caught.value.in_handshake
+
+    run(within(main()))
+
+
+def test_no_answer_names_all_addresses_that_were_tried(
+    run: Run, certificates: Certificates, silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        families = socket.AF_INET, socket.SOCK_DGRAM, 17, ""
+        found = [(*families, (host, silent[1])) for host in ("127.0.0.1", "127.0.0.2")]
+
+        async def both_of_them(*_arguments: object, **_keywords: object) -> list[Any]:
+            return found
+
+        monkeypatch.setattr(loop, "getaddrinfo", both_of_them)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second:
+            second.bind(("127.0.0.2", silent[1]))
+            with pytest.raises(quic.HandshakeTimeout) as caught:
+                await quic.open_connection(
+                    "localhost", silent[1], ca_file=certificates.authority, handshake_timeout=0.2
+                )
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert f"no answer from {host}:{silent[1]}" in str(caught.value)
+
+    run(within(main()))
+
+
+@pytest.mark.parametrize("limit", ["idle_timeout", "handshake_timeout"])
+def test_no_answer_in_aioquics_shape(run: Run, silent: tuple[str, int], limit: str) -> None:
+    configuration = QuicConfiguration(is_client=True, **{limit: 0.2})  # type: ignore[arg-type]
+    configuration.initial_rtt = 0.02
+
+    async def main() -> None:
+        with pytest.raises(
+            ConnectionError, match=f"no answer from 127.0.0.1:{silent[1]}"
+        ) as caught:
+            async with connect(*silent, configuration=configuration):
+                pass
+        assert isinstance(caught.value, TimeoutError)
+
+    run(within(main()))
+
+
+def test_connection_refused_has_its_name(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, max_connections=1) as server:
+            async with dialled(certificates, server.address):
+                with pytest.raises(quic.TransportError) as caught:
+                    async with dialled(certificates, server.address):
+                        pass
+        assert str(caught.value) == (
+            "the peer closed the connection during the handshake with CONNECTION_REFUSED (0x2): "
+            "it takes no more connections now"
+        )
+        assert (caught.value.code, caught.value.reason) == (2, "")
+
+    run(within(main()))
+
+
+def test_close_of_a_program_during_the_handshake(certificates: Certificates) -> None:
+    pair = Pair.make(certificates)
+    client = pair.connect(client_config(certificates))
+    for datagram, _ in pair.client.datagrams_to_send(pair.now):
+        pair.server.receive_datagram(datagram, ("192.0.2.1", 40000), pair.now)
+    client.close(7, "never mind", pair.now)
+    assert str(client.error) == (
+        "the connection was closed here during the handshake with code 7: never mind"
+    )
+    pair.run_until(lambda: pair.server.counts()[4])
+    ((_, error),) = pair.server.take_failures()
+    assert str(error) == (
+        "the peer closed the connection during the handshake with APPLICATION_ERROR (0xc): "
+        "its program closed the connection"
+    )
+
+
+def test_alerts_have_their_names(run: Run, certificates: Certificates) -> None:
+    error = refusal(run, certificates, alpn=["another"])
+    assert "during the handshake with CRYPTO_ERROR (0x178, no_application_protocol): " in str(error)
+
+
+def test_later_ends_say_nothing_of_the_handshake(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            client.close(3)
+            await within(server.wait_closed())
+            for end in (client.error, server.error):
+                assert end is not None
+                assert not end.in_handshake
+                assert "handshake" not in str(end)
+
+    run(main())
+
+
+def test_datagram_that_is_too_long(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _):
+            longest = client.max_datagram_size
+            assert longest is not None
+            text = f"{longest + 900} bytes is longer than the path carries: {longest} bytes"
+            with pytest.raises(quic.DatagramError, match=text):
+                await client.send_datagram(bytes(longest + 900))
+
+    run(main())

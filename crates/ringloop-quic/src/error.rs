@@ -1,5 +1,6 @@
 //! What can go wrong, by whose fault it is.
 
+use crate::codes;
 use bytes::Bytes;
 use std::fmt;
 use std::io;
@@ -84,18 +85,21 @@ impl fmt::Display for ConnectionError {
             Self::Transport { code, reason } => {
                 write!(
                     f,
-                    "the connection failed here with error {code:#x}: {reason}"
+                    "the connection failed here with {}",
+                    codes::explained(*code, reason)
                 )
             }
             Self::TransportByPeer { code, reason } => {
                 write!(
                     f,
-                    "the peer's protocol stack ended the connection with error {code:#x}: {reason}"
+                    "the peer's protocol stack ended the connection with {}",
+                    codes::explained(*code, reason)
                 )
             }
             Self::ClosedByPeer { code, reason } => {
                 let reason = String::from_utf8_lossy(reason);
-                write!(f, "closed by the peer with code {code}: {reason}")
+                let colon = if reason.is_empty() { "" } else { ": " };
+                write!(f, "closed by the peer with code {code}{colon}{reason}")
             }
             Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
             Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
@@ -268,8 +272,13 @@ pub enum DatagramError {
     UnsupportedByPeer,
     /// They are off in this end's configuration.
     Disabled,
-    /// It is longer than `Connection::max_datagram_len`.
-    TooLong,
+    /// It is longer than `Connection::max_datagram_len`, or than the buffer for those that wait.
+    TooLong {
+        /// Its bytes.
+        len: usize,
+        /// What may be sent.
+        len_max: usize,
+    },
     /// It did not find room in the time it had.
     Expired,
     /// The connection is over.
@@ -290,7 +299,10 @@ impl fmt::Display for DatagramError {
             Self::Disabled => {
                 f.write_str("datagrams are off: see Transport::datagram_receive_buffer")
             }
-            Self::TooLong => f.write_str("the datagram is longer than the path carries"),
+            Self::TooLong { len, len_max } => write!(
+                f,
+                "the datagram of {len} bytes is longer than the path carries: {len_max} bytes at the most"
+            ),
             Self::Expired => f.write_str("the datagram found no room in time"),
             Self::Connection(error) => error.fmt(f),
         }

@@ -7,7 +7,7 @@
 //!    congestion bits, source addresses), one timer. [`sender`] is for embedders, too.
 //!    Several at one address: [`Worker`].
 //! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
-//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`].
+//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`], [`codes`].
 //!
 //! The protocol engine is `quinn-proto`, named in one module (`proto`). QUIC versions 1 and 2.
 //!
@@ -38,6 +38,7 @@
 //! # }
 //! ```
 
+pub mod codes;
 pub mod config;
 mod connecting;
 mod connection;

@@ -47,7 +47,8 @@ fn they_arrive_whole_and_in_batches() {
         let too_long = ours
             .send_datagram(vec![0; longest + 500].into(), Policy::Wait)
             .await;
-        assert_eq!(too_long, Err(DatagramError::TooLong));
+        let (len, len_max) = (longest + 500, longest);
+        assert_eq!(too_long, Err(DatagramError::TooLong { len, len_max }));
         ours.close(4, b"");
         assert!(matches!(
             theirs.recv_datagram().await,

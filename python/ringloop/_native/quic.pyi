@@ -43,6 +43,7 @@ __all__ = [
     "Traces",
     "Waiter",
     "engine_versions",
+    "explained",
     "sign_certificate",
     "steer",
 ]
@@ -51,6 +52,11 @@ _Data: TypeAlias = bytes | bytearray | memoryview
 
 def engine_versions() -> str:
     """The names and versions of what the protocol and its cryptography are built on."""
+
+def explained(code: int, said: str) -> str:
+    """An error code of the protocol by its name, and what was said with it, or else what it means in
+    a handshake.
+    """
 
 def steer(fd: int, count: int) -> None:
     """Have the kernel give datagrams to the socket, of `count` that share an address by

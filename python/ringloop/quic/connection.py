@@ -628,6 +628,11 @@ class QuicConnection:
         except (StreamClosedError, StreamStoppedError, ConnectionClosed):
             return  # it is done, or cannot matter any more
 
+    def _end(self) -> ConnectionClosed | None:
+        """Return why it is over, as an exception that was not raised."""
+        end: ConnectionClosed | None = None if self._native is None else self._native.error
+        return end
+
     @property
     def _close_event(self) -> events.ConnectionTerminated | None:
         closed: events.ConnectionTerminated | None = (

@@ -27,6 +27,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ringloop._native import quic as _quic
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +82,12 @@ class ConnectError(QuicError):
 
 
 class ConnectionClosed(QuicError):  # noqa: N818
-    """A connection is over."""
+    """A connection is over.
+
+    `code` and `reason` are what was said with the end, `by_peer` by whom; `is_application`: the
+    code is the program's own, not QUIC's (RFC 9000 §20.1). `in_handshake`: the handshake was not
+    complete.
+    """
 
     def __init__(
         self,
@@ -88,24 +95,30 @@ class ConnectionClosed(QuicError):  # noqa: N818
         reason: str = "",
         by_peer: bool = False,
         is_application: bool = True,
+        in_handshake: bool = False,
     ) -> None:
         self.code = code
         self.reason = reason
         self.by_peer = by_peer
         self.is_application = is_application
+        self.in_handshake = in_handshake
         super().__init__(self._text())
 
     def _text(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
-        return f"the connection was closed here with code {self.code}{said}"
+        return f"the connection was closed here{self._when()} with code {self.code}{self._said()}"
+
+    def _when(self) -> str:
+        return " during the handshake" if self.in_handshake else ""
+
+    def _said(self) -> str:
+        return f": {self.reason}" if self.reason else ""
 
 
 class ConnectionClosedByPeer(ConnectionClosed):
     """The peer's program closed the connection, with its own code and reason."""
 
     def _text(self) -> str:
-        said = f": {self.reason}" if self.reason else ""
-        return f"the peer closed the connection with code {self.code}{said}"
+        return f"the peer closed the connection{self._when()} with code {self.code}{self._said()}"
 
 
 class TransportError(ConnectionClosed):
@@ -113,7 +126,8 @@ class TransportError(ConnectionClosed):
 
     def _text(self) -> str:
         who = "the peer" if self.by_peer else "this end"
-        return f"{who} ended the connection with error {self.code:#x}: {self.reason}"
+        why = _quic.explained(self.code, self.reason)
+        return f"{who} closed the connection{self._when()} with {why}"
 
 
 class TlsError(TransportError):
@@ -152,6 +166,8 @@ class IdleTimeout(ConnectionClosed, TimeoutError):  # noqa: N818
     """Nothing came for the idle time-out. `keep_alive` keeps a quiet connection open."""
 
     def _text(self) -> str:
+        if self.in_handshake:
+            return self.reason
         return "nothing came from the peer for the idle time-out"
 
 

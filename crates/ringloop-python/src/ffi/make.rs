@@ -194,7 +194,13 @@ impl<'py> IntoObject<'py> for () {
     }
 }
 
-tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
+tuples!(
+    (A 0),
+    (A 0, B 1),
+    (A 0, B 1, C 2),
+    (A 0, B 1, C 2, D 3),
+    (A 0, B 1, C 2, D 3, E 4)
+);
 
 /// Make the `slice` from `start` to the end.
 pub fn new_slice(py: Python<'_>, start: usize) -> PyResult<Bound<'_, PyAny>> {

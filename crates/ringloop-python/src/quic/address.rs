@@ -76,6 +76,14 @@ pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyAn
     }
 }
 
+/// The other way: an address as people know it.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => (ip, address.port()).into(),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// An IPv4 address as a socket of IPv6 names it.
 pub fn mapped(address: SocketAddr) -> SocketAddr {
     match address {

@@ -8,7 +8,7 @@ use ringloop_quic::error::ConnectionError;
 use ringloop_quic::{Direction, StreamId};
 
 use super::notes::{Id, Note};
-use super::shared::Record;
+use super::shared::{Record, Unfinished};
 use super::state::{Link, PeerStreams, Phase, Retry, State, Style};
 use super::waiters::{Wait, Wake};
 use crate::limits::QUIC_HANDSHAKES_BEFORE_RETRY;
@@ -80,6 +80,10 @@ impl State {
             Err(error) => {
                 let record = Record::default();
                 drop(record.lost.set(error));
+                drop(record.unfinished.set(Unfinished {
+                    address,
+                    has_answered: true,
+                }));
                 self.note_failure(address, Arc::new(record));
             }
         }
@@ -138,6 +142,9 @@ impl State {
                 }
             }
             Event::Lost(_, error) => {
+                if !was_complete {
+                    link.note_unfinished(&connection);
+                }
                 drop(link.record.lost.set(error.clone()));
                 if !was_complete && !is_client {
                     failed = Some((connection.remote_address(), Arc::clone(&link.record)));

@@ -8,7 +8,7 @@ use ringloop_quic::error::{
 };
 
 use super::address;
-use super::shared::Record;
+use super::shared::{Record, Unfinished};
 use crate::error;
 use crate::ffi::{self, IntoObject, Raise as _, intern};
 
@@ -112,13 +112,29 @@ pub fn connection(py: Python<'_>, record: &Record) -> PyErr {
                     ConnectionError::TransportByPeer { .. } | ConnectionError::ClosedByPeer { .. }
                 )
             );
-            exception(
-                py,
-                end.class,
-                (end.code, end.reason, by_peer, end.is_application),
-            )
+            let unfinished = record.unfinished.get();
+            let reason = match (record.lost.get(), unfinished) {
+                // aioquic's events say nothing of it.
+                (Some(ConnectionError::TimedOut), Some(unfinished)) => silence(unfinished),
+                _ => end.reason,
+            };
+            let in_handshake = unfinished.is_some();
+            let arguments = (end.code, reason, by_peer, end.is_application, in_handshake);
+            exception(py, end.class, arguments)
         }
         None => exception(py, "ConnectionClosed", (0, "", false, true)),
+    }
+}
+
+/// How a handshake ended in which nothing came for the idle time-out.
+fn silence(unfinished: &Unfinished) -> String {
+    let address = address::canonical(unfinished.address);
+    if unfinished.has_answered {
+        format!(
+            "{address} has answered, and nothing more came for the idle time-out: the handshake is not complete"
+        )
+    } else {
+        format!("no answer from {address} for the idle time-out")
     }
 }
 

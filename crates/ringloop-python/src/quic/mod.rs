@@ -72,6 +72,12 @@ fn engine_versions() -> Fallible<&'static str> {
     Fallible(env!("RINGLOOP_QUIC_ENGINE"))
 }
 
+/// An error code of the protocol by its name, and what was said with it, or else what it means in a handshake.
+#[pyfunction]
+fn explained(code: u64, said: &str) -> Fallible<String> {
+    Fallible(ringloop_quic::codes::explained(code, said))
+}
+
 /// Have the kernel give datagrams to the socket, of `count` that share an address by `SO_REUSEPORT`, whose number in the
 /// order of binding is that of the worker that they are for. For all of them at once.
 #[pyfunction]
@@ -103,6 +109,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     quic.add_class::<config::ClientConfig>()?;
     quic.add_class::<config::ServerConfig>()?;
     quic.add_function(wrap_pyfunction!(engine_versions, &quic)?)?;
+    quic.add_function(wrap_pyfunction!(explained, &quic)?)?;
     quic.add_class::<memory::Memory>()?;
     quic.add_class::<memory::SessionTicket>()?;
     quic.add_class::<traces::Traces>()?;

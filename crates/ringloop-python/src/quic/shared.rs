@@ -46,6 +46,8 @@ pub struct Shared {
 #[derive(Debug, Default)]
 pub struct Record {
     pub lost: OnceLock<ConnectionError>,
+    /// Where the handshake was, where it was not complete.
+    pub unfinished: OnceLock<Unfinished>,
     /// The code and reason, where it was closed here.
     pub said: OnceLock<(u64, String)>,
     /// The peer's address when the connection was forgotten.
@@ -54,6 +56,15 @@ pub struct Record {
     pub left: OnceLock<Mutex<VecDeque<Told>>>,
     /// Events that there was no memory to tell: the next to be taken.
     pub untold: Mutex<Vec<Told>>,
+}
+
+/// A handshake that was not complete when the connection ended.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// The peer's address.
+    pub address: SocketAddr,
+    /// Something has come from there.
+    pub has_answered: bool,
 }
 
 /// A connection of an endpoint, as its objects name it.

@@ -19,7 +19,7 @@ use super::memory::Store;
 use super::notes::{Note, Notes};
 use super::pings::Pings;
 use super::queued::{Poured, Queued};
-use super::shared::Record;
+use super::shared::{Record, Unfinished};
 use super::socket::{Settings, Socket};
 use super::waiters::{Wait, Wake};
 use crate::limits::QUIC_FAILURES_MAX;
@@ -106,6 +106,14 @@ impl Link {
     /// Whether streams were opened, by whichever end.
     fn has_streams(&self) -> bool {
         self.opened != [0; 2] || self.accepted != [0; 2]
+    }
+
+    /// Remember where the handshake was, before its end is known.
+    pub fn note_unfinished(&self, connection: &core::Connection<'_>) {
+        drop(self.record.unfinished.set(Unfinished {
+            address: connection.remote_address(),
+            has_answered: connection.stats().udp_received > 0,
+        }));
     }
 
     /// Whether no more may be queued.
@@ -514,9 +522,13 @@ impl State {
         let Some((mut connection, link)) = self.both(handle) else {
             return;
         };
-        if link.record.lost.set(ConnectionError::Closed).is_err() {
+        if link.record.lost.get().is_some() {
             return;
         }
+        if link.phase != Phase::Complete {
+            link.note_unfinished(&connection);
+        }
+        drop(link.record.lost.set(ConnectionError::Closed));
         let words = String::from_utf8_lossy(reason).into_owned();
         drop(link.record.said.set((code, words)));
         let reason = Bytes::copy_from_slice(reason);

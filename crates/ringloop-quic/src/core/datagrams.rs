@@ -87,8 +87,10 @@ impl Live {
             return Err(DatagramRefusal::Error(DatagramError::UnsupportedByPeer));
         };
         let buffer_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
-        if bytes.len() > len_max.min(buffer_max) {
-            return Err(DatagramRefusal::Error(DatagramError::TooLong));
+        let (len, len_max) = (bytes.len(), len_max.min(buffer_max));
+        if len > len_max {
+            let error = DatagramError::TooLong { len, len_max };
+            return Err(DatagramRefusal::Error(error));
         }
         while drops_oldest && !self.has_datagram_room(bytes.len()) && self.datagrams.pop().is_some()
         {
@@ -105,12 +107,16 @@ impl Live {
 
     fn give_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramRefusal> {
         use proto::SendDatagramError as Engine;
+        let (len, len_max) = (bytes.len(), self.proto.datagrams().max_size());
         let result = self.proto.datagrams().send(bytes, false);
         result.map_err(|error| match error {
             Engine::Blocked(bytes) => DatagramRefusal::Blocked(bytes),
             Engine::UnsupportedByPeer => DatagramRefusal::Error(DatagramError::UnsupportedByPeer),
             Engine::Disabled => DatagramRefusal::Error(DatagramError::Disabled),
-            Engine::TooLarge => DatagramRefusal::Error(DatagramError::TooLong),
+            Engine::TooLarge => DatagramRefusal::Error(DatagramError::TooLong {
+                len,
+                len_max: len_max.unwrap_or_default(),
+            }),
         })
     }
 

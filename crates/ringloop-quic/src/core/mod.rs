@@ -49,7 +49,7 @@ use ids::Ids;
 use live::{Confirmation, End, Hearing, Live, Loss, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 use timeouts::Timeouts;
@@ -688,7 +688,7 @@ impl Core {
                     live.log_now(now);
                     if live.is_late(now) {
                         let error = ConnectionError::HandshakeTimedOut {
-                            address: live.proto.remote_address(),
+                            address: canonical(live.proto.remote_address()),
                             has_answered: live.hearing == Hearing::Heard,
                         };
                         self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
@@ -700,6 +700,14 @@ impl Core {
                 None => {}
             }
         }
+    }
+}
+
+/// An address as people know it: not as a socket of IPv6 names a peer of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => (ip, address.port()).into(),
+        IpAddr::V6(_) => address,
     }
 }
 

@@ -275,7 +275,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self._terminated(event)
 
     def _terminated(self, event: events.ConnectionTerminated) -> None:
-        error = _connection_error(event)
+        error = self._error_of(event)
         waiters = [self._connected, *self.__pings.values()]
         self.__pings.clear()
         for waiter in waiters:
@@ -289,6 +289,12 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._closed.set()
         if self._connection_terminated_handler is not None:
             self._connection_terminated_handler()
+
+    def _error_of(self, event: events.ConnectionTerminated) -> ConnectionError:
+        end = self._quic._end()
+        # What a program has said has the words that aioquic's programs know.
+        is_said = end is None or (end.is_application and not end.in_handshake)
+        return _connection_error(event) if end is None or is_said else end
 
     # --- streams ---
 
@@ -313,7 +319,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
 
     def _end_streams(self, event: events.ConnectionTerminated) -> None:
         streams, self.__streams = self.__streams, {}
-        error = _connection_error(event)
+        error = self._error_of(event)
         is_clean = event.error_code == 0
         for stream in streams.values():
             if is_clean:
