@@ -166,7 +166,8 @@ fn is_swapped(chain: &[u8], key: &[u8]) -> bool {
 }
 
 fn swapped() -> ConfigError {
-    ConfigError::Pem("the certificate and the private key are swapped".to_owned())
+    let text = "the certificate and the private key are swapped: give each in the other's place";
+    ConfigError::Pem(text.to_owned())
 }
 
 /// The certificates of a server, by the name that clients ask for; may be changed while servers use them, from any

@@ -57,7 +57,8 @@ def decrypted(key: bytes, password: Password) -> bytes:
     except ValueError as error:
         # A wrong password may end in valid padding, and fails only as a key that cannot be parsed.
         raise ConfigurationError(
-            f"The private key cannot be decrypted: another password, or no key ({error})"
+            f"The private key cannot be decrypted: another password, or no key ({error}). What helps:"
+            " the password that it was encrypted with; openssl pkey -in KEY tries one"
         ) from error
     return _plain(loaded, serialization.Encoding.PEM if is_pem else serialization.Encoding.DER)
 

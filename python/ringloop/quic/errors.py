@@ -28,6 +28,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ringloop._native import quic as _quic
+from ringloop.quic._alerts import cause, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,17 @@ class TransportError(ConnectionClosed):
 
 
 class TlsError(TransportError):
-    """The handshake was refused, most often because of a certificate or of ALPN."""
+    """The handshake was refused, most often because of a certificate or of ALPN.
+
+    Its text says what helps at this end; `reason` is what the end that refused has said.
+    """
+
+    def _text(self) -> str:
+        who = "the peer" if self.by_peer else "this end"
+        why = _quic.explained(self.code, self.reason or cause(self.alert))
+        text = f"{who} closed the connection{self._when()} with {why}"
+        helps = remedy(self.alert, by_peer=self.by_peer)
+        return f"{text}. What helps: {helps}" if helps else text
 
     @property
     def alert(self) -> int:
@@ -182,7 +193,10 @@ class VersionMismatch(ConnectionClosed):
     """The peer speaks no version of QUIC that this end speaks."""
 
     def _text(self) -> str:
-        return "the peer speaks no common version of QUIC: see `version` and `versions`"
+        return (
+            "the peer speaks no version of QUIC that this end speaks. What helps: version 1 (RFC 9000)"
+            " or 2 at both ends (version= of clients, versions= of endpoints)"
+        )
 
 
 class StreamError(QuicError):

@@ -8,7 +8,7 @@
 use super::x509;
 use crate::proto::Side;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{CertificateError, Error, InconsistentKeys};
+use rustls::{CertificateError, Error, InconsistentKeys, PeerIncompatible};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -72,7 +72,30 @@ pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u
             let name = name.map_or("no name".to_owned(), |name| format!("{name:?}"));
             format!("the server has no certificate for what the client asks for: {name}")
         }
+        Error::PeerIncompatible(error) => incompatible(error, peer),
         error => format!("TLS: {error}"),
+    }
+}
+
+fn incompatible(error: &PeerIncompatible, peer: &str) -> String {
+    use PeerIncompatible as Kind;
+    match error {
+        Kind::ServerDoesNotSupportTls12Or13
+        | Kind::ServerTlsVersionIsDisabledByOurConfig
+        | Kind::SupportedVersionsExtensionRequired
+        | Kind::Tls12NotOffered
+        | Kind::Tls12NotOfferedOrEnabled
+        | Kind::Tls13RequiredForQuic => {
+            format!("the {peer} speaks no TLS 1.3, without which there is no QUIC")
+        }
+        Kind::NoCipherSuitesInCommon => {
+            format!("the {peer} has no cipher suite that this end has")
+        }
+        Kind::NoKxGroupsInCommon => format!("the {peer} has no key exchange that this end has"),
+        Kind::NoSignatureSchemesInCommon => {
+            format!("the {peer} takes no certificate with the kind of key that this end's has")
+        }
+        error => format!("the {peer} does not do what TLS 1.3 takes: {error:?}"),
     }
 }
 
@@ -139,7 +162,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
 pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Some(
-            "the private key is another certificate's: its public key is not the certificate's",
+            "the private key is another certificate's: give the one that this certificate was made with",
         ),
         Error::InvalidCertificate(CertificateError::BadEncoding) => {
             Some("what is given as the certificate is none: neither PEM nor DER")
@@ -210,6 +233,36 @@ mod tests {
         assert_eq!(shown(951_868_800), "2000-03-01 00:00:00 UTC");
         assert_eq!(shown(1_735_689_599), "2024-12-31 23:59:59 UTC");
         assert_eq!(shown(4_107_542_400), "2100-03-01 00:00:00 UTC");
+    }
+
+    #[test]
+    fn peers_without_tls_13_are_said_to_be_so() {
+        let seen = Seen::default();
+        for error in [
+            PeerIncompatible::SupportedVersionsExtensionRequired,
+            PeerIncompatible::Tls13RequiredForQuic,
+            PeerIncompatible::ServerDoesNotSupportTls12Or13,
+        ] {
+            let server = explain(&error.clone().into(), Side::Server, &seen, &[]);
+            assert!(
+                server.starts_with("the client speaks no TLS 1.3"),
+                "{server}"
+            );
+            let client = explain(&error.into(), Side::Client, &seen, &[]);
+            assert!(
+                client.starts_with("the server speaks no TLS 1.3"),
+                "{client}"
+            );
+        }
+        let error = PeerIncompatible::NoKxGroupsInCommon.into();
+        let text = explain(&error, Side::Server, &seen, &[]);
+        assert_eq!(text, "the client has no key exchange that this end has");
+        let error = PeerIncompatible::NullCompressionRequired.into();
+        let text = explain(&error, Side::Server, &seen, &[]);
+        assert!(
+            text.ends_with("what TLS 1.3 takes: NullCompressionRequired"),
+            "{text}"
+        );
     }
 
     #[test]

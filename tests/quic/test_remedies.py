@@ -1,0 +1,209 @@
+"""A handshake that was refused says what helps, at the end that has refused and at the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ringloop import quic
+from ringloop.quic.asyncio import connect
+from ringloop.quic.configuration import QuicConfiguration
+from ringloop.quic.errors import TlsError
+from tests.quic import shape
+from tests.quic.support import served
+from tests.quic.test_error_texts import dated
+from tests.support import wait_until, within
+from tests.tls import openssl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+@dataclass
+class Refused:
+    """Both ends' errors of one handshake."""
+
+    client: quic.ConnectionClosed
+    server: quic.ConnectionClosed
+
+    def says(self, name: str, client: str, server: str) -> None:
+        """Compare what helps."""
+        for error, remedy in ((self.client, client), (self.server, server)):
+            assert isinstance(error, TlsError)
+            assert f", {name}): {error.reason}. What helps: " in str(error)
+            assert remedy in str(error).partition("What helps: ")[2]
+            # It is for people here; the peer has read the cause alone.
+            assert "What helps" not in error.reason
+        assert self.client.by_peer != self.server.by_peer
+
+
+def refused(
+    run: Run, certificates: Certificates, server: dict[str, Any] | None = None, **client: Any
+) -> Refused:
+    seen: list[quic.ConnectionClosed] = []
+
+    async def main() -> Refused:
+        settings = {"on_handshake_failed": lambda _, error: seen.append(error), **(server or {})}
+        async with served(certificates, **settings) as endpoint:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            known = {**known, "server_name": "localhost", **client}
+            with pytest.raises(quic.TlsError) as caught:
+                async with quic.connect(*endpoint.address[:2], **known) as connection:
+                    # A client that is refused has completed the handshake by itself before.
+                    await within(connection.wait_closed())
+                    assert connection.error is not None
+                    raise connection.error
+            await wait_until(lambda: bool(seen), "the server's error")
+        return Refused(caught.value, seen[0])
+
+    both: Refused = run(main())
+    return both
+
+
+def shown(pair: tuple[Any, Any]) -> dict[str, Any]:
+    return {"certificate": pair[0], "private_key": pair[1]}
+
+
+def test_expired(run: Run, certificates: Certificates) -> None:
+    both = refused(run, certificates, shown(dated(certificates, -10, -3)))
+    both.says("certificate_expired", "set this machine's clock", "certificate NAME --overwrite")
+
+
+def test_wrong_name(run: Run, certificates: Certificates) -> None:
+    pair = certificates.issue("elsewhere", "DNS:a.example,IP:192.0.2.1")
+    both = refused(run, certificates, shown(pair))
+    both.says("bad_certificate", "server_name=", "for the name that the peer connects to")
+
+
+def test_unknown_issuer(run: Run, certificates: Certificates) -> None:
+    both = refused(run, certificates, ca_file=certificates.issue("another")[0])
+    both.says("unknown_ca", "as ca_file=", "(its ca_file=)")
+
+
+def test_self_signed(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    pair = tmp_path / "own.pem", tmp_path / "own.key"
+    openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-subj", "/CN=own", "-addext", "subjectAltName=DNS:localhost"),
+        *("-addext", "basicConstraints=critical,CA:FALSE"),
+        *("-keyout", str(pair[1]), "-out", str(pair[0])),
+    )
+    both = refused(run, certificates, shown(pair))
+    both.says("unknown_ca", "a self-signed certificate itself", "have the peer trust")
+    # And so it is.
+    handshake(run, certificates, shown(pair), ca_file=pair[0])
+
+
+def handshake(run: Run, certificates: Certificates, server: dict[str, Any], **client: Any) -> None:
+    async def main() -> None:
+        async with served(certificates, **server) as endpoint:
+            known = {"alpn": ["test"], "server_name": "localhost", **client}
+            async with quic.connect(*endpoint.address[:2], **known) as connection:
+                await within(connection.ping())
+
+    run(main())
+
+
+def test_authority_as_a_leaf(run: Run, certificates: Certificates) -> None:
+    pair = certificates.authority, certificates.folder / "authority.key"
+    both = refused(run, certificates, shown(pair), ca_file=certificates.issue()[0])
+    text = "one that an authority has signed (python -m ringloop.quic certificate NAME)"
+    both.says("certificate_unknown", text, text)
+
+
+def test_authority_that_was_made_anew(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    both = refused(run, certificates, ca_file=type(certificates)(tmp_path).authority)
+    both.says("decrypt_error", "as ca_file=", "have the peer trust")
+
+
+def test_certificate_for_another_purpose(run: Run, certificates: Certificates) -> None:
+    pair = certificates.issue("client", "DNS:localhost\nextendedKeyUsage=clientAuth")
+    both = refused(run, certificates, shown(pair))
+    both.says("unsupported_certificate", "serverAuth", "serverAuth")
+
+
+def test_client_that_shows_nothing(run: Run, certificates: Certificates) -> None:
+    wanted = {"client_auth": "required", "ca_file": certificates.authority}
+    both = refused(run, certificates, wanted)
+    both.says("certificate_required", "give certificate= and private_key=", "'optional'")
+
+
+def test_client_that_is_not_trusted(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+    other = quic.make_certificate("client.example", directory=tmp_path)
+    wanted = {"client_auth": "required", "ca_file": certificates.authority}
+    pair = other.certificate, other.private_key
+    both = refused(run, certificates, wanted, **shown(pair))
+    both.says("unknown_ca", "(its ca_file=)", "as ca_file=")
+
+
+def test_protocols(run: Run, certificates: Certificates) -> None:
+    both = refused(run, certificates, {"alpn": ["a", "b"]}, alpn=["c"])
+    both.says("no_application_protocol", "(alpn=)", "(alpn=)")
+    for error in (both.client, both.server):
+        assert 'the client offers "c", the server speaks "a", "b"' in str(error)
+
+
+def test_name_without_a_certificate(run: Run, certificates: Certificates) -> None:
+    config = quic.ServerConfig(sni={"a.example": certificates.issue()}, alpn=["test"])
+    both = refused(run, certificates, {"configuration": config})
+    both.says("access_denied", "server_name=", "sni=")
+
+
+def test_versions(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, versions=[2]) as endpoint:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            with pytest.raises(quic.VersionMismatch, match=r"version 1 .* at both ends"):
+                await within(
+                    quic.open_connection(*endpoint.address[:2], version=1, versions=[1], **known)
+                )
+
+    run(main())
+
+
+def test_programs_in_aioquics_shape(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with shape.served(certificates) as server:
+            client = QuicConfiguration(
+                alpn_protocols=["test"], cafile=str(certificates.issue("another")[0])
+            )
+            with pytest.raises(ConnectionError, match=r"What helps: .* ca_file="):
+                async with connect("localhost", shape.port_of(server), configuration=client):
+                    pass
+
+    run(main())
+
+
+def test_alerts_that_say_nothing_themselves() -> None:
+    # RFC 8446 §6.
+    names = {
+        10: "unexpected_message",
+        40: "handshake_failure",
+        42: "bad_certificate",
+        45: "certificate_expired",
+        48: "unknown_ca",
+        70: "protocol_version",
+        109: "missing_extension",
+        112: "unrecognized_name",
+        116: "certificate_required",
+        120: "no_application_protocol",
+    }
+    for alert, name in names.items():
+        for by_peer in (False, True):
+            error = TlsError(0x100 + alert, "", by_peer, is_application=False)
+            who = "the peer" if by_peer else "this end"
+            assert str(error).startswith(f"{who} closed the connection with CRYPTO_ERROR ")
+            said, _, remedy = str(error).partition(". What helps: ")
+            assert said.partition(f" ({0x100 + alert:#x}, {name}): ")[2]
+            assert remedy
+    assert "TLS 1.3" in str(TlsError(0x100 + 70, "", by_peer=True, is_application=False))
+    unknown = TlsError(0x1FF, "words", by_peer=True, is_application=False)
+    assert str(unknown).endswith("CRYPTO_ERROR (0x1ff): words")
+    assert unknown.alert == 255
