@@ -189,5 +189,5 @@ pub const VISIT_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(5
 /// How long the loop stays for such threads: each needs a moment, once it runs.
 pub const VISITORS_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Clients whose failed handshake is told of at a time: a flood of them is counted, and a few are named.
+/// Clients of an endpoint without a socket whose failed handshake is told of at a time: a flood is counted, a few are named.
 pub const QUIC_FAILURES_MAX: usize = 64;

@@ -8,13 +8,13 @@ the connection and native code.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
 from ringloop.quic._driver import Driver, bind
+from ringloop.quic._failures import Failures
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._stream import Stream
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Endpoint", "EndpointStats", "log_failure"]
-
-_LOGGER = logging.getLogger("ringloop.quic")
+__all__ = ["Endpoint", "EndpointStats"]
 
 
 class EndpointStats(NamedTuple):
@@ -52,13 +50,6 @@ class EndpointStats(NamedTuple):
     """Clients that were told to prove their address first."""
 
 
-def log_failure(address: _Address, error: ConnectionClosed) -> None:
-    """Log why a client did not get in."""
-    host, port = address[:2]
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    _LOGGER.warning("the handshake with %s failed: %s", where, error)
-
-
 class Endpoint:
     """A socket that makes connections, takes them, or both.
 
@@ -66,7 +57,8 @@ class Endpoint:
     client; when it returns, the connection is closed with code 0, and with code 1 when it
     raises. `stream_handler(stream)` runs for each stream that a peer opens. Without both,
     clients are taken by `accept()`. `on_handshake_failed(address, error)` is called for each client
-    whose handshake fails, of which no handler hears; it is also logged, on `ringloop.quic`.
+    whose handshake fails, of which no handler hears. Some of them are also logged, on
+    `ringloop.quic`: ten a second, and how many more there were.
     `worker` is whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the others.
     """
 
@@ -86,7 +78,11 @@ class Endpoint:
         self._loop = asyncio.get_running_loop()
         self._handler = handler
         self._stream_handler = stream_handler
-        self._on_handshake_failed = on_handshake_failed
+        self._failures = Failures(
+            self._loop,
+            on_handshake_failed,
+            lambda error: self._report(error, None, "on_handshake_failed"),
+        )
         self._connections: dict[int, Connection] = {}
         # Clients that nobody has accepted yet, by key.
         self._waiting: dict[int, Connection] = {}
@@ -139,8 +135,8 @@ class Endpoint:
         self._has_queued = False
         if gone:
             self._driver.forgotten()
-        for address, error in self._native.take_failures():
-            self._failed(address, error)
+        if self._failures.take(self._native):
+            self._has_queued = True
         for key in accepted:
             self._guarded(self._let_in, key)
         for key in eventful:
@@ -166,18 +162,6 @@ class Endpoint:
             raise
         except BaseException as error:  # noqa: BLE001  # it is reported
             self._report(error, self._connections.get(key))
-
-    def _failed(self, address: _Address, error: ConnectionClosed) -> None:
-        log_failure(address, error)
-        if self._on_handshake_failed is None:
-            return
-        self._has_queued = True
-        try:
-            self._on_handshake_failed(address, error)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as raised:  # noqa: BLE001  # it is reported
-            self._report(raised, None, "on_handshake_failed")
 
     def _let_in(self, key: int) -> None:
         connection = self._add(key)
@@ -310,6 +294,7 @@ class Endpoint:
             await self._driver.send_all()
         finally:
             self._driver.close()
+            self._failures.close()
             self._wake_changed()
 
     async def wait_gone(self, connection: Connection) -> None:

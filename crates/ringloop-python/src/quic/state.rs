@@ -606,10 +606,11 @@ impl State {
         }
     }
 
-    /// A client's handshake has failed. Where nobody asks, those that are told of are bounded; all are counted.
+    /// A client's handshake has failed. With a socket there is a loop that asks every turn, and no more fail in one than there
+    /// are connections. Without, those that are told of are bounded; all are counted.
     pub fn note_failure(&mut self, address: SocketAddr, record: Arc<Record>) {
         self.counts.failed += 1;
-        if self.failures.len() < QUIC_FAILURES_MAX {
+        if self.socket.is_some() || self.failures.len() < QUIC_FAILURES_MAX {
             self.failures.push((address, record));
         }
         self.news.has_failures = true;

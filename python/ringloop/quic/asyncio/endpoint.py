@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import Driver, bind
-from ringloop.quic._endpoint import log_failure
+from ringloop.quic._endpoint import EndpointStats
+from ringloop.quic._failures import Failures
 from ringloop.quic.connection import QuicConnection
 from ringloop.quic.errors import ConnectionClosed
 
@@ -42,12 +43,18 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         server: Any = None,
         retry: bool = False,
         connection_id: bytes | None = None,
+        on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
     ) -> None:
         super().__init__()
         self._configuration = configuration
         sock = bind(host, port, family=family)
         self._protocols: dict[int, QuicConnectionProtocol] = {}
         self._client: QuicConnectionProtocol | None = None
+        self._failures = Failures(
+            loop,
+            on_handshake_failed,
+            lambda error: self._report("on_handshake_failed() failed", error),
+        )
         # Once it is to close: the last moment for that.
         self._last: asyncio.TimerHandle | None = None
         self.make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
@@ -82,8 +89,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
         if gone:
             self._driver.forgotten()
-        for address, error in self._native.take_failures():
-            log_failure(address, error)
+        has_told = self._failures.take(self._native)
         for key in accepted:
             self._let_in(key)
         for key in eventful:
@@ -101,7 +107,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         if gone and self._last is not None and self._native.connection_count == 0:
             self.abort()
         # Events give futures their results, and tasks wait for those.
-        return bool(eventful)
+        return has_told or bool(eventful)
 
     def _let_in(self, key: int) -> None:
         if self.make_protocol is None:
@@ -123,6 +129,10 @@ class AsyncEndpoint(asyncio.DatagramTransport):
 
     def _report(self, message: str, error: BaseException) -> None:
         self._driver.loop.call_exception_handler({"message": message, "exception": error})
+
+    def stats(self) -> EndpointStats:
+        """Count connections and handshakes."""
+        return EndpointStats(*self._native.counts())
 
     # --- its end ---
 
@@ -214,6 +224,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         if self._last is not None:
             self._last.cancel()
         self._driver.close()
+        self._failures.close()
         if self._driver.loop.is_closed():
             return
         # Its connections are over by that, of which nobody else tells them any more.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringloop.quic.asyncio.endpoint import AsyncEndpoint
 from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringloop._native import quic as _quic
     from ringloop.quic.asyncio.protocol import QuicStreamHandler
     from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.errors import ConnectionClosed
     from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
 
 __all__ = ["QuicServer", "serve"]
@@ -38,20 +39,30 @@ async def serve(
     session_ticket_handler: SessionTicketHandler | None = None,
     retry: bool = False,
     stream_handler: QuicStreamHandler | None = None,
+    on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
 ) -> AsyncEndpoint:
     """Take connections; `close()` of what is returned ends them all.
 
     `create_protocol(connection, stream_handler=…)` makes each one's protocol. `retry`: clients have
     to prove their address first. Sessions are kept by the configuration, so that clients can resume
     them; the two ticket functions are not called, and either of them allows early data, as with
-    aioquic.
+    aioquic. `on_handshake_failed(address, error)` is called for each client whose handshake fails;
+    some of them are also logged, on `ringloop.quic`.
 
     Errors: ValueError without a certificate; `OSError` of the address and of the socket.
     """
     server = configuration.server_config(
         early_data=session_ticket_fetcher is not None or session_ticket_handler is not None
     )
-    endpoint = await opened(AsyncEndpoint, host, port, configuration, server=server, retry=retry)
+    endpoint = await opened(
+        AsyncEndpoint,
+        host,
+        port,
+        configuration,
+        server=server,
+        retry=retry,
+        on_handshake_failed=on_handshake_failed,
+    )
     endpoint.make_protocol = lambda connection: create_protocol(
         connection, stream_handler=stream_handler
     )
@@ -66,6 +77,7 @@ async def opened(
     *,
     server: _quic.ServerConfig,
     retry: bool = False,
+    on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
 ) -> _Endpoint:
     """Make an endpoint at a name's first address, or at all of this machine's."""
     loop = asyncio.get_running_loop()
@@ -84,4 +96,5 @@ async def opened(
         family=family,
         server=server,
         retry=retry,
+        on_handshake_failed=on_handshake_failed,
     )

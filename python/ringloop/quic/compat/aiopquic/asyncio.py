@@ -6,7 +6,7 @@ Owns: how these make connections of aiopquic's shape. Called by: programs. Never
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringloop.quic.asyncio import protocol as shaped
 from ringloop.quic.asyncio.client import connected
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ringloop.quic.asyncio.protocol import QuicStreamHandler
+    from ringloop.quic.errors import ConnectionClosed
 
 __all__ = ["QuicConnectionProtocol", "QuicServer", "connect", "serve"]
 
@@ -85,13 +86,18 @@ async def serve(
     configuration: QuicConfiguration,
     create_protocol: Callable[..., shaped.QuicConnectionProtocol] | None = None,
     stream_handler: QuicStreamHandler | None = None,
+    on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
 ) -> Endpoint:
     """Take connections at `host`; `create_protocol(connection, stream_handler=…)` is for each.
+
+    `on_handshake_failed(address, error)` is called for each client whose handshake fails.
 
     Errors: ValueError without a certificate; `OSError` of the address and of the socket.
     """
     server = configuration.server_config()
-    endpoint = await opened(Endpoint, host, port, configuration, server=server)
+    endpoint = await opened(
+        Endpoint, host, port, configuration, server=server, on_handshake_failed=on_handshake_failed
+    )
     make = create_protocol or QuicConnectionProtocol
     endpoint.make_protocol = lambda connection: make(connection, stream_handler=stream_handler)
     return endpoint

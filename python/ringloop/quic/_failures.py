@@ -1,0 +1,101 @@
+"""Clients that do not get in: who is told, and how much of it is logged.
+
+Owns: the log's budget, the program's callback. Called by: endpoints of both shapes, with their news.
+Never does: count; native code does, and `stats()` tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from ringloop._native import quic as _quic
+    from ringloop.quic.errors import ConnectionClosed
+
+    OnFailed: TypeAlias = Callable[[Any, ConnectionClosed], object]
+
+__all__ = ["LOGGED_PER_WINDOW", "WINDOW_SECONDS", "Failures"]
+
+WINDOW_SECONDS = 1.0
+LOGGED_PER_WINDOW = 10
+"""Failures that are logged, each on a line, in a window; one more line counts the others.
+
+Anybody who can reach the port can make handshakes fail, and must not fill a disk by that.
+"""
+TEXT_MAX = 500
+"""Characters of an error in the log: a peer chooses some of them."""
+
+_LOGGER = logging.getLogger("ringloop.quic")
+
+
+class Failures:
+    """Takes an endpoint's failed handshakes, logs some and tells the program of all."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: OnFailed | None,
+        report: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._report = report
+        self._window: asyncio.TimerHandle | None = None
+        self._left = 0
+        self._unlogged = 0
+
+    def take(self, native: _quic.Endpoint) -> bool:
+        """Tell of those that have failed since; returns whether the program was told of any."""
+        failures = native.take_failures()
+        for address, error in failures:
+            self._log(address, error)
+            if self._callback is None:
+                continue
+            try:
+                self._callback(address, error)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as raised:  # noqa: BLE001  # it is reported
+                self._report(raised)
+        return self._callback is not None and bool(failures)
+
+    def _log(self, address: Any, error: ConnectionClosed) -> None:
+        if self._window is None:
+            self._left = LOGGED_PER_WINDOW
+            self._window = self._loop.call_later(WINDOW_SECONDS, self._window_over)
+        if self._left == 0:
+            self._unlogged += 1
+            return
+        self._left -= 1
+        host, port = address[:2]
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _LOGGER.warning("the handshake with %s failed: %s", where, _line(str(error)))
+
+    def _window_over(self) -> None:
+        self._window = None
+        count, self._unlogged = self._unlogged, 0
+        if count:
+            _LOGGER.warning(
+                "%d more handshakes failed within %g s: on_handshake_failed is told of each",
+                count,
+                WINDOW_SECONDS,
+            )
+
+    def close(self) -> None:
+        """Say what is left to be said."""
+        if self._window is not None:
+            self._window.cancel()
+            self._window_over()
+
+
+def _line(text: str) -> str:
+    """Keep a text to one line of moderate length, whatever the peer has put into it."""
+    shown = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text[:TEXT_MAX]
+    )
+    return f"{shown}…" if len(text) > TEXT_MAX else shown
