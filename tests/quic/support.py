@@ -41,7 +41,7 @@ class Pair:
     now: float = 100.0
     # What becomes of each datagram: (datagram, is from the client) -> those that arrive.
     network: Callable[[bytes, bool], list[bytes]] = lambda datagram, _from_client: [datagram]
-    accepted: list[native.Connection] = field(default_factory=list)
+    accepted: list[native.EventConnection] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     # The server speaks to others too, of whom nobody hears.
     has_strangers: bool = False
@@ -56,9 +56,9 @@ class Pair:
             server=native.Endpoint(events=True, server=config, **endpoint),
         )
 
-    def connect(self, config: native.ClientConfig) -> native.Connection:
+    def connect(self, config: native.ClientConfig) -> native.EventConnection:
         key = self.client.connect(config, SERVER, "localhost", self.now)
-        return native.Connection(self.client, key)
+        return native.EventConnection(self.client, key)
 
     def exchange(self) -> None:
         """Carry what both have to send, until neither has."""
@@ -81,7 +81,7 @@ class Pair:
 
     def _news(self) -> None:
         if news := self.server.take():
-            self.accepted += [native.Connection(self.server, key) for key in news[0]]
+            self.accepted += [native.EventConnection(self.server, key) for key in news[0]]
             self.gone += news[2]
         if news := self.client.take():
             self.gone += news[2]

@@ -223,7 +223,7 @@ def test_streams_of_a_client_that_goes_away_without_a_word_are_freed(
                     await wait_until(lambda: not server.connections)
                 finally:
                     connection.close()
-                    await within(connection.endpoint.after_close(connection))
+                    await within(connection.endpoint._after_close(connection))
 
     run(while_scheduled(main, 0.15))
 

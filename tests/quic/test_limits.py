@@ -194,7 +194,7 @@ def test_close_after_any_datagram_ends_both_sides(
 
 
 def _close_after(
-    pair: Pair, connection: native.Connection, step: int, closer: str, kind: str
+    pair: Pair, connection: native.EventConnection, step: int, closer: str, kind: str
 ) -> None:
     seen = count()
 
@@ -230,7 +230,7 @@ def _close_after(
     end()
 
 
-def _act(client: native.Connection, accepted: list[native.Connection]) -> None:
+def _act(client: native.EventConnection, accepted: list[native.EventConnection]) -> None:
     for connection in [client, *accepted]:
         if connection.is_closed or connection.is_handshaking:
             continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ringloop._native import quic as native
 from ringloop.quic import _driver
 from tests.quic.support import both, client_config, dialled, echo, relayed, served
 from tests.support import wait_until, within
@@ -98,7 +99,7 @@ def test_endpoint_does_not_move_under_a_handshake(run: Run, certificates: Certif
                 with pytest.raises(OSError, match="not confirmed"):
                     endpoint.rebind("127.0.0.1")
                 with pytest.raises(RuntimeError, match="not confirmed"):
-                    other.local_address_changed()
+                    native.EventConnection(endpoint._native, other._key).local_address_changed()
                 # The one waits for the other's.
                 await within(connection.rebind("127.0.0.1"))
                 assert other.is_confirmed

@@ -46,7 +46,7 @@ def test_zones_are_numbers_of_interfaces(certificates: Certificates, zone: str) 
     assert numeric(f"fe80::1%{zone}", 9) == (socket.AF_INET6, ("fe80::1", 9, 0, LOOPBACK))
     endpoint = native.Endpoint(events=True)
     key = endpoint.connect(client_config(certificates), (f"fe80::1%{zone}", 9), "localhost", 1.0)
-    connection = native.Connection(endpoint, key)
+    connection = native.EventConnection(endpoint, key)
     assert connection.remote_address == ("fe80::1", 9, 0, LOOPBACK)
 
 
@@ -54,7 +54,7 @@ def test_full_addresses_keep_all_four(certificates: Certificates) -> None:
     endpoint = native.Endpoint(events=True)
     address = ("fe80::1", 9, 5, LOOPBACK)
     key = endpoint.connect(client_config(certificates), address, "localhost", 1.0)
-    assert native.Connection(endpoint, key).remote_address == address
+    assert native.EventConnection(endpoint, key).remote_address == address
 
 
 def test_zone_that_is_none(certificates: Certificates) -> None:

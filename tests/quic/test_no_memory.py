@@ -35,7 +35,7 @@ def failing(call: Callable[[], Any], number: int) -> tuple[Any, bool]:
         testcapi.remove_mem_hooks()
 
 
-def received(certificates: Certificates) -> native.Connection:
+def received(certificates: Certificates) -> native.EventConnection:
     """Return a server's connection that has got all of a stream."""
     pair = Pair.make(certificates)
     client = pair.connect(client_config(certificates))
@@ -81,10 +81,10 @@ def test_bytes_that_could_not_be_read_are_the_next(
             got = bytearray()
             number = failures = 0
             while True:
-                take = functools.partial(theirs.take, size - number)
+                take = functools.partial(theirs._take, size - number)
                 chunk, has_failed = failing(take, number)
                 if chunk is None:
-                    await within(theirs.read_waiter())
+                    await within(theirs._read_waiter())
                     continue
                 if not chunk:
                     break

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def connected(
     certificates: Certificates, pair: Pair
-) -> tuple[native.Connection, native.Connection]:
+) -> tuple[native.EventConnection, native.EventConnection]:
     client = pair.connect(client_config(certificates))
     pair.run_until(lambda: pair.accepted and not pair.accepted[-1].is_handshaking)
     server = pair.accepted[-1]
@@ -342,7 +342,7 @@ def test_the_credit_for_a_reset_that_is_read_late_is_sent(certificates: Certific
     assert client.waits_for_credit(unidirectional=True)
     loop = Asked.by(pair.server)
     with pytest.raises(errors.StreamResetError):
-        stream.take(10)
+        stream._take(10)
     assert loop.count == 1
     pair.exchange()
     assert not client.waits_for_credit(unidirectional=True)

@@ -245,7 +245,7 @@ def test_a_cancelled_error_of_a_protocol_does_not_keep_others_from_their_events(
                 # Both come in one turn of the server's.
                 for client, data in ((first, b"cancel"), (second, b"other")):
                     client._quic.send_stream_data(0, data)
-                    client._quic.flush()
+                    client._quic._flush()
                 await wait_until(lambda: {b"cancel", b"other"} <= set(heard))
                 for client, data in ((first, b"more"), (second, b"of both")):
                     client._quic.send_stream_data(0, data)

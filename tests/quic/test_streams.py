@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import quic
+from ringloop._native import quic as native
 from tests.quic.support import both, dialled, echo, relayed, served
 from tests.support import wait_until, within
 
@@ -556,7 +557,8 @@ def test_streams_are_freed_as_they_end(run: Run, certificates: Certificates) -> 
                 stream.finish()
                 assert await within(stream.read_to_end()) == b"x"
             await wait_until(lambda: not server._tasks)
-            assert connection.streams_queued == 0
+            known = native.EventConnection(connection.endpoint._native, connection._key)
+            assert known.streams_queued == 0
 
     run(main())
 

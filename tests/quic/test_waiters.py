@@ -25,7 +25,7 @@ def test_a_waiter_is_a_future_to_asyncio(run: Run, certificates: Certificates) -
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
-            waiter: Any = stream.read_waiter()
+            waiter: Any = stream._read_waiter()
             assert asyncio.isfuture(waiter)
             assert asyncio.ensure_future(waiter) is waiter
             assert waiter.get_loop() is asyncio.get_running_loop()
@@ -146,7 +146,7 @@ def test_callbacks_of_a_waiter_that_ends_while_one_is_removed_are_called(
 
     async def main() -> None:
         async with both(certificates) as (client, _server):
-            waiter: Any = (await client.open_stream()).read_waiter()
+            waiter: Any = (await client.open_stream())._read_waiter()
             called: list[Any] = []
             waiter.add_done_callback(called.append)
             assert waiter.remove_done_callback(Ends(waiter)) == 0
@@ -163,7 +163,7 @@ def test_a_cancelled_waiter_says_so_with_its_message(run: Run, certificates: Cer
     async def main() -> None:
         async with both(certificates) as (client, _server):
             stream = await client.open_stream()
-            waiter = stream.read_waiter()
+            waiter = stream._read_waiter()
             assert waiter.cancel("enough")
             assert waiter.cancelled()
             with pytest.raises(asyncio.CancelledError, match="enough"):

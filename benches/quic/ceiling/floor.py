@@ -68,7 +68,7 @@ async def api(folder: Path, request: bytes) -> Exchange:
 
 def answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
     """Send back what has come, at once where it is all there."""
-    while data := stream.take(READ_BYTES):
+    while data := stream._take(READ_BYTES):
         stream.write(data)
     if data is None:
         task = asyncio.ensure_future(wait_and_answer(stream, torn))
@@ -80,7 +80,7 @@ def answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
 
 async def wait_and_answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
     """Go on once there is more."""
-    await stream.read_waiter()
+    await stream._read_waiter()
     answer(stream, torn)
 
 
@@ -96,10 +96,10 @@ async def floor(folder: Path, request: bytes) -> Exchange:
     def on_news(accepted: list[int], eventful: list[int], _gone: list[int]) -> None:
         for key in accepted:
             connections[key] = native.Connection(server, key)
-            connections[key].announce_streams()
+            connections[key]._announce_streams()
         for key in eventful:
             connection = connections[key]
-            for stream_id in connection.accept_streams():
+            for stream_id in connection._accept_streams():
                 answer(native.Stream(connection, stream_id), torn)
 
     sock = bind("127.0.0.1")
@@ -109,8 +109,8 @@ async def floor(folder: Path, request: bytes) -> Exchange:
 
     async def exchange(count: int) -> None:
         for _ in range(count):
-            while (stream_id := connection.open_stream_nowait()) is None:
-                await connection.waiter("open", False)
+            while (stream_id := connection._open_stream()) is None:
+                await connection._waiter("open", False)
             stream = native.Stream(connection, stream_id)
             stream.write(request)
             stream.finish()
@@ -162,9 +162,9 @@ async def bare(_folder: Path, request: bytes) -> Exchange:
 async def read_to_end(stream: Any) -> bytes:
     """Read by native calls."""
     got = b""
-    while (data := stream.take(READ_BYTES)) != b"":
+    while (data := stream._take(READ_BYTES)) != b"":
         if data is None:
-            await stream.read_waiter()
+            await stream._read_waiter()
         else:
             got = got + data if got else data
     return got

@@ -26,6 +26,7 @@ __all__ = [
     "ConnectionTerminated",
     "DatagramFrameReceived",
     "Endpoint",
+    "EventConnection",
     "Handshake",
     "HandshakeCompleted",
     "Memory",
@@ -54,8 +55,8 @@ def engine_versions() -> str:
     """The names and versions of what the protocol and its cryptography are built on."""
 
 def explained(code: int, said: str) -> str:
-    """An error code of the protocol by its name, and what was said with it, or else what it means in
-    a handshake.
+    """An error code of the protocol by its name, and what was said with it, or else what it means
+    in a handshake.
     """
 
 def steer(fd: int, count: int) -> None:
@@ -114,7 +115,7 @@ class ClientConfig:
         send_window_min: int = 1048576,
         qlog: str | PathLike[str] | Traces | None = None,
     ) -> Self: ...
-    def with_memory(self, memory: Memory, destination_id: bytes | None = None) -> Self:
+    def _with_memory(self, memory: Memory, destination_id: bytes | None = None) -> Self:
         """The same for one connection: sessions and address tokens are kept in `memory`, and the
         first packets are addressed to `destination_id`.
         """
@@ -497,7 +498,7 @@ class Connection:
     """A connection of an endpoint, by its key. Several objects of one key are the same connection."""
     def __new__(cls, endpoint: Endpoint, key: int) -> Self: ...
     @property
-    def key(self) -> int:
+    def _key(self) -> int:
         """Its number in the endpoint, which is not given again."""
     @property
     def is_client(self) -> bool:
@@ -518,22 +519,16 @@ class Connection:
     def error(self) -> ConnectionError | None:
         """How it ended: an exception that was not raised; None while it has not."""
     @property
-    def close_info(self) -> ConnectionTerminated | None:
-        """The same as aioquic's event."""
-    @property
     def rtt(self) -> float:
         """The smoothed round-trip time in seconds."""
     @property
     def has_early_data(self) -> bool:
         """Whether early data may be sent, or was."""
     @property
-    def early_data_rejected(self) -> bool:
-        """Whether early data was sent that the server refused: its streams are not there."""
-    @property
     def is_confirmed(self) -> bool:
         """Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed."""
     @property
-    def answered_pings(self) -> int:
+    def _answered_pings(self) -> int:
         """How many pings were acknowledged, in order."""
     @property
     def max_datagram_size(self) -> int | None:
@@ -541,15 +536,8 @@ class Connection:
     @property
     def datagram_room(self) -> int:
         """Bytes of datagrams that may be sent now without waiting."""
-    @property
-    def streams_queued(self) -> int:
-        """The same of all streams."""
     def handshake(self) -> Handshake | None:
         """What the handshake has agreed on; None before it has."""
-    def ids(self) -> tuple[bytes, bytes] | None:
-        """The connection id that the peer uses first, and that which the client has named the
-        server by at first; None of endpoints that do not tell ids.
-        """
     def peer_certificates(self) -> list[bytes]:
         """The peer's certificates in DER, its own first; empty where it has shown none."""
     def export_keying_material(self, label: str | bytes, context: bytes, length: int) -> bytes:
@@ -564,10 +552,6 @@ class Connection:
         """Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has."""
     def update_keys(self) -> None:
         """Change the keys."""
-    def local_address_changed(self) -> None:
-        """Packets leave from another address from now on: use another connection id, tell the peer.
-        An error until the handshake is confirmed (RFC 9000 §9).
-        """
     def set_max_streams(self, count: int, unidirectional: bool = False) -> None:
         """How many streams of a direction the peer may have open at a time."""
     def set_max_data(self, count: int) -> None:
@@ -584,32 +568,49 @@ class Connection:
         """Send several datagrams; tells how many of them, from the first on, found room."""
     def receive_datagrams(self, count: int = 0) -> list[bytes]:
         """Take the datagrams that have come, at most `count` (0: all)."""
-    def open_stream_nowait(self, unidirectional: bool = False) -> int | None:
+    def _open_stream(self, unidirectional: bool = False) -> int | None:
         """Open a stream; None while the peer allows no more."""
-    def accept_stream_nowait(self, unidirectional: bool = False) -> int | None:
+    def _accept_stream(self, unidirectional: bool = False) -> int | None:
         """Take a stream that the peer has opened; None where there is none."""
-    def accept_streams(self) -> list[int]:
+    def _accept_streams(self) -> list[int]:
         """Take all streams that the peer has opened, those both ways first; none where the
         connection is over.
         """
-    def announce_streams(self) -> None:
+    def _announce_streams(self) -> None:
         """From now on, streams that the peer opens are news of the endpoint's: the key is among the
         eventful.
         """
-    def next_stream_id(self, unidirectional: bool = False) -> int:
-        """The number of the next stream that would be opened."""
-    def send_stream_data(self, stream_id: int, data: _Data, end_stream: bool = False) -> None:
-        """Send on a stream by its number, which is opened with the first write. What has no room,
-        or belongs to a stream that the peer does not allow yet, waits here.
-        """
-    def reset_stream(self, stream_id: int, error_code: int) -> None:
-        """Give up sending on a stream."""
-    def stop_stream(self, stream_id: int, error_code: int) -> None:
-        """Have the peer stop sending on a stream, and drop what has come."""
-    def set_stream_priority(self, stream_id: int, priority: int) -> None:
-        """Streams of a higher priority send first; 0 at the start."""
     def peer_transport_parameters(self) -> bytes | None:
         """The peer's transport parameters, encoded (RFC 9000 §18); None before they are known."""
+    def _waiter(self, what: str, unidirectional: bool = False) -> Waiter:
+        """What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`,
+        `"datagram_out"`, `"progress"`.
+        """
+
+@final
+class EventConnection(Connection):
+    """A connection of an endpoint that keeps events: its streams by their numbers, and what has
+    happened to it.
+    """
+    def __new__(cls, endpoint: Endpoint, key: int) -> Self: ...
+    @property
+    def key(self) -> int:
+        """Its number in the endpoint, which is not given again."""
+    def open_stream_nowait(self, unidirectional: bool = False) -> int | None:
+        """Open a stream, and return its number; None while the peer allows no more."""
+    @property
+    def streams_queued(self) -> int:
+        """Bytes of all streams that wait for room in the send window."""
+    @property
+    def close_info(self) -> ConnectionTerminated | None:
+        """The same as aioquic's event."""
+    def ids(self) -> tuple[bytes, bytes] | None:
+        """The connection id that the peer uses first, and that which the client has named the
+        server by at first; None of endpoints that do not tell ids.
+        """
+    @property
+    def early_data_rejected(self) -> bool:
+        """Whether early data was sent that the server refused: its streams are not there."""
     def pause_stream(self, stream_id: int) -> None:
         """Hold back a stream's events, so that its window closes. Only of endpoints that keep
         events. Nothing happens where the connection is over: what has come is told, and nothing
@@ -627,16 +628,28 @@ class Connection:
         """Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any
         number.
         """
+    def local_address_changed(self) -> None:
+        """Packets leave from another address from now on: use another connection id, tell the peer.
+        An error until the handshake is confirmed (RFC 9000 §9).
+        """
+    def next_stream_id(self, unidirectional: bool = False) -> int:
+        """The number of the next stream that would be opened."""
+    def send_stream_data(self, stream_id: int, data: _Data, end_stream: bool = False) -> None:
+        """Send on a stream by its number, which is opened with the first write. What has no room,
+        or belongs to a stream that the peer does not allow yet, waits here.
+        """
+    def reset_stream(self, stream_id: int, error_code: int) -> None:
+        """Give up sending on a stream."""
+    def stop_stream(self, stream_id: int, error_code: int) -> None:
+        """Have the peer stop sending on a stream, and drop what has come."""
+    def set_stream_priority(self, stream_id: int, priority: int) -> None:
+        """Streams of a higher priority send first; 0 at the start."""
     def stream_queued(self, stream_id: int) -> int:
         """Bytes of a stream that wait for room in the send window."""
     def next_event(self) -> QuicEvent | None:
         """The next event; None where there is none. Only of endpoints that keep events."""
     def take_events(self) -> list[QuicEvent]:
         """All events that there are, about a megabyte of stream data at most."""
-    def waiter(self, what: str, unidirectional: bool = False) -> Waiter:
-        """What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`,
-        `"datagram_out"`, `"progress"`.
-        """
 
 @disjoint_base
 class Stream:
@@ -671,7 +684,7 @@ class Stream:
         """
     def write_nowait(self, data: _Data) -> int:
         """Write what there is room for in the send window; tells how many bytes that are."""
-    def drain_waiter(self) -> Waiter | None:
+    def _drain_waiter(self) -> Waiter | None:
         """What to await for the moment when all that was written has found room; None where it has."""
     def drain(self) -> Coroutine[Any, Any, None]:
         """Wait until all that was written has room in the send window."""
@@ -692,15 +705,15 @@ class Stream:
         """Have the peer stop sending, and drop what has come. Nothing happens where receiving is
         over.
         """
-    def take(self, count: int) -> bytes | None:
+    def _take(self, count: int) -> bytes | None:
         """What has come, at most `count` bytes; `b""` at the end, None where there is nothing now."""
-    def read_waiter(self) -> Waiter:
+    def _read_waiter(self) -> Waiter:
         """What to await for the moment when there is something to read."""
-    def sent(self) -> tuple[bool, int | None]:
+    def _sent(self) -> tuple[bool, int | None]:
         """How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged;
         `(True, code)`: it does not want it, or sending was given up here; `(False, None)`: not yet.
         """
-    def sent_waiter(self) -> Waiter:
+    def _sent_waiter(self) -> Waiter:
         """What to await for the moment when `sent` tells more."""
 
 # Events, with aioquic's names and fields.

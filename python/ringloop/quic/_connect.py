@@ -96,7 +96,7 @@ async def open_connection(
                 await connection.wait_connected()
         except BaseException:
             connection.close()
-            await own.after_close(connection)
+            await own._after_close(connection)
             raise
         return connection
 

@@ -36,7 +36,7 @@ class Connection(_quic.Connection):
     async def wait_connected(self) -> None:
         """Wait for the end of the handshake; its failure is raised."""
         while self.is_handshaking:
-            await self.waiter("progress")
+            await self._waiter("progress")
         if (error := self.error) is not None:
             raise error
 
@@ -47,9 +47,9 @@ class Connection(_quic.Connection):
         RFC 9000 §10.2), so that a close that is lost on the way is said again.
         """
         while not self.is_closed:
-            await self.waiter("progress")
+            await self._waiter("progress")
         if linger:
-            await self.endpoint.wait_gone(self)
+            await self.endpoint._wait_gone(self)
 
     def close(  # type: ignore[override]
         self, code: int = 0, reason: str | _Data = ""
@@ -66,15 +66,25 @@ class Connection(_quic.Connection):
 
     async def open_stream(self, *, unidirectional: bool = False) -> Stream:
         """Open a stream once the peer allows one."""
-        while (stream_id := self.open_stream_nowait(unidirectional)) is None:
-            await self.waiter("open", unidirectional)
+        while (stream_id := self._open_stream(unidirectional)) is None:
+            await self._waiter("open", unidirectional)
         return Stream(self, stream_id)
 
     async def accept_stream(self, *, unidirectional: bool = False) -> Stream:
         """Take the next stream that the peer opens."""
-        while (stream_id := self.accept_stream_nowait(unidirectional)) is None:
-            await self.waiter("accept", unidirectional)
+        while (stream_id := self._accept_stream(unidirectional)) is None:
+            await self._waiter("accept", unidirectional)
         return Stream(self, stream_id)
+
+    def open_stream_nowait(self, *, unidirectional: bool = False) -> Stream | None:
+        """Open a stream; None while the peer allows no more."""
+        stream_id = self._open_stream(unidirectional)
+        return None if stream_id is None else Stream(self, stream_id)
+
+    def accept_stream_nowait(self, *, unidirectional: bool = False) -> Stream | None:
+        """Take a stream that the peer has opened; None where there is none."""
+        stream_id = self._accept_stream(unidirectional)
+        return None if stream_id is None else Stream(self, stream_id)
 
     async def incoming_streams(self, *, unidirectional: bool = False) -> AsyncIterator[Stream]:
         """Give the streams that the peer opens, until the connection is over."""
@@ -108,7 +118,7 @@ class Connection(_quic.Connection):
         try:
             async with asyncio.timeout_at(end):
                 while True:
-                    await self.waiter("datagram_out")
+                    await self._waiter("datagram_out")
                     left = None if end is None else max(0.0, end - loop.time())
                     if super().send_datagram(data, drop_oldest=False, expires=left):
                         return True
@@ -133,7 +143,7 @@ class Connection(_quic.Connection):
             del rest[:count]
             if not rest or policy != "wait":
                 break
-            await self.waiter("datagram_out")
+            await self._waiter("datagram_out")
         return total - len(rest)
 
     async def receive_datagram(self) -> bytes:
@@ -146,7 +156,7 @@ class Connection(_quic.Connection):
         Past `datagram_receive_buffer` bytes the oldest that nobody has taken are dropped.
         """
         while not (datagrams := super().receive_datagrams(count)):
-            await self.waiter("datagram_in")
+            await self._waiter("datagram_in")
         return datagrams
 
     # The rest.
@@ -156,10 +166,10 @@ class Connection(_quic.Connection):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         number = super().ping()
-        while self.answered_pings < number:
+        while self._answered_pings < number:
             if (error := self.error) is not None:
                 raise error
-            await self.waiter("progress")
+            await self._waiter("progress")
         return loop.time() - begun
 
     async def rebind(self, host: str | None = None, port: int = 0) -> None:
@@ -179,7 +189,7 @@ class Connection(_quic.Connection):
 
     async def _confirmed(self) -> None:
         while self._must_stay:
-            await self.waiter("progress")
+            await self._waiter("progress")
 
     @property
     def alpn(self) -> str | None:
@@ -230,9 +240,9 @@ class Connection(_quic.Connection):
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(0 if kind is None else 1)
-        await self.endpoint.after_close(self)
+        await self.endpoint._after_close(self)
 
     def __repr__(self) -> str:
         if self.is_closed:
             return f"<Connection closed: {self.error}>"
-        return f"<Connection {self.key} with {self.remote_address}>"
+        return f"<Connection {self._key} with {self.remote_address}>"

@@ -128,7 +128,7 @@ class Endpoint:
         connection.endpoint = self
         self._connections[key] = connection
         if self._stream_handler is not None:
-            connection.announce_streams()
+            connection._announce_streams()
         return connection
 
     def _news(self, accepted: list[int], eventful: list[int], gone: list[int]) -> bool:
@@ -224,7 +224,7 @@ class Endpoint:
         if handler is None:
             return
         connection = self._connections[key]
-        for stream_id in connection.accept_streams():
+        for stream_id in connection._accept_streams():
             self._start(self._handle_stream(Stream(connection, stream_id), handler))
 
     async def _handle_stream(
@@ -297,12 +297,12 @@ class Endpoint:
             self._failures.close()
             self._wake_changed()
 
-    async def wait_gone(self, connection: Connection) -> None:
+    async def _wait_gone(self, connection: Connection) -> None:
         """Wait until nothing of a connection may come any more."""
-        while connection.key in self._connections and not self._driver.is_closed:
+        while connection._key in self._connections and not self._driver.is_closed:
             await self._change()
 
-    async def after_close(self, connection: Connection) -> None:
+    async def _after_close(self, connection: Connection) -> None:
         """Say the last words of a closed connection; an endpoint of its own ends with it."""
         if self._driver.is_closed:
             return
@@ -310,7 +310,7 @@ class Endpoint:
             await self._driver.send_all()
         finally:
             if self._is_private:
-                self._connections.pop(connection.key, None)
+                self._connections.pop(connection._key, None)
                 self._driver.close()
                 # Who waits until nothing of it may come any more has nothing else to hear.
                 self._wake_changed()

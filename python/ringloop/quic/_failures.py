@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ringloop._native import quic as _quic
     from ringloop.quic.errors import ConnectionClosed
 
-    OnFailed: TypeAlias = Callable[[Any, ConnectionClosed], object]
+    _OnFailed: TypeAlias = Callable[[Any, ConnectionClosed], object]
 
 __all__ = ["LOGGED_PER_WINDOW", "WINDOW_SECONDS", "Failures"]
 
@@ -38,7 +38,7 @@ class Failures:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        callback: OnFailed | None,
+        callback: _OnFailed | None,
         report: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop

@@ -106,7 +106,7 @@ async def _close(losers: Iterable[asyncio.Task[Connection]]) -> None:
         if not task.cancelled() and task.exception() is None:
             connection = task.result()
             connection.close()
-            await connection.endpoint.after_close(connection)
+            await connection.endpoint._after_close(connection)
 
 
 def _told(failures: _Failures) -> Exception:

@@ -56,8 +56,8 @@ class Stream(_quic.Stream):
             return await self.read_to_end()
         if self._left or n == 0:
             return self._take_left(n)
-        while (data := self.take(n)) is None:
-            await self.read_waiter()
+        while (data := self._take(n)) is None:
+            await self._read_waiter()
         return data
 
     async def read_to_end(self, limit: int | None = None) -> bytes:
@@ -67,8 +67,8 @@ class Stream(_quic.Stream):
         """
         if self._left:
             return await self._read_rest([self._take_left(len(self._left))], limit)
-        while (data := self.take(_READ_BYTES)) is None:
-            await self.read_waiter()
+        while (data := self._take(_READ_BYTES)) is None:
+            await self._read_waiter()
         # All of a short one has come at once.
         if self.is_readable or (limit is not None and len(data) > limit):
             return await self._read_rest([data], limit)
@@ -77,7 +77,7 @@ class Stream(_quic.Stream):
     async def _read_rest(self, pieces: list[bytes], limit: int | None) -> bytes:
         count = sum(map(len, pieces))
         while limit is None or count <= limit:
-            data = self.take(_READ_BYTES)
+            data = self._take(_READ_BYTES)
             if data is None:
                 await self._wait_with(pieces)
                 continue
@@ -91,7 +91,7 @@ class Stream(_quic.Stream):
     async def _wait_with(self, pieces: list[bytes]) -> None:
         """Wait for more; where that is cancelled, what was taken can be read again."""
         try:
-            await self.read_waiter()
+            await self._read_waiter()
         except BaseException:
             self._left = bytearray().join(pieces)
             raise
@@ -102,17 +102,17 @@ class Stream(_quic.Stream):
             raise ValueError("readexactly size can not be less than zero")
         left = self._left
         if not left:
-            while (data := self.take(n)) is None:
-                await self.read_waiter()
+            while (data := self._take(n)) is None:
+                await self._read_waiter()
             if len(data) == n:
                 return data
             left = self._left = bytearray(data)
             if not data:
                 raise asyncio.IncompleteReadError(b"", n)
         while len(left) < n:
-            data_or_none = self.take(n - len(left))
+            data_or_none = self._take(n - len(left))
             if data_or_none is None:
-                await self.read_waiter()
+                await self._read_waiter()
             elif data_or_none:
                 left += data_or_none
             else:
@@ -133,9 +133,9 @@ class Stream(_quic.Stream):
                 raise asyncio.LimitOverrunError(
                     "Separator is not found, and chunk exceed the limit", searched
                 )
-            data = self.take(_LIMIT)
+            data = self._take(_LIMIT)
             if data is None:
-                await self.read_waiter()
+                await self._read_waiter()
             elif data:
                 left += data
             else:
@@ -187,7 +187,7 @@ class Stream(_quic.Stream):
 
     async def _drain(self) -> None:
         """Go on with `drain`, where there is something to wait for or to be raised."""
-        while (waiter := self.drain_waiter()) is not None:
+        while (waiter := self._drain_waiter()) is not None:
             await waiter
 
     async def _send(self, data: bytes | bytearray | memoryview) -> None:
@@ -221,10 +221,10 @@ class Stream(_quic.Stream):
         finished one.
         """
         while True:
-            is_over, code = self.sent()
+            is_over, code = self._sent()
             if is_over:
                 return code
-            await self.sent_waiter()
+            await self._sent_waiter()
 
     async def acked(self) -> bool:
         """Wait until the peer has acknowledged all of a finished stream.

@@ -140,13 +140,13 @@ class QuicConnection:
             )
 
     @classmethod
-    def accepted(
+    def _let_in(
         cls, configuration: QuicConfiguration, endpoint: Any, key: int, driver: Any
     ) -> QuicConnection:
         """Take a connection that a server's endpoint has let in."""
         self = cls.__new__(cls)
         self._prepare(configuration, driver)
-        ids = _quic.Connection(endpoint, key).ids()
+        ids = _quic.EventConnection(endpoint, key).ids()
         self.host_cid, self._original = ids or (b"", b"")
         self._bind(endpoint, key)
         return self
@@ -261,7 +261,7 @@ class QuicConnection:
                 connection_id=self.host_cid,
             )
         config = configuration.client_config(probes=self._driver is not None)
-        config = config.with_memory(self._memory, self._original)
+        config = config._with_memory(self._memory, self._original)
         name = configuration.server_name or addr[0]
         key = self._endpoint.connect(config, addr, name, now)
         self._unsent_at = now
@@ -274,7 +274,7 @@ class QuicConnection:
 
     def _bind(self, endpoint: Any, key: int) -> None:
         self._endpoint = endpoint
-        self._native = _quic.Connection(endpoint, key)
+        self._native = _quic.EventConnection(endpoint, key)
         self._native.set_queued_max(self._configuration.tx_max_queued_bytes)
         logger = self._configuration.quic_logger
         if logger is not None and not self._is_client:
@@ -284,7 +284,7 @@ class QuicConnection:
         early, self._early = self._early, []
         self._repeat(early)
 
-    def attach(self, endpoint: Any, driver: Any) -> None:
+    def _attach(self, endpoint: Any, driver: Any) -> None:
         """Have `connect` use an endpoint with a socket, which `driver` drives."""
         self._endpoint, self._driver = endpoint, driver
 
@@ -334,7 +334,7 @@ class QuicConnection:
         datagrams: list[tuple[bytes, NetworkAddress]] = self._endpoint.datagrams_to_send(now)
         return datagrams
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Send what there is to send, where `asyncio` has the connection.
 
         What that brings is told in the loop's next pass: no event comes before this returns.
@@ -343,7 +343,7 @@ class QuicConnection:
         if self._driver is not None and not self._driver.is_closed:
             self._endpoint.send()
 
-    def flush_once(self) -> None:
+    def _flush_once(self) -> None:
         """Do the same, but once a pass of the loop; the rest leaves with the end of the pass.
 
         A thousand calls do not make a thousand datagrams. What takes back something that was
@@ -505,7 +505,7 @@ class QuicConnection:
     def reset_stream(self, stream_id: int, error_code: int) -> None:
         """Give up sending on a stream; does nothing where that was done, or all has arrived."""
         if self._is_due:
-            self.flush()
+            self._flush()
         self._call("reset_stream", stream_id, error_code)
 
     def stop_stream(self, stream_id: int, error_code: int) -> None:

@@ -51,7 +51,7 @@ impl ClientConfig {
 
     /// The same for one connection: sessions and address tokens are kept in `memory`, and the first packets are
     /// addressed to `destination_id`.
-    #[pyo3(signature = (memory, destination_id=None))]
+    #[pyo3(name = "_with_memory", signature = (memory, destination_id=None))]
     fn with_memory(
         &self,
         py: Python<'_>,

@@ -1,21 +1,19 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use ringloop_quic::core::{self, Handle};
-use ringloop_quic::error::StreamError;
+use ringloop_quic::core::Handle;
 use ringloop_quic::limits;
-use ringloop_quic::{Bytes, Direction, StreamId};
+use ringloop_quic::{Bytes, Direction};
 
 use super::address;
 use super::endpoint::{Endpoint, Reason};
 use super::errors;
 use super::handshake::Handshake;
 use super::loop_::LoopSide;
-use super::notes::Note;
-use super::shared::Route;
-use super::state::{Link, PeerStreams, Phase};
+use super::route::Route;
+use super::state::{PeerStreams, Phase};
 use super::stats::Stats;
 use super::waiter::Waiter;
 use super::waiters::{Wait, wait_for};
@@ -26,8 +24,6 @@ use crate::ffi::{self, Fallible, Raise as _};
 pub struct Connection {
     pub route: Route,
 }
-
-type Ids<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 pub fn direction(unidirectional: bool) -> Direction {
     if unidirectional {
@@ -40,7 +36,7 @@ pub fn direction(unidirectional: bool) -> Direction {
 #[pymethods]
 impl Connection {
     #[new]
-    fn new(py: Python<'_>, endpoint: &Bound<'_, Endpoint>, key: u64) -> PyResult<Self> {
+    pub(super) fn new(py: Python<'_>, endpoint: &Bound<'_, Endpoint>, key: u64) -> PyResult<Self> {
         let shared = &endpoint.get().shared;
         let handle = Handle::from_bits(key);
         let record = shared
@@ -61,7 +57,7 @@ impl Connection {
     }
 
     /// Its number in the endpoint, which is not given again.
-    #[getter]
+    #[getter(_key)]
     fn key(&self) -> Fallible<u64> {
         Fallible(self.route.handle.to_bits())
     }
@@ -69,7 +65,7 @@ impl Connection {
     /// Whether this end began it.
     #[getter]
     fn is_client(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |connection, _| connection.is_client())
+        self.route.look(py, |connection, _| connection.is_client())
     }
 
     /// The peer's address now.
@@ -77,7 +73,9 @@ impl Connection {
     fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let address = match self.route.record.remote.get() {
             Some(address) => *address,
-            None => self.look(py, |connection, _| connection.remote_address())?,
+            None => self
+                .route
+                .look(py, |connection, _| connection.remote_address())?,
         };
         address::to_python(py, address)
     }
@@ -85,7 +83,7 @@ impl Connection {
     /// Servers: the address that the client has connected to, where it is known.
     #[getter]
     fn local_ip(&self, py: Python<'_>) -> PyResult<Fallible<Option<String>>> {
-        let ip = self.look(py, |connection, _| connection.local_ip())?;
+        let ip = self.route.look(py, |connection, _| connection.local_ip())?;
         Ok(Fallible(ip.map(|ip| ip.to_string())))
     }
 
@@ -112,29 +110,9 @@ impl Connection {
         Some(error.into_value(py).into_bound(py).into_any())
     }
 
-    /// The same as aioquic's event.
-    #[getter]
-    fn close_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.route.lost() {
-            Some(_) => self.terminated(py).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// What the handshake has agreed on; None before it has.
-    pub(super) fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
-        let (agreed, early) = self.look(py, |connection, _| {
-            let agreed = connection.handshake();
-            (agreed, connection.early_data_accepted())
-        })?;
-        Ok(agreed.map(|agreed| Handshake {
-            alpn: agreed.protocol.as_deref().map(text).into(),
-            server_name: agreed.server_name.into(),
-            cipher_suite: agreed.cipher_suite.into(),
-            key_exchange: agreed.key_exchange.into(),
-            is_resumed: agreed.is_resumed,
-            early_data_accepted: early,
-        }))
+    fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
+        self.route.handshake(py)
     }
 
     /// The peer's certificates in DER, its own first; empty where it has shown none.
@@ -142,7 +120,9 @@ impl Connection {
         &self,
         py: Python<'py>,
     ) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
-        let chain = self.look(py, |connection, _| connection.peer_certificates())?;
+        let chain = self
+            .route
+            .look(py, |connection, _| connection.peer_certificates())?;
         let chain = chain.unwrap_or_default();
         let made = chain.iter().map(|der| ffi::new_bytes(py, der));
         made.collect::<PyResult<_>>().map(Fallible)
@@ -153,91 +133,19 @@ impl Connection {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let encoded = self.look(py, |connection, _| connection.peer_transport_parameters())?;
+        let encoded = self
+            .route
+            .look(py, |connection, _| connection.peer_transport_parameters())?;
         encoded
             .map(|encoded| ffi::new_bytes(py, &encoded))
             .transpose()
     }
 
-    /// The connection id that the peer uses first, and that which the client has named the server by at first; None
-    /// of endpoints that do not tell ids.
-    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Option<Ids<'py>>>> {
-        let ids = self.look(py, |connection, _| connection.ids())?;
-        ids.map(|(first, original)| {
-            Ok((ffi::new_bytes(py, &first)?, ffi::new_bytes(py, &original)?))
-        })
-        .transpose()
-        .map(Fallible)
-    }
-
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed.
     #[getter]
     fn is_confirmed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |connection, _| connection.is_confirmed())
-    }
-
-    /// Whether early data was sent that the server refused: its streams are not there.
-    #[getter]
-    fn early_data_rejected(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |_, link| link.early_rejected)
-    }
-
-    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events. Nothing happens
-    /// where the connection is over: what has come is told, and nothing comes after the last event.
-    fn pause_stream(&self, py: Python<'_>, stream_id: u64) -> PyResult<()> {
-        if self.route.lost().is_some() {
-            return Ok(());
-        }
-        self.look(py, |_, link| link.notes.pause(StreamId(stream_id)))
-    }
-
-    /// Go on with a stream's events.
-    fn resume_stream(&self, py: Python<'_>, stream_id: u64) {
-        let stream = StreamId(stream_id);
-        let mut state = self.route.shared.state(py);
-        let link = state.link(self.route.handle);
-        if link.is_some_and(|link| link.notes.resume(stream)) {
-            state.note(self.route.handle, Note::Readable(stream));
-        }
-    }
-
-    /// Have `take_writable` name a stream once nothing of it is queued; False where nothing is.
-    fn want_writable(&self, py: Python<'_>, stream_id: u64) -> PyResult<bool> {
-        let stream = StreamId(stream_id);
-        self.look(py, |_, link| {
-            let is_queued = link.queued.contains_key(&stream);
-            if is_queued {
-                link.wanted.insert(stream);
-            }
-            is_queued
-        })
-    }
-
-    /// The streams of `want_writable` that have nothing queued by now.
-    fn take_writable(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
-        let mut state = self.route.shared.state(py);
-        let link = state.link(self.route.handle);
-        let taken = link.map(|link| std::mem::take(&mut link.writable));
-        let taken = taken.unwrap_or_default();
-        Fallible(taken.into_iter().map(|stream| stream.0).collect())
-    }
-
-    /// Whether a stream that was written to waits until the peer allows more streams.
-    #[pyo3(signature = (unidirectional=false))]
-    fn waits_for_credit(&self, py: Python<'_>, unidirectional: bool) -> PyResult<bool> {
-        self.look(py, |connection, link| {
-            let opened = link.opened[usize::from(unidirectional)];
-            link.queued.keys().any(|stream| {
-                stream.is_by_client() == connection.is_client()
-                    && stream.direction() == direction(unidirectional)
-                    && stream.0 >> 2 >= opened
-            })
-        })
-    }
-
-    /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
-    fn set_queued_max(&self, py: Python<'_>, count: Option<usize>) -> PyResult<()> {
-        self.look(py, |_, link| link.queued_max = count)
+        self.route
+            .look(py, |connection, _| connection.is_confirmed())
     }
 
     /// Bytes that only both ends of this connection can know (RFC 8446 §7.5).
@@ -250,7 +158,7 @@ impl Connection {
         length: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let mut output = vec![0; length.min(usize::from(u16::MAX))];
-        let done = self.look(py, |connection, _| {
+        let done = self.route.look(py, |connection, _| {
             connection.export_keying_material(&mut output, &label.0, context)
         })?;
         if !done || output.len() != length {
@@ -263,20 +171,24 @@ impl Connection {
 
     /// Figures.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
-        Ok(self.look(py, |connection, _| connection.stats())?.into())
+        Ok(self
+            .route
+            .look(py, |connection, _| connection.stats())?
+            .into())
     }
 
     /// The smoothed round-trip time in seconds.
     #[getter]
     fn rtt(&self, py: Python<'_>) -> PyResult<Fallible<f64>> {
-        let rtt = self.look(py, |connection, _| connection.rtt())?;
+        let rtt = self.route.look(py, |connection, _| connection.rtt())?;
         Ok(Fallible(rtt.as_secs_f64()))
     }
 
     /// Whether early data may be sent, or was.
     #[getter]
     fn has_early_data(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |connection, _| connection.has_early_data())
+        self.route
+            .look(py, |connection, _| connection.has_early_data())
     }
 
     /// Close it with the program's code and reason, behind what was written and may be sent now; the rest is dropped.
@@ -299,34 +211,24 @@ impl Connection {
     #[pyo3(signature = (uid=0))]
     fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<Fallible<u64>> {
         let number = self.route.shared.state(py).ping(self.route.handle, uid);
-        let number = number.map_err(|error| self.refused(py, &error))?;
+        let number = number.map_err(|error| self.route.refused(py, &error))?;
         self.route.shared.arm_flush(py)?;
         Ok(Fallible(number))
     }
 
     /// How many pings were acknowledged, in order.
-    #[getter]
+    #[getter(_answered_pings)]
     fn answered_pings(&self, py: Python<'_>) -> PyResult<Fallible<u64>> {
-        self.look(py, |_, link| link.pings.answered_count)
+        self.route
+            .look(py, |_, link| link.pings.answered_count)
             .map(Fallible)
     }
 
     /// Change the keys.
     fn update_keys(&self, py: Python<'_>) -> PyResult<()> {
-        self.act(py, |connection| {
+        self.route.act(py, |connection| {
             connection.update_keys();
         })
-    }
-
-    /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
-    /// handshake is confirmed (RFC 9000 §9).
-    fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
-        if self.act(py, |connection| !connection.local_address_changed())? {
-            return Err(PyRuntimeError::raise(
-                "the handshake is not confirmed: until then the connection has to stay at its address",
-            ));
-        }
-        Ok(())
     }
 
     /// How many streams of a direction the peer may have open at a time.
@@ -334,7 +236,7 @@ impl Connection {
     fn set_max_streams(&self, py: Python<'_>, count: u64, unidirectional: bool) -> PyResult<()> {
         errors::check_count(py, "max_streams", count, limits::STREAMS_LIMIT)?;
         let direction = direction(unidirectional);
-        self.act(py, |connection| {
+        self.route.act(py, |connection| {
             connection.set_streams_max(direction, count);
         })
     }
@@ -342,13 +244,15 @@ impl Connection {
     /// How many bytes the peer may send ahead of the readers, all streams together.
     fn set_max_data(&self, py: Python<'_>, count: u64) -> PyResult<()> {
         errors::check_count(py, "max_data", count, limits::NUMBER_MAX)?;
-        self.act(py, |connection| connection.set_receive_window(count))
+        self.route
+            .act(py, |connection| connection.set_receive_window(count))
     }
 
     /// How many bytes may be written and not acknowledged, all streams together.
     fn set_send_window(&self, py: Python<'_>, count: u64) -> PyResult<()> {
         errors::check_count(py, "send_window", count, limits::NUMBER_MAX)?;
-        self.act(py, |connection| connection.set_send_window(count))
+        self.route
+            .act(py, |connection| connection.set_send_window(count))
     }
 
     /// Send a datagram; False where there is no room for it. With `drop_oldest`, those that wait the longest
@@ -395,36 +299,31 @@ impl Connection {
     /// The longest datagram that may be sent now; None: the peer takes none.
     #[getter]
     fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Fallible<Option<usize>>> {
-        self.look(py, |connection, _| connection.max_datagram_len())
+        self.route
+            .look(py, |connection, _| connection.max_datagram_len())
             .map(Fallible)
     }
 
     /// Bytes of datagrams that may be sent now without waiting.
     #[getter]
     fn datagram_room(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
-        self.look(py, |connection, _| connection.datagram_room())
+        self.route
+            .look(py, |connection, _| connection.datagram_room())
             .map(Fallible)
     }
 
     /// Open a stream; None while the peer allows no more.
-    #[pyo3(signature = (unidirectional=false))]
+    #[pyo3(name = "_open_stream", signature = (unidirectional=false))]
     fn open_stream_nowait(
         &self,
         py: Python<'_>,
         unidirectional: bool,
     ) -> PyResult<Fallible<Option<u64>>> {
-        let direction = direction(unidirectional);
-        let opened = self
-            .route
-            .shared
-            .state(py)
-            .open(self.route.handle, direction);
-        let opened = opened.map_err(|error| self.refused(py, &error))?;
-        Ok(Fallible(opened.map(|stream| stream.0)))
+        self.route.open(py, direction(unidirectional))
     }
 
     /// Take a stream that the peer has opened; None where there is none.
-    #[pyo3(signature = (unidirectional=false))]
+    #[pyo3(name = "_accept_stream", signature = (unidirectional=false))]
     fn accept_stream_nowait(
         &self,
         py: Python<'_>,
@@ -441,6 +340,7 @@ impl Connection {
     }
 
     /// Take all streams that the peer has opened, those both ways first; none where the connection is over.
+    #[pyo3(name = "_accept_streams")]
     fn accept_streams(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         if self.route.lost().is_some() {
             return Fallible(Vec::new());
@@ -457,149 +357,19 @@ impl Connection {
     }
 
     /// From now on, streams that the peer opens are news of the endpoint's: the key is among the eventful.
+    #[pyo3(name = "_announce_streams")]
     fn announce_streams(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.route.handle;
-        self.look(py, |_, link| {
+        self.route.look(py, |_, link| {
             link.peer_streams = PeerStreams::Announced;
         })?;
         self.route.shared.state(py).tell_eventful(handle);
         self.route.shared.arm_flush(py)
     }
 
-    /// The number of the next stream that would be opened.
-    #[pyo3(signature = (unidirectional=false))]
-    fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Fallible<u64>> {
-        self.look(py, |connection, link| {
-            let opened = link.opened[usize::from(unidirectional)];
-            let waiting = link.queued.keys().filter(|stream| {
-                stream.is_by_client() == connection.is_client()
-                    && stream.direction() == direction(unidirectional)
-            });
-            let next = waiting
-                .map(|stream| (stream.0 >> 2) + 1)
-                .fold(opened, u64::max);
-            next << 2 | u64::from(unidirectional) << 1 | u64::from(!connection.is_client())
-        })
-        .map(Fallible)
-    }
-
-    /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
-    /// stream that the peer does not allow yet, waits here.
-    #[pyo3(signature = (stream_id, data, end_stream=false))]
-    fn send_stream_data(
-        &self,
-        py: Python<'_>,
-        stream_id: u64,
-        data: &Bound<'_, PyAny>,
-        end_stream: bool,
-    ) -> PyResult<()> {
-        let (handle, stream) = (self.route.handle, StreamId(stream_id));
-        let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
-            let room = ffi::room_for(bytes.len())?;
-            let send = || {
-                let mut state = self.route.shared.state(py);
-                if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
-                    return Ok(false);
-                }
-                state.open_up_to(handle, stream)?;
-                if !bytes.is_empty() {
-                    state.write(handle, stream, bytes, room)?;
-                }
-                if end_stream {
-                    state.finish(handle, stream)?;
-                }
-                Ok(true)
-            };
-            send().map_err(|error| self.refused(py, &error))
-        })??;
-        if !sent {
-            return Err(PyBufferError::raise(
-                "too much is queued already: wait until the peer takes it, or raise tx_max_queued_bytes",
-            ));
-        }
-        self.route.shared.arm_flush(py)
-    }
-
-    /// Give up sending on a stream.
-    fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
-        let code = errors::check_code(error_code)?;
-        let (handle, stream) = (self.route.handle, StreamId(stream_id));
-        let done = self.route.shared.state(py).reset(handle, stream, code);
-        done.map_err(|error| self.refused(py, &error))?;
-        self.route.shared.arm_flush(py)
-    }
-
-    /// Have the peer stop sending on a stream, and drop what has come.
-    fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
-        let code = errors::check_code(error_code)?;
-        let done = {
-            let mut state = self.route.shared.state(py);
-            state.stop(self.route.handle, StreamId(stream_id), code)
-        };
-        done.map_err(|error| self.refused(py, &error))?;
-        self.route.shared.arm_flush(py)
-    }
-
-    /// Streams of a higher priority send first; 0 at the start.
-    fn set_stream_priority(&self, py: Python<'_>, stream_id: u64, priority: i32) -> PyResult<()> {
-        let done = {
-            let mut state = self.route.shared.state(py);
-            let both = state.open_both(self.route.handle);
-            both.and_then(|(mut connection, _)| {
-                connection.set_priority(StreamId(stream_id), priority)
-            })
-        };
-        done.map_err(|error| self.refused(py, &error))
-    }
-
-    /// Bytes of a stream that wait for room in the send window.
-    fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<Fallible<usize>> {
-        self.look(py, |_, link| {
-            let queued = link.queued.get(&StreamId(stream_id));
-            queued.map_or(0, super::queued::Queued::len)
-        })
-        .map(Fallible)
-    }
-
-    /// The same of all streams.
-    #[getter]
-    fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
-        self.look(py, |_, link| {
-            link.queued.values().map(super::queued::Queued::len).sum()
-        })
-        .map(Fallible)
-    }
-
-    /// The next event; None where there is none. Only of endpoints that keep events.
-    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let told = self.take_told(py, 1);
-        let Some(first) = told.first() else {
-            return Ok(None);
-        };
-        let event = self.event(py, first);
-        if event.is_err() {
-            self.keep_untold(told);
-        }
-        event.map(Some)
-    }
-
-    /// All events that there are, about a megabyte of stream data at most.
-    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let list = ffi::new_list(py)?;
-        let told = self.take_told(py, usize::MAX);
-        let listed = told
-            .iter()
-            .try_for_each(|told| list.append(self.event(py, told)?));
-        if let Err(error) = listed {
-            self.keep_untold(told);
-            return Err(error);
-        }
-        Ok(list)
-    }
-
     /// What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
     /// `"progress"`.
-    #[pyo3(signature = (what, unidirectional=false))]
+    #[pyo3(name = "_waiter", signature = (what, unidirectional=false))]
     fn waiter<'py>(
         &self,
         py: Python<'py>,
@@ -615,45 +385,5 @@ impl Connection {
             _ => return Err(PyValueError::raise(format!("nobody tells {what:?}"))),
         };
         wait_for(&self.route, py, wait)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-impl Connection {
-    /// Look at the connection, also where it is over.
-    pub(super) fn look<T>(
-        &self,
-        py: Python<'_>,
-        look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T,
-    ) -> PyResult<T> {
-        let mut state = self.route.shared.state(py);
-        let seen = state
-            .both(self.route.handle)
-            .map(|(mut connection, link)| look(&mut connection, link));
-        drop(state);
-        seen.ok_or_else(|| errors::connection(py, &self.route.record))
-    }
-
-    /// Do something that may have to be sent.
-    fn act<R>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce(&mut core::Connection<'_>) -> R,
-    ) -> PyResult<R> {
-        let done = {
-            let mut state = self.route.shared.state(py);
-            let both = state.open_both(self.route.handle);
-            both.map(|(mut connection, _)| act(&mut connection))
-        };
-        let done = done.map_err(|error| self.refused(py, &error))?;
-        self.route.shared.arm_flush(py)?;
-        Ok(done)
-    }
-
-    fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
-        errors::stream(py, &self.route.record, error)
     }
 }

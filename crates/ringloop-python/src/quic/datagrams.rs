@@ -44,7 +44,9 @@ impl Connection {
         let mut rest = datagrams.try_iter()?;
         let mut sent_count = 0;
         loop {
-            let room = self.look(py, |connection, _| connection.datagram_room());
+            let room = self
+                .route
+                .look(py, |connection, _| connection.datagram_room());
             // Where the connection is over, sending says so.
             let room = if drop_oldest {
                 usize::MAX

@@ -11,6 +11,7 @@
 //! | file         | the one thing it is about                                                        |
 //! |--------------|----------------------------------------------------------------------------------|
 //! | `shared`     | what an endpoint and its connections share, and the order of locks               |
+//! | `route`      | a connection as its objects name it                                              |
 //! | `state`      | the core, a record for each connection, who is let in                            |
 //! | `dispatch`   | from what has happened to who has to hear of it                                  |
 //! | `queued`     | bytes that were written and have no room in the send window                      |
@@ -22,6 +23,7 @@
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
 //! | `socket`     | trains of datagrams from and to the kernel                                       |
 //! | `memory`     | what a client keeps of a server between connections                              |
+//! | `event_connection` | connections for the shapes of aioquic and its kin: numbers of streams, events     |
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
 //! | `traces`     | logs of connections that Python reads                                            |
 //! | `authority`  | certificates of a program's own                                                  |
@@ -39,6 +41,7 @@ mod datagrams;
 mod dispatch;
 mod endpoint;
 mod errors;
+mod event_connection;
 mod events;
 mod handshake;
 mod keylog;
@@ -49,6 +52,7 @@ mod notes;
 mod pings;
 mod queued;
 mod ready;
+mod route;
 mod shared;
 mod socket;
 mod state;
@@ -101,6 +105,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let quic = PyModule::new(py, "ringloop._native.quic")?;
     quic.add_class::<endpoint::Endpoint>()?;
     quic.add_class::<connection::Connection>()?;
+    quic.add_class::<event_connection::EventConnection>()?;
     quic.add_class::<handshake::Handshake>()?;
     quic.add_class::<stream::Stream>()?;
     quic.add_class::<waiter::Waiter>()?;

@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use ringloop_quic::core::Handle;
 use ringloop_quic::error::ConnectionError;
 
 use super::loop_::LoopSide;
@@ -65,14 +64,6 @@ pub struct Unfinished {
     pub address: SocketAddr,
     /// Something has come from there.
     pub has_answered: bool,
-}
-
-/// A connection of an endpoint, as its objects name it.
-#[derive(Clone)]
-pub struct Route {
-    pub shared: Arc<Shared>,
-    pub handle: Handle,
-    pub record: Arc<Record>,
 }
 
 impl Shared {
@@ -132,12 +123,5 @@ impl Shared {
             self.is_flush_armed.store(false, Ordering::Release);
         }
         called
-    }
-}
-
-impl Route {
-    /// The connection's end, once there was one.
-    pub fn lost(&self) -> Option<&ConnectionError> {
-        self.record.lost.get()
     }
 }

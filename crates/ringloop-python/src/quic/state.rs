@@ -121,7 +121,12 @@ impl Link {
         let Some(max) = self.queued_max else {
             return false;
         };
-        !self.queued.is_empty() && self.queued.values().map(Queued::len).sum::<usize>() >= max
+        !self.queued.is_empty() && self.queued_bytes() >= max
+    }
+
+    /// Bytes of all streams that wait for room in the send window.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued.values().map(Queued::len).sum()
     }
 }
 

@@ -14,7 +14,7 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::connection::Connection;
 use super::errors;
-use super::shared::Route;
+use super::route::Route;
 use super::state::State;
 use super::waiter::Waiter;
 use super::waiters::{Wait, Wake, wait_for};
@@ -172,6 +172,7 @@ impl Stream {
     }
 
     /// What to await for the moment when all that was written has found room; None where it has.
+    #[pyo3(name = "_drain_waiter")]
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         if self.is_full(py)? {
             return wait_for(self.route(), py, Wait::Write(self.id)).map(Some);
@@ -278,6 +279,7 @@ impl Stream {
     }
 
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
+    #[pyo3(name = "_take")]
     fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (unread, end) = {
             let mut ends = self.ends();
@@ -318,12 +320,14 @@ impl Stream {
     }
 
     /// What to await for the moment when there is something to read.
+    #[pyo3(name = "_read_waiter")]
     fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         wait_for(self.route(), py, Wait::Read(self.id))
     }
 
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
     /// does not want it, or sending was given up here; `(False, None)`: not yet.
+    #[pyo3(name = "_sent")]
     fn sent(&self, py: Python<'_>) -> PyResult<Fallible<(bool, Option<u64>)>> {
         let known = {
             let ends = self.ends();
@@ -351,6 +355,7 @@ impl Stream {
     }
 
     /// What to await for the moment when `sent` tells more.
+    #[pyo3(name = "_sent_waiter")]
     fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         wait_for(self.route(), py, Wait::Ended(self.id))
     }

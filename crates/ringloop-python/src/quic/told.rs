@@ -4,13 +4,13 @@ use std::sync::{MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::connection::Connection;
 use super::errors;
+use super::event_connection::EventConnection;
 use super::events;
 use super::notes::{Id, Told};
 use crate::ffi;
 
-impl Connection {
+impl EventConnection {
     /// The next events, at most so many.
     pub(super) fn take_told(&self, py: Python<'_>, count_max: usize) -> Vec<Told> {
         let mut told = std::mem::take(&mut *self.untold());
@@ -52,6 +52,7 @@ impl Connection {
         match told {
             Told::Negotiated => {
                 let alpn = self
+                    .route
                     .handshake(py)
                     .ok()
                     .flatten()
@@ -59,7 +60,7 @@ impl Connection {
                 events::ProtocolNegotiated::object(py, alpn)
             }
             Told::Completed => {
-                let agreed = self.handshake(py).ok().flatten();
+                let agreed = self.route.handshake(py).ok().flatten();
                 let early = agreed
                     .as_ref()
                     .is_some_and(|agreed| agreed.early_data_accepted);

@@ -14,7 +14,7 @@ use ringloop_quic::{Direction, StreamId};
 
 use super::errors;
 use super::loop_::LoopSide;
-use super::shared::Route;
+use super::route::Route;
 use super::waiter::{Waiter, Way};
 use crate::ffi::Raise as _;
 

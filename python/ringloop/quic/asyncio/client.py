@@ -90,7 +90,7 @@ async def connected(
         connection_id=connection.host_cid,
     )
     try:
-        endpoint.client(connection, protocol)
+        endpoint._take_client(connection, protocol)
         protocol.connect(address, transmit=waits)
         if waits:
             await protocol.wait_connected()
@@ -99,4 +99,4 @@ async def connected(
         try:
             protocol.close()
         finally:
-            await endpoint.leave()
+            await endpoint._leave()

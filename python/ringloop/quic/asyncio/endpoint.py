@@ -57,7 +57,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         )
         # Once it is to close: the last moment for that.
         self._last: asyncio.TimerHandle | None = None
-        self.make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
+        self._make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
         """Servers: make the protocol of a connection that was let in."""
         try:
             self._native = _quic.Endpoint(
@@ -80,9 +80,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
 
     # --- connections ---
 
-    def client(self, connection: QuicConnection, protocol: QuicConnectionProtocol) -> None:
+    def _take_client(self, connection: QuicConnection, protocol: QuicConnectionProtocol) -> None:
         """Have a client's connection use this endpoint, once it connects."""
-        connection.attach(self._native, self._driver)
+        connection._attach(self._native, self._driver)
         self._client = protocol
         protocol.connection_made(self)
 
@@ -110,10 +110,10 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         return has_told or bool(eventful)
 
     def _let_in(self, key: int) -> None:
-        if self.make_protocol is None:
+        if self._make_protocol is None:
             return
         try:
-            protocol = self.make_protocol(self._accepted(key))
+            protocol = self._make_protocol(self._accepted(key))
             protocol.connection_made(self)
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -125,7 +125,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         self._protocols[key] = protocol
 
     def _accepted(self, key: int) -> QuicConnection:
-        return QuicConnection.accepted(self._configuration, self._native, key, self._driver)
+        return QuicConnection._let_in(self._configuration, self._native, key, self._driver)
 
     def _report(self, message: str, error: BaseException) -> None:
         self._driver.loop.call_exception_handler({"message": message, "exception": error})
@@ -171,7 +171,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         finally:
             self.abort()
 
-    async def leave(self) -> None:
+    async def _leave(self) -> None:
         """Close, and wait until that has been sent; the socket stays for what may still come.
 
         Neither the program's protocol nor a task is kept for that; a loop that ends ends it.

@@ -185,7 +185,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self._transmit_handle.cancel()
             self._transmit_handle = None
         if self._quic._driver is not None:
-            self._quic.flush_once()
+            self._quic._flush_once()
             return
         if self._transport is None:
             return
@@ -229,7 +229,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         if self._quic._driver is None or self._has_own_transmit:
             self.transmit()
         if self._quic._driver is not None:
-            self._quic.flush()
+            self._quic._flush()
 
     def _process_events(self) -> None:
         quic = self._quic

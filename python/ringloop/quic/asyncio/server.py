@@ -63,7 +63,7 @@ async def serve(
         retry=retry,
         on_handshake_failed=on_handshake_failed,
     )
-    endpoint.make_protocol = lambda connection: create_protocol(
+    endpoint._make_protocol = lambda connection: create_protocol(
         connection, stream_handler=stream_handler
     )
     return endpoint

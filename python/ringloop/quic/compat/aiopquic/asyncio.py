@@ -35,7 +35,7 @@ class QuicConnectionProtocol(shaped.QuicConnectionProtocol):
 
     def _start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:  # noqa: ARG002
         """Hear of a connection with a socket of its own; the loop is the running one."""
-        self._quic.start(self)
+        self._quic._begin(self)
 
     def _stop(self) -> None:
         """Do nothing: `QuicConnection.stop` ends the events."""
@@ -99,5 +99,5 @@ async def serve(
         Endpoint, host, port, configuration, server=server, on_handshake_failed=on_handshake_failed
     )
     make = create_protocol or QuicConnectionProtocol
-    endpoint.make_protocol = lambda connection: make(connection, stream_handler=stream_handler)
+    endpoint._make_protocol = lambda connection: make(connection, stream_handler=stream_handler)
     return endpoint

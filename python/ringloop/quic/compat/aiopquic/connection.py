@@ -75,17 +75,17 @@ class QuicConnection(connection.QuicConnection):
             server=server,
             connection_id=self.host_cid or None,
         )
-        self._transport.only = self
-        self.attach(self._transport._native, self._transport._driver)
+        self._transport._only = self
+        self._attach(self._transport._native, self._transport._driver)
 
-    def start(self, protocol: QuicConnectionProtocol) -> None:
+    def _begin(self, protocol: QuicConnectionProtocol) -> None:
         """Tell a protocol of the events."""
         if (transport := self._transport) is None:
             return
         if self._is_client:
-            transport.client(self, protocol)
+            transport._take_client(self, protocol)
         else:
-            transport.make_protocol = lambda _connection: protocol
+            transport._make_protocol = lambda _connection: protocol
 
     def stop(self) -> None:
         """Close the socket; nothing happens where `connect` or `serve` has it."""
@@ -218,12 +218,12 @@ class QuicConnection(connection.QuicConnection):
 class Endpoint(AsyncEndpoint):
     """What `serve` returns, and the socket of a connection that a program made."""
 
-    only: QuicConnection | None = None
+    _only: QuicConnection | None = None
     """The one connection that there is to be."""
 
     def _accepted(self, key: int) -> connection.QuicConnection:
-        if (only := self.only) is None:
-            return QuicConnection.accepted(self._configuration, self._native, key, self._driver)
+        if (only := self._only) is None:
+            return QuicConnection._let_in(self._configuration, self._native, key, self._driver)
         # A stranger's first packet begins no other.
         self._native.set_server(None)
         only._bind(self._native, key)

@@ -1,0 +1,286 @@
+//! `EventConnection`: a connection whose streams go by their numbers, and that tells events.
+//!
+//! For the shapes of aioquic and its kin, on endpoints that keep events; programs of `ringloop.quic` itself have no use
+//! for it.
+
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use ringloop_quic::StreamId;
+
+use super::connection::{Connection, direction};
+use super::endpoint::Endpoint;
+use super::errors;
+use super::notes::Note;
+use super::queued::Queued;
+use super::route::Route;
+use crate::ffi::{self, Fallible, Raise as _};
+
+/// A connection of an endpoint that keeps events: its streams by their numbers, and what has happened to it.
+#[pyclass(frozen, extends = Connection, module = "ringloop._native.quic")]
+pub struct EventConnection {
+    pub route: Route,
+}
+
+type Ids<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+#[pymethods]
+impl EventConnection {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        endpoint: &Bound<'_, Endpoint>,
+        key: u64,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let base = Connection::new(py, endpoint, key)?;
+        let route = base.route.clone();
+        Ok(PyClassInitializer::from(base).add_subclass(Self { route }))
+    }
+
+    /// Its number in the endpoint, which is not given again.
+    #[getter]
+    fn key(&self) -> Fallible<u64> {
+        Fallible(self.route.handle.to_bits())
+    }
+
+    /// Open a stream, and return its number; None while the peer allows no more.
+    #[pyo3(signature = (unidirectional=false))]
+    fn open_stream_nowait(
+        &self,
+        py: Python<'_>,
+        unidirectional: bool,
+    ) -> PyResult<Fallible<Option<u64>>> {
+        self.route.open(py, direction(unidirectional))
+    }
+
+    /// Bytes of all streams that wait for room in the send window.
+    #[getter]
+    fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
+        self.route
+            .look(py, |_, link| link.queued_bytes())
+            .map(Fallible)
+    }
+
+    /// The same as aioquic's event.
+    #[getter]
+    fn close_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.route.lost() {
+            Some(_) => self.terminated(py).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The connection id that the peer uses first, and that which the client has named the server by at first; None
+    /// of endpoints that do not tell ids.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Option<Ids<'py>>>> {
+        let ids = self.route.look(py, |connection, _| connection.ids())?;
+        ids.map(|(first, original)| {
+            Ok((ffi::new_bytes(py, &first)?, ffi::new_bytes(py, &original)?))
+        })
+        .transpose()
+        .map(Fallible)
+    }
+
+    /// Whether early data was sent that the server refused: its streams are not there.
+    #[getter]
+    fn early_data_rejected(&self, py: Python<'_>) -> PyResult<bool> {
+        self.route.look(py, |_, link| link.early_rejected)
+    }
+
+    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events. Nothing happens
+    /// where the connection is over: what has come is told, and nothing comes after the last event.
+    fn pause_stream(&self, py: Python<'_>, stream_id: u64) -> PyResult<()> {
+        if self.route.lost().is_some() {
+            return Ok(());
+        }
+        self.route
+            .look(py, |_, link| link.notes.pause(StreamId(stream_id)))
+    }
+
+    /// Go on with a stream's events.
+    fn resume_stream(&self, py: Python<'_>, stream_id: u64) {
+        let stream = StreamId(stream_id);
+        let mut state = self.route.shared.state(py);
+        let link = state.link(self.route.handle);
+        if link.is_some_and(|link| link.notes.resume(stream)) {
+            state.note(self.route.handle, Note::Readable(stream));
+        }
+    }
+
+    /// Have `take_writable` name a stream once nothing of it is queued; False where nothing is.
+    fn want_writable(&self, py: Python<'_>, stream_id: u64) -> PyResult<bool> {
+        let stream = StreamId(stream_id);
+        self.route.look(py, |_, link| {
+            let is_queued = link.queued.contains_key(&stream);
+            if is_queued {
+                link.wanted.insert(stream);
+            }
+            is_queued
+        })
+    }
+
+    /// The streams of `want_writable` that have nothing queued by now.
+    fn take_writable(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
+        let mut state = self.route.shared.state(py);
+        let link = state.link(self.route.handle);
+        let taken = link.map(|link| std::mem::take(&mut link.writable));
+        let taken = taken.unwrap_or_default();
+        Fallible(taken.into_iter().map(|stream| stream.0).collect())
+    }
+
+    /// Whether a stream that was written to waits until the peer allows more streams.
+    #[pyo3(signature = (unidirectional=false))]
+    fn waits_for_credit(&self, py: Python<'_>, unidirectional: bool) -> PyResult<bool> {
+        self.route.look(py, |connection, link| {
+            let opened = link.opened[usize::from(unidirectional)];
+            link.queued.keys().any(|stream| {
+                stream.is_by_client() == connection.is_client()
+                    && stream.direction() == direction(unidirectional)
+                    && stream.0 >> 2 >= opened
+            })
+        })
+    }
+
+    /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
+    fn set_queued_max(&self, py: Python<'_>, count: Option<usize>) -> PyResult<()> {
+        self.route.look(py, |_, link| link.queued_max = count)
+    }
+
+    /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
+    /// handshake is confirmed (RFC 9000 §9).
+    fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
+        if self
+            .route
+            .act(py, |connection| !connection.local_address_changed())?
+        {
+            return Err(PyRuntimeError::raise(
+                "the handshake is not confirmed: until then the connection has to stay at its address",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The number of the next stream that would be opened.
+    #[pyo3(signature = (unidirectional=false))]
+    fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Fallible<u64>> {
+        self.route
+            .look(py, |connection, link| {
+                let opened = link.opened[usize::from(unidirectional)];
+                let waiting = link.queued.keys().filter(|stream| {
+                    stream.is_by_client() == connection.is_client()
+                        && stream.direction() == direction(unidirectional)
+                });
+                let next = waiting
+                    .map(|stream| (stream.0 >> 2) + 1)
+                    .fold(opened, u64::max);
+                next << 2 | u64::from(unidirectional) << 1 | u64::from(!connection.is_client())
+            })
+            .map(Fallible)
+    }
+
+    /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
+    /// stream that the peer does not allow yet, waits here.
+    #[pyo3(signature = (stream_id, data, end_stream=false))]
+    fn send_stream_data(
+        &self,
+        py: Python<'_>,
+        stream_id: u64,
+        data: &Bound<'_, PyAny>,
+        end_stream: bool,
+    ) -> PyResult<()> {
+        let (handle, stream) = (self.route.handle, StreamId(stream_id));
+        let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
+            let room = ffi::room_for(bytes.len())?;
+            let send = || {
+                let mut state = self.route.shared.state(py);
+                if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
+                    return Ok(false);
+                }
+                state.open_up_to(handle, stream)?;
+                if !bytes.is_empty() {
+                    state.write(handle, stream, bytes, room)?;
+                }
+                if end_stream {
+                    state.finish(handle, stream)?;
+                }
+                Ok(true)
+            };
+            send().map_err(|error| self.route.refused(py, &error))
+        })??;
+        if !sent {
+            return Err(PyBufferError::raise(
+                "too much is queued already: wait until the peer takes it, or raise tx_max_queued_bytes",
+            ));
+        }
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Give up sending on a stream.
+    fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
+        let code = errors::check_code(error_code)?;
+        let (handle, stream) = (self.route.handle, StreamId(stream_id));
+        let done = self.route.shared.state(py).reset(handle, stream, code);
+        done.map_err(|error| self.route.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Have the peer stop sending on a stream, and drop what has come.
+    fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
+        let code = errors::check_code(error_code)?;
+        let done = {
+            let mut state = self.route.shared.state(py);
+            state.stop(self.route.handle, StreamId(stream_id), code)
+        };
+        done.map_err(|error| self.route.refused(py, &error))?;
+        self.route.shared.arm_flush(py)
+    }
+
+    /// Streams of a higher priority send first; 0 at the start.
+    fn set_stream_priority(&self, py: Python<'_>, stream_id: u64, priority: i32) -> PyResult<()> {
+        let done = {
+            let mut state = self.route.shared.state(py);
+            let both = state.open_both(self.route.handle);
+            both.and_then(|(mut connection, _)| {
+                connection.set_priority(StreamId(stream_id), priority)
+            })
+        };
+        done.map_err(|error| self.route.refused(py, &error))
+    }
+
+    /// Bytes of a stream that wait for room in the send window.
+    fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<Fallible<usize>> {
+        self.route
+            .look(py, |_, link| {
+                let queued = link.queued.get(&StreamId(stream_id));
+                queued.map_or(0, Queued::len)
+            })
+            .map(Fallible)
+    }
+
+    /// The next event; None where there is none. Only of endpoints that keep events.
+    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let told = self.take_told(py, 1);
+        let Some(first) = told.first() else {
+            return Ok(None);
+        };
+        let event = self.event(py, first);
+        if event.is_err() {
+            self.keep_untold(told);
+        }
+        event.map(Some)
+    }
+
+    /// All events that there are, about a megabyte of stream data at most.
+    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = ffi::new_list(py)?;
+        let told = self.take_told(py, usize::MAX);
+        let listed = told
+            .iter()
+            .try_for_each(|told| list.append(self.event(py, told)?));
+        if let Err(error) = listed {
+            self.keep_untold(told);
+            return Err(error);
+        }
+        Ok(list)
+    }
+}

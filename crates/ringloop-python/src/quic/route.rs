@@ -1,0 +1,90 @@
+//! `Route`: a connection as its objects name it, and how they look at it and act on it.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use ringloop_quic::Direction;
+use ringloop_quic::core::{self, Handle};
+use ringloop_quic::error::{ConnectionError, StreamError};
+
+use super::errors;
+use super::handshake::Handshake;
+use super::shared::{Record, Shared};
+use super::state::Link;
+use crate::ffi::Fallible;
+
+/// A connection of an endpoint, as its objects name it.
+#[derive(Clone)]
+pub struct Route {
+    pub shared: Arc<Shared>,
+    pub handle: Handle,
+    pub record: Arc<Record>,
+}
+
+impl Route {
+    /// The connection's end, once there was one.
+    pub fn lost(&self) -> Option<&ConnectionError> {
+        self.record.lost.get()
+    }
+
+    /// Look at the connection, also where it is over.
+    pub fn look<T>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T,
+    ) -> PyResult<T> {
+        let mut state = self.shared.state(py);
+        let seen = state
+            .both(self.handle)
+            .map(|(mut connection, link)| look(&mut connection, link));
+        drop(state);
+        seen.ok_or_else(|| errors::connection(py, &self.record))
+    }
+
+    /// Do something that may have to be sent.
+    pub fn act<R>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut core::Connection<'_>) -> R,
+    ) -> PyResult<R> {
+        let done = {
+            let mut state = self.shared.state(py);
+            let both = state.open_both(self.handle);
+            both.map(|(mut connection, _)| act(&mut connection))
+        };
+        let done = done.map_err(|error| self.refused(py, &error))?;
+        self.shared.arm_flush(py)?;
+        Ok(done)
+    }
+
+    /// What the handshake has agreed on; None before it has.
+    pub fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
+        let (agreed, early) = self.look(py, |connection, _| {
+            let agreed = connection.handshake();
+            (agreed, connection.early_data_accepted())
+        })?;
+        Ok(agreed.map(|agreed| Handshake {
+            alpn: agreed.protocol.as_deref().map(text).into(),
+            server_name: agreed.server_name.into(),
+            cipher_suite: agreed.cipher_suite.into(),
+            key_exchange: agreed.key_exchange.into(),
+            is_resumed: agreed.is_resumed,
+            early_data_accepted: early,
+        }))
+    }
+
+    pub fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
+        errors::stream(py, &self.record, error)
+    }
+
+    /// Open a stream; None while the peer allows no more.
+    pub fn open(&self, py: Python<'_>, direction: Direction) -> PyResult<Fallible<Option<u64>>> {
+        let opened = self.shared.state(py).open(self.handle, direction);
+        let opened = opened.map_err(|error| self.refused(py, &error))?;
+        Ok(Fallible(opened.map(|stream| stream.0)))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
