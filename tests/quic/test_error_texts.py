@@ -227,6 +227,7 @@ def test_close_of_a_program_during_the_handshake(certificates: Certificates) -> 
         "the connection was closed here during the handshake with code 7: never mind"
     )
     pair.run_until(lambda: pair.server.counts()[4])
+    assert pair.server.counts()[7:] == [0, 0, 1, 0]
     ((_, error),) = pair.server.take_failures()
     assert str(error) == (
         "the peer closed the connection during the handshake with APPLICATION_ERROR (0xc): "

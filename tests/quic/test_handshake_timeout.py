@@ -121,6 +121,7 @@ def test_a_client_that_falls_silent_is_counted_and_told(
             stats = server.stats()
             assert (stats.accepted, stats.failed, stats.completed) == (1, 1, 0)
             assert stats.handshakes == 0
+            assert stats.failures.timed_out == 1
             (record,) = (it for it in caplog.records if it.name == "ringloop.quic")
             assert str(error) in record.getMessage()
 

@@ -49,6 +49,8 @@ def test_a_failed_handshake_is_logged_told_and_counted(
         assert address[0] == "127.0.0.1"
         assert isinstance(error, quic.ConnectionClosed)
         assert (stats.accepted, stats.completed, stats.failed) == (2, 1, 1)
+        assert stats.failures == (0, 1, 0, 0)
+        assert stats.failures.tls == 1
         assert [type(it["exception"]) for it in reported] == [ZeroDivisionError]
         (record,) = (it for it in caplog.records if it.name == "ringloop.quic")
         assert f"127.0.0.1:{address[1]}" in record.getMessage()

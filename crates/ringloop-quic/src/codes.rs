@@ -48,6 +48,11 @@ pub fn explained(code: u64, said: &str) -> String {
     format!("{}{colon}{said}", name(code))
 }
 
+/// Whether a code carries an alert of TLS (RFC 9001 §4.8).
+pub fn is_of_tls(code: u64) -> bool {
+    (0x100..0x200).contains(&code)
+}
+
 /// RFC 8446 §6.
 fn alert(number: u64) -> Option<&'static str> {
     Some(match number {

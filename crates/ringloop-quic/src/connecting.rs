@@ -59,11 +59,14 @@ impl Incoming {
             return Err(ConnectionError::Closed);
         };
         let mut state = self.shared.state();
+        let address = inner.remote_address();
         let accepted = state.core.accept(Instant::now(), inner, config);
-        if let Ok(handle) = &accepted {
-            state.link(*handle);
+        match &accepted {
+            Ok(handle) => state.link(*handle),
+            Err(error) => state.note_failure(address, error.clone()),
         }
         drop(state);
+        self.shared.tell_failures();
         self.shared.wake();
         accepted.map(|handle| Connecting::new(&self.shared, handle))
     }

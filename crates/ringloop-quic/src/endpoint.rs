@@ -16,9 +16,10 @@ use crate::connecting::{Connecting, Incoming};
 use crate::connection::Connection;
 use crate::core::{self, Core, Event, Handle};
 use crate::error::{ConnectError, ConnectionError};
-use crate::link::Link;
+use crate::link::{Link, Phase};
 use crate::race;
 use crate::receive::Receiver;
+use crate::stats::EndpointStats;
 use crate::transmit::{Progress, Transmitter};
 use crate::wakers::{Seat, Wakers};
 use crate::workers::{Place, Worker};
@@ -40,6 +41,7 @@ use std::time::Instant;
 pub(crate) struct Shared {
     state: RefCell<State>,
     task: RefCell<Option<Waker>>,
+    on_failed: RefCell<Option<OnFailed>>,
 }
 
 pub(crate) struct State {
@@ -62,11 +64,32 @@ pub(crate) struct State {
     /// Clients that a program has taken and not yet decided on: it may refuse them.
     pub undecided_count: usize,
     is_closed: bool,
+    /// Clients whose handshake has failed, of which the program has not been told.
+    failures: Vec<(SocketAddr, ConnectionError)>,
 }
+
+/// Is told of each client whose handshake fails.
+type OnFailed = Box<dyn FnMut(SocketAddr, &ConnectionError)>;
 
 impl Shared {
     pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.state.borrow_mut()
+    }
+
+    /// Tell the program of handshakes that have failed, with nothing borrowed: what it does may come back here.
+    pub(crate) fn tell_failures(&self) {
+        let failures = std::mem::take(&mut self.state().failures);
+        if failures.is_empty() {
+            return;
+        }
+        let Some(mut told) = self.on_failed.take() else {
+            return;
+        };
+        for (address, error) in &failures {
+            told(*address, error);
+        }
+        // Unless it has put another one there.
+        self.on_failed.borrow_mut().get_or_insert(told);
     }
 
     /// The socket to use from now on; `None`: there is no need of one.
@@ -159,10 +182,33 @@ impl State {
                     && connection.has_early_data()
                     && !connection.early_data_accepted()
             });
+        if let Event::Lost(_, error) = &event
+            && self.is_incomplete_client(handle)
+            && let Some(connection) = self.core.connection(handle)
+        {
+            let address = connection.remote_address();
+            self.note_failure(address, error.clone());
+        }
         if let Some(link) = self.link_mut(handle) {
             link.early_rejected |= early_rejected;
             link.event(event, woken);
         }
+    }
+}
+
+impl State {
+    /// Whether a client's handshake is under way.
+    fn is_incomplete_client(&mut self, handle: Handle) -> bool {
+        let link = self.link_mut(handle);
+        let is_incomplete =
+            link.is_some_and(|link| link.phase != Phase::Complete && link.lost.is_none());
+        let connection = self.core.connection(handle);
+        is_incomplete && connection.is_some_and(|connection| !connection.is_client())
+    }
+
+    pub(crate) fn note_failure(&mut self, address: SocketAddr, error: ConnectionError) {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        self.failures.push((address, error));
     }
 }
 
@@ -280,8 +326,10 @@ impl Endpoint {
                 handle_count: 1,
                 undecided_count: 0,
                 is_closed: false,
+                failures: Vec::new(),
             }),
             task: RefCell::new(None),
+            on_failed: RefCell::new(None),
         });
         drop(ringloop::spawn(drive(Rc::clone(&shared))));
         Ok(Self { shared })
@@ -438,6 +486,19 @@ impl Endpoint {
         state.place.as_ref().map_or(0, Place::handed_count)
     }
 
+    /// What has become of handshakes: how many clients got in, and why others did not.
+    pub fn stats(&self) -> EndpointStats {
+        self.shared.state().core.stats()
+    }
+
+    /// Have `told` called for each client whose handshake fails, also where nobody waits for that; in place of what was called
+    /// so far. It runs in the endpoint's task, so that it must not block, and it may be called by whoever can reach the port as
+    /// often as they like: a log of it wants a bound.
+    pub fn on_handshake_failed(&self, told: impl FnMut(SocketAddr, &ConnectionError) + 'static) {
+        let old = self.shared.on_failed.replace(Some(Box::new(told)));
+        drop(old);
+    }
+
     /// How many connections there are; those that are closed count until nothing of them may come any more.
     pub fn connection_count(&self) -> usize {
         self.shared.state().core.connection_count()
@@ -521,6 +582,7 @@ impl Driver<'_> {
         drop(guard);
         let has_woken = !self.woken.is_empty();
         self.woken.drain(..).for_each(Waker::wake);
+        self.shared.tell_failures();
         if has_woken && !std::mem::replace(&mut self.has_deferred, true) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -536,6 +598,7 @@ impl Driver<'_> {
         let is_needed = state.is_needed();
         drop(guard);
         self.woken.drain(..).for_each(Waker::wake);
+        self.shared.tell_failures();
         if !is_needed {
             return Poll::Ready(());
         }

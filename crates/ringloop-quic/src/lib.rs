@@ -21,9 +21,11 @@
 //! ringloop::Runtime::new()?.block_on(async {
 //!     let tls = ServerTls::new(certificate).alpn(["echo"]);
 //!     let server = Endpoint::server(([0, 0, 0, 0], 4433).into(), ServerConfig::new(tls)?)?;
+//!     // A client that does not get in is no end of the server; `stats` counts those, by reasons.
+//!     server.on_handshake_failed(|client, error| eprintln!("{client}: {error}"));
 //!     while let Some(incoming) = server.accept().await {
-//!         let connection = incoming.accept()?.await?;
 //!         ringloop::spawn(async move {
+//!             let connection = incoming.accept()?.await?;
 //!             while let Ok((mut send, mut recv)) = connection.accept_bi().await {
 //!                 let request = recv.read_to_end(64 * 1024).await?;
 //!                 send.write_all(&request).await?;

@@ -1,5 +1,7 @@
-//! What a connection has seen so far.
+//! What a connection, and an endpoint, have seen so far.
 
+use crate::codes;
+use crate::error::ConnectionError;
 use crate::proto;
 use std::time::Duration;
 
@@ -65,6 +67,66 @@ pub struct Stats {
     pub frames_sent: FrameCounts,
     /// All frames received, by their kinds.
     pub frames_received: FrameCounts,
+}
+
+/// What has become of an endpoint's handshakes; counts are since its start but for the first two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Connections now, those included of which something may still come.
+    pub connections: usize,
+    /// Handshakes that are under way now, of either side.
+    pub handshakes: usize,
+    /// Clients whose handshake was begun.
+    pub accepted: u64,
+    /// Those of them whose handshake was completed.
+    pub completed: u64,
+    /// Those whose handshake failed, by reasons; one that was closed here did not fail.
+    pub failed: FailureCounts,
+    /// Clients that were turned away.
+    pub refused: u64,
+    /// Clients that were told to prove their address first.
+    pub retried: u64,
+}
+
+/// Why handshakes failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FailureCounts {
+    /// The client fell silent, or the handshake's time was over.
+    pub timed_out: u64,
+    /// TLS refused it, here or there: a certificate, a protocol (`CRYPTO_ERROR`).
+    pub tls: u64,
+    /// The client ended it otherwise.
+    pub by_peer: u64,
+    /// All else: QUIC was broken, versions, a reset.
+    pub other: u64,
+}
+
+impl FailureCounts {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.timed_out + self.tls + self.by_peer + self.other
+    }
+
+    pub(crate) fn count(&mut self, error: &ConnectionError) {
+        let place = match error {
+            ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut { .. } => {
+                &mut self.timed_out
+            }
+            ConnectionError::Transport { code, .. }
+            | ConnectionError::TransportByPeer { code, .. }
+                if codes::is_of_tls(*code) =>
+            {
+                &mut self.tls
+            }
+            ConnectionError::TransportByPeer { .. } | ConnectionError::ClosedByPeer { .. } => {
+                &mut self.by_peer
+            }
+            _ => &mut self.other,
+        };
+        *place += 1;
+    }
 }
 
 /// How many frames of each kind (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.

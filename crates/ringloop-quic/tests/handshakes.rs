@@ -4,12 +4,16 @@
 mod support;
 
 use ringloop::net::UdpSocket;
+use ringloop::time::timeout;
 use ringloop_quic::Endpoint;
+use ringloop_quic::config::ClientConfig;
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::ConnectionError;
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
-use support::{any, client_config, on_both, server_config};
+use support::{PATIENCE, any, client_config, client_tls, on_both, server_config};
 
 fn hurried() -> Transport {
     Transport {
@@ -30,6 +34,27 @@ fn timed_out(address: SocketAddr, has_answered: bool) -> ConnectionError {
         address,
         has_answered,
     }
+}
+
+type Told = Rc<RefCell<Vec<(SocketAddr, ConnectionError)>>>;
+
+/// What the server is told of handshakes that fail.
+fn failures_of(server: &Endpoint) -> Told {
+    let told = Told::default();
+    let copy = Rc::clone(&told);
+    server.on_handshake_failed(move |address, error| {
+        copy.borrow_mut().push((address, error.clone()));
+    });
+    told
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            ringloop::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
 }
 
 #[test]
@@ -71,9 +96,53 @@ fn a_client_that_falls_silent() {
             let (result, _) = between.send_to(hello, server.local_addr().unwrap()).await;
             result.unwrap();
         }
+        let told = failures_of(&server);
         let accepted = server.accept().await.unwrap().accept().unwrap();
         let address = accepted.remote_address();
+        assert_eq!(server.stats().handshakes, 1);
         assert_eq!(accepted.await.unwrap_err(), timed_out(address, true));
+        until(|| !told.borrow().is_empty()).await;
+        assert_eq!(*told.borrow(), [(address, timed_out(address, true))]);
+        let stats = server.stats();
+        assert_eq!(
+            (stats.accepted, stats.completed, stats.handshakes),
+            (1, 0, 0)
+        );
+        assert_eq!((stats.failed.timed_out, stats.failed.total()), (1, 1));
         drop(connecting);
+    });
+}
+
+#[test]
+fn reasons_are_counted_and_told_also_where_nobody_waits() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let told = failures_of(&server);
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client(any(), client_config()).unwrap();
+        let other = ClientConfig::new(client_tls().alpn(["other"])).unwrap();
+        // One whose protocol is not spoken here, one that is refused, one that gets in.
+        let refused = client.connect_with(&other, address, "localhost").unwrap();
+        // Nobody waits for it here.
+        let held = server.accept().await.unwrap().accept();
+        refused.await.unwrap_err();
+        let refused = client.connect(address, "localhost").unwrap();
+        server.accept().await.unwrap().refuse();
+        let error = refused.await.unwrap_err();
+        assert!(
+            error.to_string().contains("CONNECTION_REFUSED (0x2)"),
+            "{error}"
+        );
+        let connecting = client.connect(address, "localhost").unwrap();
+        let accepting = server.accept().await.unwrap().accept().unwrap();
+        let ours = connecting.await.unwrap();
+        drop((accepting.await.unwrap(), ours));
+        let stats = server.stats();
+        assert_eq!((stats.accepted, stats.completed, stats.refused), (2, 1, 1));
+        assert_eq!((stats.failed.tls, stats.failed.total()), (1, 1));
+        drop(held);
+        let told = told.borrow();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].1.to_string().contains("no_application_protocol"));
     });
 }

@@ -312,7 +312,9 @@ class Endpoint:
     def close(self, code: int = 0, reason: str | _Data = ..., now: float | None = None) -> None:
         """Close all connections with a code and a reason, and let nobody in any more."""
     def counts(self) -> list[int]:
-        """Connections, handshakes under way; clients accepted, completed, failed, refused, retried."""
+        """Connections, handshakes under way; clients accepted, completed, failed, refused, retried; of
+        those that failed: timed out, TLS, by the peer, others.
+        """
     def take_failures(self) -> list[tuple[Any, ConnectionClosed]]:
         """Clients whose handshake failed since this was asked last: addresses and errors."""
     def set_server(self, server: ServerConfig | None) -> None:

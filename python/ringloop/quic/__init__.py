@@ -6,7 +6,7 @@ from ringloop._native.quic import ClientConfig, Handshake, ServerConfig, Stats
 from ringloop.quic._certificate import CertificateFiles, make_certificate
 from ringloop.quic._connect import connect, open_connection
 from ringloop.quic._connection import Connection, Policy
-from ringloop.quic._endpoint import Endpoint, EndpointStats
+from ringloop.quic._endpoint import Endpoint, EndpointStats, FailureCounts
 from ringloop.quic._serve import serve
 from ringloop.quic._stream import Stream
 from ringloop.quic._workers import Worker, bind_workers
@@ -43,6 +43,7 @@ __all__ = [
     "EarlyDataRejected",
     "Endpoint",
     "EndpointStats",
+    "FailureCounts",
     "Handshake",
     "HandshakeTimeout",
     "IdleTimeout",

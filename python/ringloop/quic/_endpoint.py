@@ -28,7 +28,20 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Endpoint", "EndpointStats"]
+__all__ = ["Endpoint", "EndpointStats", "FailureCounts"]
+
+
+class FailureCounts(NamedTuple):
+    """Why handshakes of clients failed."""
+
+    timed_out: int
+    """The client fell silent, or `handshake_timeout` was over."""
+    tls: int
+    """TLS refused it, here or there: a certificate, a protocol."""
+    by_peer: int
+    """The client ended it otherwise."""
+    other: int
+    """All else: QUIC was broken, versions, a reset."""
 
 
 class EndpointStats(NamedTuple):
@@ -48,6 +61,14 @@ class EndpointStats(NamedTuple):
     """Clients that were turned away: `max_connections`, or a closed endpoint."""
     retried: int
     """Clients that were told to prove their address first."""
+    failures: FailureCounts
+    """Why the `failed` ones did."""
+
+    @classmethod
+    def _of(cls, native: _quic.Endpoint) -> EndpointStats:
+        counts = native.counts()
+        failures = FailureCounts._make(counts[7:])
+        return cls._make([*counts[:7], failures])
 
 
 class Endpoint:
@@ -116,7 +137,7 @@ class Endpoint:
 
     def stats(self) -> EndpointStats:
         """Count connections and handshakes."""
-        return EndpointStats(*self._native.counts())
+        return EndpointStats._of(self._native)
 
     @property
     def address(self) -> _Address:

@@ -48,7 +48,6 @@ impl State {
     fn admit(&mut self, now: Instant, incoming: Incoming) {
         let rules = self.admission;
         if rules.is_closed || self.core.connection_count() >= rules.connections_max {
-            self.counts.refused += 1;
             return self.core.refuse(incoming);
         }
         let asks = match rules.retry {
@@ -58,17 +57,13 @@ impl State {
         };
         let incoming = if asks && !incoming.is_validated() {
             match self.core.retry(incoming) {
-                Ok(()) => {
-                    self.counts.retried += 1;
-                    return;
-                }
+                Ok(()) => return,
                 Err(incoming) => incoming,
             }
         } else {
             incoming
         };
         let address = incoming.remote_address();
-        self.counts.accepted += 1;
         match self.core.accept(now, incoming, None) {
             Ok(handle) => {
                 let is_told = self.style == Style::Events;
@@ -156,7 +151,6 @@ impl State {
         }
         if !was_complete && link.phase == Phase::Complete {
             self.handshake_count -= 1;
-            self.counts.completed += u64::from(!is_client && failed.is_none());
         }
         if let Some((address, record)) = failed {
             self.note_failure(address, record);

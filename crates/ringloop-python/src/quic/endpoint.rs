@@ -111,19 +111,23 @@ impl Endpoint {
         Fallible(self.shared.state(py).core.connection_count())
     }
 
-    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried.
+    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried; of those that failed: timed
+    /// out, TLS, by the peer, others.
     fn counts(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let state = self.shared.state(py);
-        let counts = state.counts;
-        let connections = state.core.connection_count() as u64;
+        let all = state.core.stats();
         Fallible(vec![
-            connections,
+            all.connections as u64,
             state.handshake_count as u64,
-            counts.accepted,
-            counts.completed,
-            counts.failed,
-            counts.refused,
-            counts.retried,
+            all.accepted,
+            all.completed,
+            all.failed.total(),
+            all.refused,
+            all.retried,
+            all.failed.timed_out,
+            all.failed.tls,
+            all.failed.by_peer,
+            all.failed.other,
         ])
     }
 

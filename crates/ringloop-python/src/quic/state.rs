@@ -140,16 +140,6 @@ pub struct News {
     pub has_failures: bool,
 }
 
-/// What has become of clients.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
-    pub accepted: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub refused: u64,
-    pub retried: u64,
-}
-
 impl News {
     pub fn is_empty(&self) -> bool {
         self.accepted.is_empty()
@@ -171,7 +161,6 @@ pub struct State {
     /// How often the news were taken, from 1.
     news_round: u64,
     pub handshake_count: usize,
-    pub counts: Counts,
     /// Clients whose handshake failed, of which nobody was told yet.
     pub failures: Vec<(SocketAddr, Arc<Record>)>,
     /// Connections with pings that wait.
@@ -211,7 +200,6 @@ impl State {
             news: News::default(),
             news_round: 1,
             handshake_count: 0,
-            counts: Counts::default(),
             failures: Vec::new(),
             pinging: Vec::new(),
             memories: Vec::new(),
@@ -614,7 +602,6 @@ impl State {
     /// A client's handshake has failed. With a socket there is a loop that asks every turn, and no more fail in one than there
     /// are connections. Without, those that are told of are bounded; all are counted.
     pub fn note_failure(&mut self, address: SocketAddr, record: Arc<Record>) {
-        self.counts.failed += 1;
         if self.socket.is_some() || self.failures.len() < QUIC_FAILURES_MAX {
             self.failures.push((address, record));
         }

@@ -57,9 +57,12 @@ pub(super) struct Live {
     pub(super) unproved: Option<Box<Unproved>>,
 }
 
-/// Whether the program knows that the handshake is confirmed.
+/// What the program knows of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirmation {
+    /// It is under way.
+    Incomplete,
+    /// It is complete, but not confirmed.
     Pending,
     Told,
 }
@@ -94,6 +97,9 @@ impl Live {
     pub(super) fn next_event(&mut self, handle: Handle) -> Option<Event> {
         while let Some(event) = self.proto.poll() {
             let event = event::told(handle, event);
+            if matches!(event, Event::Connected(_)) {
+                self.confirmation = Confirmation::Pending;
+            }
             let Event::Lost(_, error) = &event else {
                 return Some(event);
             };
@@ -183,6 +189,8 @@ impl Live {
     /// Close it behind what may be sent now, or at once. Even then the last flight of a client's handshake goes first,
     /// which closing would take back: the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
     pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes, is_behind: bool) {
+        // What becomes of it now is the program's doing.
+        self.confirmation = Confirmation::Told;
         let is_owed = self.proto.side() == proto::Side::Client
             && !self.proto.is_handshaking()
             && self.proto.stats().frame_rx.handshake_done == 0;

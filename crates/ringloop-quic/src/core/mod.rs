@@ -43,6 +43,7 @@ use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
 use crate::proto::{self, keys, varint, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
+use crate::stats::EndpointStats;
 use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
@@ -106,6 +107,8 @@ pub struct Core {
     live_count: usize,
     /// Connections of which nothing has been heard, but that are not over.
     unheard_count: usize,
+    /// What has become of clients; what there is now is not in it.
+    clients: EndpointStats,
     /// What is known of connection ids as they are made.
     ids: Option<proto::ids::Log>,
 }
@@ -143,6 +146,7 @@ impl Core {
             spare: Vec::new(),
             live_count: 0,
             unheard_count: 0,
+            clients: EndpointStats::default(),
             ids,
         }
     }
@@ -160,6 +164,19 @@ impl Core {
     /// How many connections there are, those included that are over and not yet drained.
     pub fn connection_count(&self) -> usize {
         self.live_count
+    }
+
+    /// What has become of handshakes.
+    pub fn stats(&self) -> EndpointStats {
+        let is_handshaking = |slot: &&Slot| match &slot.state {
+            State::Live(live) => live.proto.is_handshaking(),
+            State::Free => false,
+        };
+        EndpointStats {
+            connections: self.live_count,
+            handshakes: self.slots.iter().filter(is_handshaking).count(),
+            ..self.clients
+        }
     }
 
     /// Whether answers that belong to no connection, such as refusals, wait to be sent.
@@ -370,6 +387,7 @@ impl Core {
                 .accept(inner, now, &mut buf, config)
                 .map_err(Box::new)
         });
+        self.clients.accepted += 1;
         match accepted {
             Ok(made) => {
                 let handle = self.insert(now, made, &original, &kept, log);
@@ -382,13 +400,16 @@ impl Core {
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, buf);
                 }
-                Err(error.cause.into())
+                let cause = error.cause.into();
+                self.clients.failed.count(&cause);
+                Err(cause)
             }
         }
     }
 
     /// Tell a client that it is refused.
     pub fn refuse(&mut self, incoming: Incoming) {
+        self.clients.refused += 1;
         let mut buf = Vec::new();
         let transmit = self.endpoint.refuse(*incoming.inner, &mut buf);
         self.respond(&transmit, buf);
@@ -407,6 +428,7 @@ impl Core {
         } = incoming;
         match self.endpoint.retry(*inner, &mut buf) {
             Ok(transmit) => {
+                self.clients.retried += 1;
                 if version::is_v2(&buf) {
                     buf[0] = version::to_v2(buf[0]);
                 }
@@ -458,7 +480,7 @@ impl Core {
             datagrams: Datagrams::default(),
             datagram_buffer: kept.datagram_send_buffer,
             takes_datagrams: kept.takes_datagrams,
-            confirmation: Confirmation::Pending,
+            confirmation: Confirmation::Incomplete,
             hearing: Hearing::Heard,
             handshake_deadline: kept
                 .handshake_timeout
@@ -538,7 +560,11 @@ impl Core {
                 if let Some(change) = live.ids.as_mut().and_then(|ids| ids.next_change()) {
                     return Some(event::id_changed(handle, change));
                 }
+                let before = live.confirmation;
                 if let Some(event) = live.next_event(handle) {
+                    if live.proto.side().is_server() && before == Confirmation::Incomplete {
+                        Self::count(&mut self.clients, &event);
+                    }
                     return Some(event);
                 }
                 live.is_eventful = false;
@@ -553,6 +579,15 @@ impl Core {
             self.queues.eventful.pop_front();
         }
         None
+    }
+
+    /// Count what becomes of a client's handshake that was under way.
+    fn count(clients: &mut EndpointStats, event: &Event) {
+        match event {
+            Event::Connected(_) => clients.completed += 1,
+            Event::Lost(_, error) => clients.failed.count(error),
+            _ => {}
+        }
     }
 
     /// Put the next message into `buf`, which is cleared first: at most `segments_max` datagrams of one length.

@@ -132,7 +132,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
 
     def stats(self) -> EndpointStats:
         """Count connections and handshakes."""
-        return EndpointStats(*self._native.counts())
+        return EndpointStats._of(self._native)
 
     # --- its end ---
 
