@@ -28,7 +28,8 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 @asynccontextmanager
 async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[AsyncEndpoint]:
     configuration = keywords.pop("configuration", None) or server_side(certificates)
-    server = await serve("127.0.0.1", 0, configuration=configuration, **keywords)
+    host = keywords.pop("host", "127.0.0.1")
+    server = await serve(host, 0, configuration=configuration, **keywords)
     try:
         yield server
     finally:

@@ -114,7 +114,8 @@ async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[q
     if "configuration" in keywords:
         for name in ("certificate", "private_key", "alpn"):
             del keywords[name]
-    endpoint = await quic.serve(host="127.0.0.1", **keywords)
+    keywords.setdefault("host", "127.0.0.1")
+    endpoint = await quic.serve(**keywords)
     try:
         yield endpoint
     finally:
@@ -138,7 +139,8 @@ async def both(
 def dialled(certificates: Certificates, address: Any, **keywords: Any) -> Any:
     if "configuration" not in keywords:
         keywords = {"ca_file": certificates.authority, "alpn": ["test"], **keywords}
-    return quic.connect(*address[:2], server_name="localhost", **keywords)
+    keywords.setdefault("server_name", "localhost")
+    return quic.connect(*address[:2], **keywords)
 
 
 async def echo(stream: quic.Stream) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,11 @@ import pytest
 from ringloop import quic
 from ringloop._native import quic as native
 from ringloop.quic._driver import numeric
-from tests.quic.support import client_config, server_config
+from ringloop.quic.asyncio import connect
+from ringloop.quic.configuration import QuicConfiguration
+from ringloop.quic.errors import shown
+from tests.quic import shape
+from tests.quic.support import client_config, dialled, served, server_config
 from tests.support import within
 from tests.tls import openssl
 
@@ -92,6 +97,74 @@ def test_connections_within_a_link(run: Run, certificates: Certificates) -> None
     run(main())
 
 
+def test_connections_in_aioquics_shape_within_a_link(run: Run, certificates: Certificates) -> None:
+    found = link_local()
+    if found is None:
+        pytest.skip("this machine has no link-local address")
+    address, name, number = found
+    certificate, key = certificates.issue("link", f"IP:{address},DNS:localhost")
+    server = QuicConfiguration(is_client=False, alpn_protocols=["test"])
+    server.load_cert_chain(certificate, key)
+
+    async def main() -> None:
+        for zone in (name, str(number)):
+            configuration = QuicConfiguration(
+                alpn_protocols=["test"], cafile=str(certificates.authority)
+            )
+            served = shape.served(certificates, configuration=server, host=f"{address}%{zone}")
+            async with served as endpoint:
+                port = shape.port_of(endpoint)
+                connected = connect(f"{address}%{zone}", port, configuration=configuration)
+                async with connected as protocol:
+                    await within(protocol.ping())
+                    assert protocol.get_extra_info("peername")[-1] == number
+
+    run(main())
+
+
+def test_local_address_with_its_zone_in_either_form(run: Run, certificates: Certificates) -> None:
+    found = link_local()
+    if found is None:
+        pytest.skip("this machine has no link-local address")
+    address, name, number = found
+
+    async def main() -> None:
+        async with served(certificates, host="::") as server:
+            for local in (
+                (f"{address}%{name}", 0),
+                (f"{address}%{name}", 0, 0, 0),
+                (f"{address}%{name}", 0, 0, number),
+                (address, 0, 0, number),
+            ):
+                async with quic.connect(
+                    f"{address}%{name}",
+                    server.address[1],
+                    server_name="localhost",
+                    local_address=local,
+                    ca_file=certificates.authority,
+                    alpn=["test"],
+                ) as connection:
+                    assert connection.endpoint.address[-1] == number
+
+    run(main())
+
+
+def test_zones_are_shown() -> None:
+    assert shown(("fe80::1", 9, 0, 3)) == "[fe80::1%3]:9"
+    assert shown(("fe80::1%lo", 9, 0, 3)) == "[fe80::1%lo]:9"
+    assert shown(("::1", 9, 0, 0)) == "[::1]:9"
+    assert shown(("127.0.0.1", 9)) == "127.0.0.1:9"
+
+
+def test_names_of_servers_have_no_zone(certificates: Certificates) -> None:
+    endpoint = native.Endpoint(events=True)
+    config = client_config(certificates)
+    for name in ("fe80::1%lo", f"fe80::1%{LOOPBACK}", "fe80::1%none"):
+        endpoint.connect(config, (f"fe80::1%{LOOPBACK}", 9), name, 1.0)
+    with pytest.raises(quic.ConnectError, match="is no server name"):
+        endpoint.connect(config, ("192.0.2.1", 9), "localhost%lo", 1.0)
+
+
 # --- names of servers -----------------------------------------------------------------------------
 
 
@@ -149,6 +222,92 @@ def test_name_that_cannot_be_encoded(certificates: Certificates) -> None:
         endpoint.connect(client_config(certificates), ("192.0.2.1", 9), "ü" * 64, 1.0)
 
 
+@pytest.mark.parametrize("host", [None, "", "::", "0.0.0.0"])
+def test_serving_at_every_address(run: Run, certificates: Certificates, host: str | None) -> None:
+    async def main() -> None:
+        async with served(certificates, host=host) as server:
+            async with dialled(certificates, ("127.0.0.1", server.address[1])) as connection:
+                await within(connection.ping())
+
+    run(main())
+
+
+def test_connecting_from_a_name(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates) as server:
+            local = ("localhost", 0)
+            connected = dialled(certificates, server.address, local_address=local)
+            async with connected as connection:
+                assert connection.endpoint.address[0] == "127.0.0.1"
+            with pytest.raises(OSError, match="not of the server's family") as caught:
+                async with dialled(certificates, server.address, local_address=("::1", 0)):
+                    pass
+            assert caught.value.errno == errno.EAFNOSUPPORT
+
+    run(main())
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "", None])
+def test_workers_at_a_name(host: str | None) -> None:
+    workers = quic.bind_workers(host, count=2)
+    addresses = {worker.sock.getsockname() for worker in workers}
+    for worker in workers:
+        worker.close()
+    assert len(addresses) == 1
+    with pytest.raises(TypeError, match="host is one name or address"):
+        quic.bind_workers(["127.0.0.1"], count=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [b"localhost", 3, ["localhost"]])
+def test_server_name_is_one_name(run: Run, certificates: Certificates, name: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError, match="server_name is one name"):
+            async with dialled(certificates, ("127.0.0.1", 9), server_name=name):
+                pass
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("key", "asked"),
+    [
+        ("BÜCHER.example", "bücher.example"),
+        ("*.bücher.example", "a.BÜCHER.example"),
+        ("xn--bcher-kva.example.", "bücher.example"),
+        ("bücher.example.", "xn--bcher-kva.example."),
+        ("straße.example", "strasse.example"),
+        ("bücher\u3002example", "bücher.example"),
+    ],
+)
+def test_names_of_certificates(run: Run, certificates: Certificates, key: str, asked: str) -> None:
+    names = "DNS:xn--bcher-kva.example,DNS:*.xn--bcher-kva.example,DNS:strasse.example"
+    pair = certificates.issue("u-labels", names)
+
+    async def main() -> None:
+        config = server_config(certificates, sni={key: pair})
+        async with served(certificates, configuration=config) as server:
+            known: dict[str, Any] = {"ca_file": certificates.authority, "alpn": ["test"]}
+            async with quic.connect(*server.address, server_name=asked, **known) as connection:
+                await within(connection.ping())
+        assert config.remove_certificate(key)
+        assert not config.remove_certificate(key)
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["", "a b", "*", "*.", "a.*.b", "127.0.0.1", "::1", "x" * 64])
+def test_names_that_no_client_asks_for(certificates: Certificates, name: str) -> None:
+    pair = certificates.issue()
+    config = server_config(certificates)
+    for take in (
+        lambda: server_config(certificates, sni={name: pair}),
+        lambda: config.set_certificate(*pair, name),
+        lambda: config.remove_certificate(name),
+    ):
+        with pytest.raises(quic.ConfigurationError, match="is no name that clients ask for"):
+            take()
+
+
 # --- names of protocols ---------------------------------------------------------------------------
 
 
@@ -170,11 +329,38 @@ def test_protocols_that_tls_cannot_carry(
             make(certificates, alpn=alpn)
 
 
-@pytest.mark.parametrize("alpn", ["h3", b"h3", [3], [[104, 51]], [None], [["h3"]], 3])
+@pytest.mark.parametrize(
+    "alpn", ["h3", b"h3", [3], [[104, 51]], [None], [["h3"]], 3, True, object()]
+)
 def test_protocols_that_are_no_list_of_names(certificates: Certificates, alpn: Any) -> None:
     for make in (client_config, server_config):
         with pytest.raises(TypeError):
             make(certificates, alpn=alpn)
+
+
+@pytest.mark.parametrize("alpn", ["h3", b"h3", bytearray(b"h3"), memoryview(b"h3"), [3], 3])
+def test_protocols_of_aioquics_shape_are_a_list_too(certificates: Certificates, alpn: Any) -> None:
+    for make in (lambda it: it.client_config(), lambda it: it.server_config()):
+        configuration = QuicConfiguration(alpn_protocols=alpn, cafile=str(certificates.authority))
+        configuration.load_cert_chain(*certificates.issue())
+        with pytest.raises(TypeError):
+            make(configuration)
+
+
+@pytest.mark.parametrize("alpn", [[], (), None])
+def test_no_protocols(run: Run, certificates: Certificates, alpn: Any) -> None:
+    async def main() -> None:
+        async with served(certificates, alpn=alpn) as server:
+            async with dialled(certificates, server.address, alpn=alpn) as connection:
+                assert connection.alpn is None
+
+    run(main())
+
+
+def test_protocol_that_is_no_unicode(certificates: Certificates) -> None:
+    for make in (client_config, server_config):
+        with pytest.raises(quic.ConfigurationError, match=r"alpn: .* cannot be encoded"):
+            make(certificates, alpn=["\udc80"])
 
 
 def test_the_longest_protocols_are_spoken(run: Run, certificates: Certificates) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from ringloop._native import quic as _quic
-from ringloop.quic._driver import bound, numeric
+from ringloop.quic._driver import bound, look_up
 from ringloop.quic._endpoint import Endpoint
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._race import alternated, first_of
@@ -72,17 +73,18 @@ async def open_connection(
     if endpoint is not None and settings:
         raise TypeError(f"{', '.join(settings)}: the endpoint's socket is set up already")
     config = client_config(configuration, given)
-    loop = asyncio.get_running_loop()
-    found = alternated(await _look_up(loop, host, port))
+    if server_name is not None and not isinstance(server_name, str):
+        raise TypeError(f"server_name is one name, not {server_name!r}")
+    found = alternated(await look_up(host, port))
+    local = [] if local_address is None else await _all_of(local_address)
 
     async def attempt(target: tuple[int, Any]) -> Connection:
         family, address = target
         own = endpoint
         try:
             if own is None:
-                own = _own_endpoint(family, local_address, settings)
-            # A zone is this machine's own matter: no certificate names it.
-            connection = own.begin(config, address, server_name or host.partition("%")[0])
+                own = _own_endpoint(family, local, settings)
+            connection = own.begin(config, address, server_name or host)
         except BaseException:
             if own is not None and endpoint is None:
                 await own.wait_closed()
@@ -103,16 +105,29 @@ async def open_connection(
     return await first_of(found, attempt)
 
 
+async def _all_of(local: Address) -> list[tuple[int, Address]]:
+    """Return the addresses to connect from, with the zone that stands in either of its forms."""
+    host, port, *rest = local
+    found = await look_up(host, port, socket.AI_PASSIVE)
+    if len(rest) != 2:  # noqa: PLR2004
+        return found
+    flow, scope = rest
+    return [
+        (family, (one[0], one[1], flow, scope or one[3]) if len(one) > 2 else one)  # noqa: PLR2004
+        for family, one in found
+    ]
+
+
 def _own_endpoint(
-    family: int,
-    local_address: Address | None,
-    settings: dict[str, Any],
+    family: int, local: list[tuple[int, Address]], settings: dict[str, Any]
 ) -> Endpoint:
-    if local_address is None:
-        local_address = ("0.0.0.0" if family == socket.AF_INET else "::", 0)  # noqa: S104
-    family, address = numeric(*local_address[:2], family)
-    if len(local_address) > 2:  # noqa: PLR2004
-        address = local_address
+    if not local:
+        address: Address = ("0.0.0.0" if family == socket.AF_INET else "::", 0)  # noqa: S104
+    elif of_family := [one for its_family, one in local if its_family == family]:
+        address = of_family[0]
+    else:
+        shown = local[0][1][0]
+        raise OSError(errno.EAFNOSUPPORT, f"local_address {shown} is not of the server's family")
     sock = bound(family, address)
     try:
         own = Endpoint(sock, **settings)
@@ -121,16 +136,6 @@ def _own_endpoint(
         raise
     own._is_private = True
     return own
-
-
-async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, Any]]:
-    if not isinstance(host, str):
-        raise TypeError(f"host is one name or address, not {host!r}")
-    try:
-        return [numeric(host, port)]
-    except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        return [(family, address) for family, *_, address in found]
 
 
 @shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)

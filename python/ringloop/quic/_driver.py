@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Driver", "bind", "bound", "numeric"]
+__all__ = ["Driver", "bind", "bound", "look_up", "numeric"]
 
 
 def bind(
@@ -39,6 +39,18 @@ def numeric(host: str, port: int, family: int = 0) -> tuple[int, _Address]:
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM, 0, flags)
     return found[0][0], found[0][4]  # type: ignore[return-value]
+
+
+async def look_up(host: str, port: int, flags: int = 0) -> list[tuple[int, _Address]]:
+    """Return the family and full form of each address of a name, or of the one that is numeric."""
+    if not isinstance(host, str):
+        raise TypeError(f"host is one name or address, not {host!r}")
+    try:
+        return [numeric(host, port)]
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=flags)
+        return [(family, address) for family, *_, address in found]  # type: ignore[misc]
 
 
 def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket.socket:

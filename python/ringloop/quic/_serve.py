@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from ringloop._native import quic as _quic
-from ringloop.quic._driver import bound, numeric
+from ringloop.quic._driver import bound, look_up
 from ringloop.quic._endpoint import Endpoint
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.keywords import EndpointKeywords, ServeKeywords
@@ -65,7 +64,9 @@ async def serve(
     if worker is not None:
         sock = worker.sock
     if sock is None:
-        family, address = await _look_up(host, port)
+        # As asyncio's servers have it: no host means all addresses.
+        wanted = "::" if host is None or host == "" else host
+        family, address = (await look_up(wanted, port, socket.AI_PASSIVE))[0]
         sock = bound(family, address, reuse_port=reuse_port)
     try:
         return Endpoint(
@@ -80,16 +81,3 @@ async def serve(
     except BaseException:
         sock.close()
         raise
-
-
-async def _look_up(host: str | None, port: int) -> tuple[int, Any]:
-    if host is None:
-        return numeric("::", port)
-    if not isinstance(host, str):
-        raise TypeError(f"host is one name or address, not {host!r}")
-    try:
-        return numeric(host, port)
-    except socket.gaierror:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
-        return found[0][0], found[0][4]

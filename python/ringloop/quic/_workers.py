@@ -11,14 +11,12 @@ NAT is started again, would come to any of them.
 from __future__ import annotations
 
 import secrets
+import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bind
-
-if TYPE_CHECKING:
-    import socket
 
 __all__ = ["Worker", "bind_workers"]
 
@@ -49,12 +47,16 @@ class Worker:
 def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[Worker]:
     """Bind the sockets of `count` workers (1 to 256) to one address; port 0: the system chooses it.
 
+    `host` is as for `serve`, but that a name is looked up at once, in this thread.
+
     All of them have to be served: what is for a worker that does not run is lost. Workers that
     are to resume each other's sessions take `ServerConfig`s with the same `sessions` directory (in
     one process: the same `ServerConfig`) and the same `token_secret`.
     """
     if not 1 <= count <= 256:  # noqa: PLR2004
         raise ValueError(f"count is {count}: 1 to 256 workers")
+    if host is not None:
+        host = _numeric(host)
     sockets: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -67,3 +69,14 @@ def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[
         raise
     key = secrets.randbits(64)
     return [Worker(sock, number, count, key) for number, sock in enumerate(sockets)]
+
+
+def _numeric(host: str) -> str | None:
+    """Return the first address of a name, with its zone; `None` for no host, which means all."""
+    if not isinstance(host, str):
+        raise TypeError(f"host is one name or address, not {host!r}")
+    if not host:
+        return None
+    found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+    first, _, *rest = found[0][4]
+    return f"{first}%{rest[1]}" if rest and rest[1] else str(first)

@@ -222,7 +222,7 @@ class QuicConfiguration:
             raise ValueError("quic_logger has to be one of ringloop.quic.logger")
         probes = probes and self.probe_datagram_size
         settings: dict[str, Any] = {
-            "alpn": tuple(self.alpn_protocols or ()),
+            "alpn": _names(self.alpn_protocols),
             "ca_file": self.cafile,
             "ca_path": self.capath,
             "ca_data": self.cadata,
@@ -270,6 +270,17 @@ class QuicConfiguration:
         if (made := kept.get(key)) is None:
             made = kept.setdefault(key, make(**settings, keylog=_key_log(log)))
         return made
+
+
+def _names(protocols: Any) -> tuple[Any, ...]:
+    """Return protocols' names as a key of what is shared; one name is no list of its letters."""
+    if protocols is None:
+        return ()
+    if isinstance(protocols, str | bytes | bytearray | memoryview):
+        raise TypeError(f"alpn_protocols is a list of protocols, not {protocols!r}")
+    return tuple(
+        bytes(name) if isinstance(name, bytearray | memoryview) else name for name in protocols
+    )
 
 
 _MTU_MAX: Final = 1452

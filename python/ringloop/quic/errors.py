@@ -75,6 +75,8 @@ class QuicError(ConnectionError):
 def shown(address: tuple[Any, ...]) -> str:
     """Return an address as people write it."""
     host, port = address[:2]
+    if len(address) > 2 and address[3] and "%" not in host:  # noqa: PLR2004
+        host = f"{host}%{address[3]}"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

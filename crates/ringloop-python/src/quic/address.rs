@@ -7,6 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use ringloop_quic::rustls::pki_types::DnsName;
+
 use super::errors;
 use crate::ffi::{IntoObject as _, Raise as _, intern, new_str};
 
@@ -52,8 +54,13 @@ fn zone(py: Python<'_>, scope: &str) -> PyResult<u32> {
         .extract()
 }
 
-/// A name as certificates and DNS have it: what is not ASCII is encoded, as `ssl` does (RFC 5890, A-labels).
+/// A name as certificates and DNS have it: what is not ASCII is encoded, as `ssl` does (RFC 5890, A-labels). An address is
+/// left without its zone, which is this machine's own matter.
 pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
+    let name = match name.split_once('%') {
+        Some((bare, _)) if bare.parse::<Ipv6Addr>().is_ok() => bare,
+        _ => name,
+    };
     if name.is_ascii() {
         return Ok(name.into());
     }
@@ -64,6 +71,21 @@ pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
     })?;
     let ascii: Vec<u8> = encoded.extract()?;
     Ok(String::from_utf8_lossy(&ascii).into_owned().into())
+}
+
+/// A name that clients may ask for (RFC 6066 §3), perhaps with a wildcard, as a server's table has it.
+pub fn sni_name(py: Python<'_>, name: &str) -> PyResult<String> {
+    let encoded = dns_name(py, name)?;
+    let whole = encoded.strip_suffix('.').unwrap_or(&encoded);
+    let bare = whole.strip_prefix("*.").unwrap_or(whole);
+    if DnsName::try_from(bare).is_err() {
+        let text = format!(
+            "{name:?} is no name that clients ask for: give DNS names, '*.' in front of one for all with one label \
+             more; the default certificate is for all others, and for addresses"
+        );
+        return Err(errors::configuration(py, text));
+    }
+    Ok(whole.to_owned())
 }
 
 /// Make Python's form. What IPv6 sockets call an IPv4 peer stays as they do.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
@@ -146,7 +146,7 @@ impl ServerConfig {
         let certificate = self::certificate(Some(certificate), key)?;
         match (certificate, name) {
             (Some(certificate), Some(name)) => {
-                let name = address::dns_name(py, name)?;
+                let name = address::sni_name(py, name)?;
                 self.certificates.set(&name, certificate);
             }
             (Some(certificate), None) => self.certificates.set_default(certificate),
@@ -157,7 +157,7 @@ impl ServerConfig {
 
     /// Take a name's own certificate away; tell whether there was one.
     fn remove_certificate(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
-        Ok(self.certificates.remove(&address::dns_name(py, name)?))
+        Ok(self.certificates.remove(&address::sni_name(py, name)?))
     }
 }
 
@@ -223,7 +223,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
                 password: None,
             };
             if let Some(certificate) = certificate(Some(chain), key)? {
-                certificates.set(&address::dns_name(py, &name)?, certificate);
+                certificates.set(&address::sni_name(py, &name)?, certificate);
             }
         }
     }
@@ -301,19 +301,29 @@ fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
     let Some(given) = keywords.take_some("alpn")? else {
         return Ok(Vec::new());
     };
-    if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+    let is_one = given.is_instance_of::<PyString>()
+        || given.is_instance_of::<PyBytes>()
+        || given.is_instance_of::<PyByteArray>()
+        || given.is_instance_of::<PyMemoryView>();
+    let names = given.try_iter().ok().filter(|_| !is_one);
+    let Some(names) = names else {
         return Err(PyTypeError::raise(
             "alpn is a list of protocols: alpn=[\"h3\"]",
         ));
-    }
+    };
     let name = |name: Bound<'_, PyAny>| {
-        bytes(&name).map_err(|_| {
+        bytes(&name).map_err(|error| {
+            let py = name.py();
+            if error.is_instance_of::<PyUnicodeEncodeError>(py) {
+                let text = format!("alpn: {name:?} cannot be encoded: {}", error.value(py));
+                return errors::configuration(py, text);
+            }
             PyTypeError::raise(format!(
                 "alpn is a list of protocols, each text or bytes: {name:?} is neither"
             ))
         })
     };
-    given.try_iter()?.map(|item| name(item?)).collect()
+    names.map(|item| name(item?)).collect()
 }
 
 fn version(number: u32) -> PyResult<Version> {
