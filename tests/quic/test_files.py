@@ -182,7 +182,7 @@ def test_pipe_that_nobody_reads(certificates: Certificates, tmp_path: Path) -> N
 
 def test_names_that_no_file_has(certificates: Certificates) -> None:
     for take in takers(certificates).values():
-        with pytest.raises(ValueError, match="null byte"):
+        with pytest.raises(ValueError, match="null"):
             take("a\0b")
         refused(take, Path("x" * 256), OSError, errno.ENAMETOOLONG)
 

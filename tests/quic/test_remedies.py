@@ -124,7 +124,7 @@ def test_authority_that_was_made_anew(run: Run, certificates: Certificates, tmp_
 
 
 def test_certificate_for_another_purpose(run: Run, certificates: Certificates) -> None:
-    pair = certificates.issue("client", "DNS:localhost\nextendedKeyUsage=clientAuth")
+    pair = certificates.issue("clients-only", "DNS:localhost\nextendedKeyUsage=clientAuth")
     both = refused(run, certificates, shown(pair))
     both.says("unsupported_certificate", "serverAuth", "serverAuth")
 
