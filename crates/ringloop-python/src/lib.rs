@@ -17,6 +17,10 @@ mod tls;
 mod transport;
 
 use pyo3::prelude::*;
+use ringloop::sys::reserve::Reserved;
+
+#[global_allocator]
+static ALLOCATOR: Reserved = Reserved::new();
 
 /// The extension module; a table of contents.
 #[pymodule(gil_used = false)]

@@ -73,7 +73,7 @@ fn main() -> io::Result<()> {
         count: 0,
     };
     let mut reader = Reader {
-        batch: Batch::new(BATCH_MAX, 64 * 1024),
+        batch: Batch::new(BATCH_MAX, 64 * 1024).expect("no memory"),
         want: 1,
         control,
     };

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
+use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use ringloop::sys::address::SockAddr;
@@ -35,7 +35,7 @@ use ringloop::sys::interest::Interest;
 
 use super::{Armed, Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;
-use crate::ffi::{self, Fallible, Obj, Payload, intern};
+use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
 use crate::transport::lifecycle::step as step_of;
 use crate::transport::{leaves_the_loop, with_protocol};
@@ -318,13 +318,26 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     };
     let mut held = this.read.held.borrow_mut();
     let received = this.core(py)?.get().datagrams.with(|batch| {
-        let batch = batch.get_or_insert_with(|| {
-            Batch::new(limits::DATAGRAMS_PER_EVENT, limits::DATAGRAM_BYTES_MAX)
-        });
+        let mut one;
+        let batch = match with_room(batch) {
+            Some(batch) => batch,
+            None => match Batch::new(1, limits::DATAGRAM_BYTES_MAX) {
+                Ok(made) => {
+                    one = made;
+                    &mut one
+                }
+                // As asyncio, whose receive has no memory: nothing was taken, and it ends the endpoint.
+                Err(_) => return Ok(Err(PyMemoryError::raise_bare())),
+            },
+        };
         let count = batch.receive(fd, control, wanted)?;
         for message in batch.received() {
             for bytes in message.datagrams() {
-                match ffi::copy_bytes(py, bytes) {
+                let copied = held
+                    .try_reserve(1)
+                    .map_err(ffi::no_memory)
+                    .and_then(|()| ffi::copy_bytes(py, bytes));
+                match copied {
                     Ok(bytes) => held.push_back((bytes, message.source.clone())),
                     Err(error) => return Ok(Err(error)),
                 }
@@ -348,6 +361,14 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
         this.read.batch_count.set(next);
         Ok(())
     }))
+}
+
+/// The loop's own batch; `None` where there is no memory for so much.
+fn with_room(batch: &mut Option<Batch>) -> Option<&mut Batch> {
+    if batch.is_none() {
+        *batch = Batch::new(limits::DATAGRAMS_PER_EVENT, limits::DATAGRAM_BYTES_MAX).ok();
+    }
+    batch.as_mut()
 }
 
 /// A full batch was there.

@@ -234,18 +234,20 @@ fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     {
         return send_gathered(this);
     }
-    call_at_end(this)
+    call_at_end(this).or_else(|_| send_gathered(this))
 }
 
 fn call_at_end(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.write.awaits_end.replace(true) {
+    if this.write.awaits_end.get() {
         return Ok(());
     }
     let handler = Handler {
         object: Obj::from_borrowed(this.object()),
         behaviour: &DATAGRAM,
     };
-    this.core(this.py())?.get().flush_later(handler)
+    this.core(this.py())?.get().flush_later(handler)?;
+    this.write.awaits_end.set(true);
+    Ok(())
 }
 
 /// The turn is over.

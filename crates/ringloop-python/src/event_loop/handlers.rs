@@ -150,17 +150,29 @@ impl Handlers {
     }
 
     /// Take a slot; the token names it.
-    pub fn register(&mut self, handler: Handler) -> Token {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                handler: None,
-            });
-            self.slots.len() as u32 - 1
-        });
+    pub fn register(&mut self, handler: Handler) -> PyResult<Token> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.grow()?,
+        };
         let slot = &mut self.slots[index as usize];
         slot.handler = Some(handler);
-        Token(u64::from(slot.generation) << 32 | u64::from(index))
+        Ok(Token(u64::from(slot.generation) << 32 | u64::from(index)))
+    }
+
+    /// Make one more slot, with room for it on the free list, where it goes without an allocation.
+    fn grow(&mut self) -> PyResult<u32> {
+        ffi::spare()?;
+        let count = self.slots.len() + 1;
+        self.slots.try_reserve(1).map_err(ffi::no_memory)?;
+        self.free
+            .try_reserve(count - self.free.len())
+            .map_err(ffi::no_memory)?;
+        self.slots.push(Slot {
+            generation: 0,
+            handler: None,
+        });
+        Ok(count as u32 - 1)
     }
 
     /// Find a handler.

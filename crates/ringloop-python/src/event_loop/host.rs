@@ -14,7 +14,7 @@ use super::core::LoopCore;
 use super::handlers::{self, Flush, Handler};
 use super::owed::{Owed, Pay};
 use super::ready::Entry;
-use crate::ffi::Obj;
+use crate::ffi::{self, Obj};
 
 /// A poll, and its handler's place. Who drops it without [`LoopCore::unwatch`] leaves both behind.
 #[derive(Clone, Copy)]
@@ -100,7 +100,10 @@ impl LoopCore {
     /// Keep a transport alive, name it for completions, and mark its descriptor as taken.
     pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
-        let token = self.handlers.with(|slab| slab.register(handler))?;
+        self.transport_fds
+            .with(|fds| fds.try_reserve(1))?
+            .map_err(ffi::no_memory)?;
+        let token = self.handlers.with(|slab| slab.register(handler))??;
         if self
             .transport_fds
             .with(|fds| fds.insert(fd, token))?
@@ -127,7 +130,7 @@ impl LoopCore {
         fd: RawFd,
     ) -> PyResult<Token> {
         self.check_open()?;
-        let token = self.handlers.with(|slab| slab.register(handler))?;
+        let token = self.handlers.with(|slab| slab.register(handler))??;
         self.transport_fds.with(|fds| {
             if let Some(known) = fds.get_mut(&fd).filter(|known| **known == last) {
                 *known = token;
@@ -209,7 +212,7 @@ impl LoopCore {
         interest: Interest,
     ) -> PyResult<Watch> {
         self.check_open()?;
-        let token = self.handlers.with(|slab| slab.register(handler))?;
+        let token = self.handlers.with(|slab| slab.register(handler))??;
         let level = true;
         let poll = Request::Poll(Poll {
             fd,
@@ -246,7 +249,11 @@ impl LoopCore {
     /// Flush a transport at the end of this turn.
     #[inline]
     pub(crate) fn flush_later(&self, transport: Handler) -> PyResult<()> {
-        Ok(self.unflushed.with(|unflushed| unflushed.push(transport))?)
+        self.unflushed.with(|unflushed| {
+            unflushed.try_reserve(1).map_err(ffi::no_memory)?;
+            unflushed.push(transport);
+            Ok(())
+        })?
     }
 
     /// Whether any transport waits for [`LoopCore::flush`].

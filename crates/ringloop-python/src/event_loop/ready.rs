@@ -54,6 +54,7 @@ impl Ready {
 
     #[cold]
     fn grow(&mut self) -> PyResult<()> {
+        ffi::spare()?;
         self.queue.try_reserve(1).map_err(ffi::no_memory)
     }
 

@@ -58,6 +58,7 @@ pub struct Timers {
 impl Timers {
     /// Add a timer.
     pub fn push(&mut self, deadline_ns: i64, handle: Obj) -> PyResult<()> {
+        ffi::spare()?;
         self.heap.try_reserve(1).map_err(ffi::no_memory)?;
         let timer = self.timer(deadline_ns, handle);
         self.heap.push(Reverse(timer));

@@ -176,7 +176,7 @@ pub fn add<'py>(
         object: handle.clone().into(),
         behaviour,
     };
-    let token = core.handlers.with(|slab| slab.register(handler))?;
+    let token = core.handlers.with(|slab| slab.register(handler))??;
     let key = match submit(core, fd, direction, token) {
         Ok(key) => key,
         Err(error) => {

@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{PyTypeInfo, ffi};
+use ringloop::sys::reserve;
 
 use crate::limits;
 
@@ -299,6 +300,15 @@ impl<T: PyTypeInfo> Raise for T {}
 #[cold]
 pub fn no_memory(_: TryReserveError) -> PyErr {
     PyMemoryError::raise_bare()
+}
+
+/// Refuse to begin something where the allocator's reserve is what the loop lives on.
+#[inline]
+pub fn spare() -> PyResult<()> {
+    if reserve::is_low() {
+        return Err(PyMemoryError::raise_bare());
+    }
+    Ok(())
 }
 
 /// Memory for so many bytes; empty where those are few, and Rust's own.

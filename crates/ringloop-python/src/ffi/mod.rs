@@ -72,7 +72,7 @@ pub use critical::{locked, released};
 pub use interpreter::check_main_interpreter;
 pub use make::{
     Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
-    new_slice, new_str, new_tuple, no_memory, raise_os, room_for, try_copy,
+    new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
 };
 pub use method::{Args, Class, Method, Property, Return, install_methods};
 #[doc(hidden)]

@@ -65,10 +65,19 @@ pub struct Socket {
     waiting: Option<(Transmit, Vec<u8>)>,
 }
 
+fn with_room(batch: &mut Option<Batch>) -> io::Result<&mut Batch> {
+    let made = match batch.take() {
+        Some(batch) => batch,
+        None => Batch::new(QUIC_TRAINS_PER_CALL, usize::from(u16::MAX))?,
+    };
+    Ok(batch.insert(made))
+}
+
 impl Socket {
     /// Prepare a bound, non-blocking UDP socket. What an old kernel or a peculiar socket refuses is done
     /// without.
     pub fn new(fd: RawFd, settings: Settings) -> io::Result<Self> {
+        BATCH.with_borrow_mut(|batch| with_room(batch).map(drop))?;
         let address = socket::local_addr(fd)?.to_std();
         let is_v6 = address.is_some_and(|address| address.is_ipv6());
         if settings.gro {
@@ -117,8 +126,8 @@ impl Socket {
     pub fn receive(&mut self, now: Instant, core: &mut Core) {
         self.sender.hear(now, core);
         BATCH.with_borrow_mut(|batch| {
-            let batch = batch
-                .get_or_insert_with(|| Batch::new(QUIC_TRAINS_PER_CALL, usize::from(u16::MAX)));
+            // The thread that made the endpoint has one; where another has no memory, what has come waits.
+            let Ok(batch) = with_room(batch) else { return };
             let mut left = QUIC_TRAINS_PER_TURN;
             while left > 0 {
                 let wanted = self.wanted.min(left);

@@ -247,7 +247,7 @@ fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
         object: Obj::from_borrowed(this.object()),
         behaviour: &OPERATION,
     };
-    let token = core.handlers.with(|slab| slab.register(handler))?;
+    let token = core.handlers.with(|slab| slab.register(handler))??;
     // Level: the user may close the socket as soon as this is over, so no registration may be left.
     let poll = match this.work {
         Work::Accept => {

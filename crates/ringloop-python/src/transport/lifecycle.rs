@@ -119,8 +119,7 @@ pub(super) fn fatal_error(this: Stream_<'_, '_>, error: PyErr, message: &str) ->
 pub(super) fn or_end(this: Stream_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     match done {
         Err(error)
-            if this.lifecycle.state.get() == State::Open
-                && !error.is_instance_of::<PyOSError>(this.py()) =>
+            if !this.lifecycle.is_lost() && !error.is_instance_of::<PyOSError>(this.py()) =>
         {
             fatal_error(this, error, "Fatal error on socket transport")
         }

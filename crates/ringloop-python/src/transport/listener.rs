@@ -150,7 +150,7 @@ fn begin(this: Listener_<'_, '_>) -> PyResult<()> {
         object: Obj::from_borrowed(this.object()),
         behaviour: &LISTENER,
     };
-    let token = core.handlers.with(|slab| slab.register(handler))?;
+    let token = core.handlers.with(|slab| slab.register(handler))??;
     this.token.set(token);
     arm(this, core)
 }

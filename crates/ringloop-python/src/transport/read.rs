@@ -197,8 +197,8 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
     match this.read.wish.get() {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
-            if takes_bytes(this) {
-                write::flush_later(this)?;
+            if takes_bytes(this) && write::flush_later(this).is_err() {
+                disarm(this)?;
             }
             Ok(true)
         }

@@ -131,8 +131,8 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         if is_idle || !this.gathering.is_allowed() {
             send_behind(this)?;
         } else {
-            // That send may have ended, and only its event be on its way.
-            flush_later(this)?;
+            // That send may have ended, and only its event be on its way; without memory its event is waited for.
+            drop(flush_later(this));
         }
         return flow::maybe_pause(this, this.write.size());
     }
@@ -140,28 +140,31 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         && !(is_idle || this.keeps_messages)
         && this.write.size() < limits::WRITE_AT_ONCE
         && !this.flow.above_high(this.write.size());
-    if may_wait {
-        return flush_later(this);
+    if may_wait && flush_later(this).is_ok() {
+        return Ok(());
     }
     send_now(this)?;
     if !this.write.is_empty() {
         return flow::maybe_pause(this, this.write.size());
     }
     // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
-    if this.flow.is_paused() || (this.gathering.is_opening() && !is_idle) {
-        return flush_later(this);
+    let waits = this.flow.is_paused() || (this.gathering.is_opening() && !is_idle);
+    if waits && flush_later(this).is_err() {
+        return flow::maybe_resume(this, 0);
     }
     Ok(())
 }
 
-/// Have the loop call at the end of the turn.
+/// Have the loop call at the end of the turn; an error is that there was no memory for it.
 pub(super) fn flush_later(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.write.dirty.replace(true) {
+    if this.write.dirty.get() {
         return Ok(());
     }
     this.core(this.py())?
         .get()
-        .flush_later(super::handler(Obj::from_borrowed(this.object())))
+        .flush_later(super::handler(Obj::from_borrowed(this.object())))?;
+    this.write.dirty.set(true);
+    Ok(())
 }
 
 /// End of the turn: hand what was gathered to the kernel.
@@ -199,17 +202,20 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     let request = {
         let mut queue = this.write.queue.borrow_mut();
         let total: usize = queue.iter().map(SendBuf::len).sum();
-        match queue.len() {
-            0 => return Ok(()),
-            count if count == 1 || this.keeps_messages => {
-                queue.pop_front().map(|buf| Request::Send(Send { fd, buf }))
-            }
-            _ if total <= limits::WRITE_JOIN_MAX => {
-                let buf = joined(queue.make_contiguous())?;
+        let is_one = queue.len() == 1 || this.keeps_messages;
+        let may_join = queue.len() > 1 && !is_one && total <= limits::WRITE_JOIN_MAX;
+        // Where there is no memory for a copy, they go as they are.
+        let whole = may_join
+            .then(|| joined(queue.make_contiguous()).ok())
+            .flatten();
+        match (queue.len(), whole) {
+            (0, _) => return Ok(()),
+            _ if is_one => queue.pop_front().map(|buf| Request::Send(Send { fd, buf })),
+            (_, Some(buf)) => {
                 queue.clear();
                 Some(Request::Send(Send { fd, buf }))
             }
-            count => {
+            (count, None) => {
                 let count = count.min(ringloop::limits::SEND_VECTOR_MAX);
                 let bufs: Vec<SendBuf> = queue.drain(..count).collect();
                 Some(Request::SendMsg(SendMsg::new(fd, bufs)))

@@ -26,6 +26,7 @@
 //! | [`limits`] | resource limits of the process |
 //! | [`refused`] | a call that a loop needs and that was refused: name, cause and remedy |
 //! | [`fork`] | which process a value was made in |
+//! | [`reserve`] | an allocator that has a little left when the system has nothing |
 //! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and why it may be refused |
 //!
 //! Descriptors arrive as plain numbers ([`std::os::fd::RawFd`]). A completion ring may use a
@@ -51,6 +52,7 @@ pub mod memory;
 pub mod path;
 pub mod process;
 pub mod refused;
+pub mod reserve;
 pub mod signal;
 pub mod socket;
 pub mod storage;

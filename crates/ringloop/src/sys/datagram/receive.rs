@@ -11,12 +11,15 @@
 //! - **D2** A header names its own buffer, and no more of it than its length: the name and the control
 //!   room inside of the head, the payload from [`HEAD_LEN`] to the end. Buffers are shorter only by
 //!   being refused.
+//! - **D3** A batch's slots are one block of the global allocator's, all zeros, of the length that its `Vec` frees.
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
 use crate::sys::{check, is_refused, socket};
+use std::alloc::{self, Layout};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
+use std::ptr;
 
 /// Bytes between the end of one slot and the start of the next: an odd number of cache lines, so that
 /// the starts of slots, which are all that small datagrams use, do not fall into one cache set.
@@ -117,7 +120,7 @@ fn receive_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let (at, count) = (headers.as_mut_ptr(), headers.len());
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: D1, D2; no time-out is passed. The types of count and flags differ between C libraries.
-    let received = unsafe { libc::recvmmsg(fd, at, count as _, flags as _, std::ptr::null_mut()) };
+    let received = unsafe { libc::recvmmsg(fd, at, count as _, flags as _, ptr::null_mut()) };
     Ok(check(received)? as usize)
 }
 
@@ -132,7 +135,7 @@ fn write_head(header: &libc::mmsghdr) {
     );
     let at = message.msg_name.cast::<u8>().wrapping_sub(NAME_AT);
     // SAFETY: D2: the head begins so far in front of the name; the buffer is lent for the call.
-    unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len()) };
+    unsafe { ptr::copy_nonoverlapping(head.as_ptr(), at, head.len()) };
 }
 
 /// The first bytes of a message: `struct io_uring_recvmsg_out`.
@@ -150,6 +153,23 @@ pub fn head_of(name_len: usize, control_len: usize, payload_len: usize, flags: i
     head
 }
 
+/// Zeros, of which no page is touched; `vec![0; len]` ends the process where there is no memory.
+fn zeroed(len: usize) -> io::Result<Vec<u8>> {
+    let no_memory = || io::Error::from_raw_os_error(libc::ENOMEM);
+    let layout = Layout::array::<u8>(len).map_err(|_| no_memory())?;
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the length is not 0.
+    let block = unsafe { alloc::alloc_zeroed(layout) };
+    if block.is_null() {
+        return Err(no_memory());
+    }
+    let bytes = ptr::slice_from_raw_parts_mut(block, len);
+    // SAFETY: D3: a block of the global allocator's, of that layout, all of whose bytes are 0.
+    Ok(unsafe { Box::from_raw(bytes) }.into_vec())
+}
+
 /// Memory for several messages, used again and again.
 pub struct Batch {
     slots: Vec<u8>,
@@ -163,17 +183,25 @@ pub struct Batch {
 impl Batch {
     /// Make room for `count` messages with payloads of at most `payload_len` bytes each.
     ///
-    /// Cost: address space; a page becomes memory when a datagram first reaches it.
-    pub fn new(count: usize, payload_len: usize) -> Self {
+    /// Cost: address space; a page becomes memory when a datagram first reaches it. Errors: `ENOMEM`.
+    pub fn new(count: usize, payload_len: usize) -> io::Result<Self> {
         let slot_len = HEAD_LEN + payload_len;
         let stride = slot_len + SLOT_GAP;
-        Self {
-            slots: vec![0; count * stride],
+        let mut receiver = Receiver::default();
+        let mut filled = Vec::new();
+        receiver
+            .iovecs
+            .try_reserve(count)
+            .and_then(|()| receiver.headers.try_reserve(count))
+            .and_then(|()| filled.try_reserve(count))
+            .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Self {
+            slots: zeroed(count * stride)?,
             slot_len,
             stride,
-            receiver: Receiver::default(),
-            filled: Vec::with_capacity(count),
-        }
+            receiver,
+            filled,
+        })
     }
 
     /// Receive what waits, at most `want` messages and never more than there are slots; see

@@ -55,7 +55,7 @@ fn d2_a_batch_holds_each_datagram_with_its_source_in_order() {
         .map(|n| (vec![n; usize::from(n)], Some(to(&b))))
         .collect();
     assert_eq!(send_all(&a, &datagrams, false), [32, 8]);
-    let mut batch = Batch::new(20, 64);
+    let mut batch = Batch::new(20, 64).unwrap();
     let mut seen = Vec::new();
     for control in [Control::Unwanted, Control::Wanted] {
         let count = batch.receive(b.as_raw_fd(), control, 100).unwrap();
@@ -74,11 +74,18 @@ fn d2_a_batch_holds_each_datagram_with_its_source_in_order() {
 }
 
 #[test]
+fn d3_a_batch_without_memory_is_an_error() {
+    let refused = Batch::new(1, 1 << 46).map(drop).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ENOMEM));
+    assert_eq!(Batch::new(3, 100).unwrap().received().count(), 0);
+}
+
+#[test]
 fn d2_a_longer_datagram_is_cut_to_its_slot() {
     let (a, b) = pair();
     assert_eq!(send_to(a.as_raw_fd(), &[7; 100], &to(&b)).unwrap(), 100);
     assert_eq!(send_to(a.as_raw_fd(), &[8; 3], &to(&b)).unwrap(), 3);
-    let mut batch = Batch::new(2, 10);
+    let mut batch = Batch::new(2, 10).unwrap();
     let received = batch.receive(b.as_raw_fd(), Control::Unwanted, 2);
     assert_eq!(received.unwrap(), 2);
     let messages: Vec<_> = batch
@@ -121,7 +128,7 @@ fn runs_of_equal_datagrams_go_out_as_one_message_and_arrive_one_by_one() {
     datagrams.push((vec![7; 5], Some(to(&other))));
     datagrams.extend([connected(5, 8), connected(5, 9)]);
     assert_eq!(send_all(&a, &datagrams, true), [datagrams.len()]);
-    let mut batch = Batch::new(8, 65_536);
+    let mut batch = Batch::new(8, 65_536).unwrap();
     let seen = receive_all(&b, &mut batch, Control::Wanted).concat();
     datagrams.retain(|(_, peer)| *peer == Some(to(&b)));
     let sent: Vec<_> = datagrams.into_iter().map(|(bytes, _)| bytes).collect();
@@ -136,7 +143,7 @@ fn a_train_is_one_message_to_who_asked_for_trains() {
     datagrams.push((vec![10; 1], Some(to(&b))));
     datagrams.push((vec![], Some(to(&b))));
     send_all(&a, &datagrams, true);
-    let mut batch = Batch::new(8, 65_536);
+    let mut batch = Batch::new(8, 65_536).unwrap();
     let seen = receive_all(&b, &mut batch, Control::Wanted);
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [11, 1]);
     let sent: Vec<_> = datagrams.iter().map(|(bytes, _)| bytes.clone()).collect();
@@ -157,7 +164,7 @@ fn a_run_that_a_socket_does_not_take_is_told_apart() {
     let refused = outgoing.send(a.as_raw_fd(), batch(), true).unwrap_err();
     assert!(refused.is_of_segmentation(), "{refused:?}");
     assert_eq!(outgoing.send(a.as_raw_fd(), batch(), false).unwrap(), 2);
-    let mut received = Batch::new(4, 10);
+    let mut received = Batch::new(4, 10).unwrap();
     let seen = receive_all(&b, &mut received, Control::Unwanted).concat();
     assert_eq!(seen, [b"one", b"two"]);
     // A single datagram's error is its own.
@@ -192,7 +199,7 @@ fn names_of_unix_sockets_are_whole_and_descriptors_stay_out() {
     ours.set_nonblocking(true).unwrap();
     named.send_to(b"named", &path).unwrap();
     theirs.send_to(b"nameless", &path).unwrap();
-    let mut batch = Batch::new(2, 100);
+    let mut batch = Batch::new(2, 100).unwrap();
     assert_eq!(
         batch
             .receive(ours.as_raw_fd(), Control::Unwanted, 2)
@@ -257,7 +264,7 @@ fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
             ecn: 2,
         };
         send_train(a.as_raw_fd(), &train).unwrap();
-        let mut batch = Batch::new(4, 65_536);
+        let mut batch = Batch::new(4, 65_536).unwrap();
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
         assert_eq!(message.ecn(), 2);
@@ -310,7 +317,7 @@ fn a_train_to_the_other_family_leaves_from_where_the_route_says() {
             ecn: 2,
         };
         send_train(a.as_raw_fd(), &train).unwrap();
-        let mut batch = Batch::new(4, 65_536);
+        let mut batch = Batch::new(4, 65_536).unwrap();
         let seen = receive_all(&b, &mut batch, Control::Wanted).concat();
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [100, 50]);
     }
@@ -344,7 +351,7 @@ fn without_calls_for_many(errno: i32) {
     let (a, b) = pair();
     let (source, target) = (to(&a), to(&b));
     let mut outgoing = Outgoing::default();
-    let mut batch = Batch::new(8, 100);
+    let mut batch = Batch::new(8, 100).unwrap();
     let denied = [libc::SYS_recvmmsg, libc::SYS_sendmmsg];
     let mut exchange = move || {
         let datagrams: Vec<Vec<u8>> = (1..6u8).map(|n| vec![n; usize::from(n)]).collect();

@@ -1,0 +1,599 @@
+"""A process without memory for seconds, in which a loop goes on: `python -m tests.pressure LOOP FOLDER`.
+
+Its address space is limited to a little more than it has, and a thread takes all of that again and
+again, gives a little back, and takes it again, while streams of every kind, datagrams, timers, tasks,
+`sock_*` and children go on. Then the memory is there again, and everything must come to its end: each
+stream is complete, or one of its two ends was told of an error, with no hole in what came; the loop
+works as before.
+
+Prints one line of JSON: what was carried, what ended in an error, and `faults`, which must be empty.
+A hang ends the process with the stacks of its threads. Run by `test_pressure.py`, and by hand.
+"""
+
+from __future__ import annotations
+
+import _thread
+import argparse
+import asyncio
+import contextlib
+import faulthandler
+import gc
+import json
+import logging
+import os
+import random
+import resource
+import socket
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+# What is sent, from the place that a stream has come to: a prime, so that each place of a chunk differs.
+PERIOD = 65_521
+PATTERN = random.Random(1).randbytes(PERIOD) * 6
+CHUNKS = (1, 40, 700, 3000, 20_000, 70_000, 200_000)
+# Blocks by which memory is used up, the largest first. Smaller ones are the interpreter's own, of which
+# it keeps some: without them it ends the process by itself, being unable to make a MemoryError.
+BLOCKS = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 600)
+SLACKS = (0, 0, 2000, 20_000, 200_000, 2 << 20)
+STREAMS_OF_A_KIND = 3
+SERVED = ("tcp", "tls", "unix")
+HANG_SECONDS = 60.0
+
+
+class Hog:
+    """Take all memory there is, and give a part back, until told to stop; a thread of its own."""
+
+    def __init__(self, seed: int, seconds: float, tick: Callable[[], None]) -> None:
+        self.random = random.Random(seed)
+        self.end = time.monotonic() + seconds
+        self.tick = tick
+        # Its slots are there before memory is short.
+        self.blocks: list[bytearray | bytes | None] = [None] * 400_000
+        self.count = 0
+        self.rounds = 0
+        self.is_over = False
+
+    def run(self) -> None:
+        while (now := self._now()) is None or now < self.end:
+            with contextlib.suppress(MemoryError):
+                self._take()
+                self._rest()
+                self._give(self.random.choice(SLACKS))
+                self._rest()
+                self.rounds += 1
+        self.count = 0
+        self.blocks.clear()
+        self.is_over = True
+
+    def _now(self) -> float | None:
+        try:
+            return time.monotonic()
+        except MemoryError:
+            return None
+
+    def _take(self) -> None:
+        for size in BLOCKS:
+            with contextlib.suppress(MemoryError):
+                while self.count < len(self.blocks):
+                    self.blocks[self.count] = bytes(size)
+                    self.count += 1
+
+    def _give(self, size: int) -> None:
+        given = 0
+        while self.count and given < size:
+            self.count -= 1
+            given += len(self.blocks[self.count] or b"")
+            self.blocks[self.count] = None
+
+    def _rest(self) -> None:
+        for _ in range(self.random.randrange(1, 12)):
+            with contextlib.suppress(MemoryError):
+                self.tick()
+            time.sleep(0.001)
+
+
+class Stream:
+    """One direction of a connection: what was written, what came, and how both ends ended."""
+
+    def __init__(self, kind: str, number: int) -> None:
+        self.kind = kind
+        self.number = number
+        self.sent = 0
+        self.got = 0
+        # It was begun to be made, and nothing else is known yet.
+        self.is_making = True
+        self.ends: list[End] = []
+        self.is_told = False
+        self.fault: str | None = None
+
+    def is_over(self) -> bool:
+        return not self.is_making and all(end.lost for end in self.ends)
+
+    def check(self, data: Any) -> None:
+        """Compare what has come with what was sent there."""
+        if self.fault is not None:
+            return
+        start = self.got % PERIOD
+        length = len(data)
+        if PATTERN[start : start + length] != data:
+            self.fault = "a hole"
+        self.got += length
+
+    def verdict(self) -> str | None:
+        if self.fault is not None:
+            return self.fault
+        if not self.is_over():
+            return f"never ended: {[(type(end).__name__, end.lost) for end in self.ends]}"
+        if self.kind in SERVED and len(self.ends) < 2:
+            # Its other end has ended before it knew whose it was.
+            return None
+        if not self.is_told and self.got != self.sent:
+            return f"cut at {self.got} of {self.sent}, and no error says so"
+        return None
+
+
+class End(asyncio.Protocol):
+    """One end of a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.transport: Any = None
+        self.lost = False
+        self.paused = False
+        stream.ends.append(self)
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        if error is not None:
+            self.stream.is_told = True
+
+    def data_received(self, data: bytes) -> None:
+        self.stream.check(data)
+
+    def eof_received(self) -> None:
+        pass
+
+
+class BufferedEnd(End, asyncio.BufferedProtocol):
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.buffer = bytearray(20_000)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.stream.check(self.buffer[:nbytes])
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Numbers that may be lost and may not come back."""
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.count = 0
+        self.is_lost = False
+        self.fault: str | None = None
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        number = int(data)
+        if number <= self.last:
+            self.fault = f"datagram {number} after {self.last}"
+        self.last = number
+        self.count += 1
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+
+
+class Work:
+    """Everything that goes on in the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, folder: Path, seed: int) -> None:
+        self.loop = loop
+        self.random = random.Random(seed + 1)
+        self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server_context.load_cert_chain(folder / "localhost.pem", folder / "localhost.key")
+        self.client_context = ssl.create_default_context(cafile=folder / "authority.pem")
+        self.path = str(folder / f"pressure-{os.getpid()}")
+        self.is_native = not isinstance(loop, asyncio.SelectorEventLoop)
+        self.makers: dict[str, Callable[[Stream], Coroutine[Any, Any, None]]] = {
+            "pair": self.make_pair,
+            "buffered": self.make_buffered,
+            "tcp": self.make_tcp,
+            "unix": self.make_unix,
+            "tls": self.make_tls,
+            "pipe": self.make_pipe,
+            "sock": self.make_sock,
+            "child": self.make_child,
+        }
+        # In the interpreter's `ssl` a connection that has no memory to be made ends the process; in
+        # asyncio up to 3.11 a thread that waits for a child and has none waits for ever.
+        self.remade = [kind for kind in self.makers if kind != "tls"]
+        if not self.is_native and sys.version_info < (3, 12):
+            self.remade.remove("child")
+        self.streams: list[Stream] = []
+        self.over: list[Stream] = []
+        # What the servers accept finds its stream here, by the number it begins with.
+        self.accepted: dict[int, Stream] = {}
+        self.servers: dict[str, Any] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.datagrams = Datagrams()
+        self.datagrams_sent = 0
+        self.datagrams_making: asyncio.Task[None] | None = None
+        self.refused = 0
+        self.timers = 0
+        self.is_ending = False
+
+    async def begin(self) -> None:
+        loop = self.loop
+        self.servers["tcp"] = await loop.create_server(lambda: Accepted(self), "127.0.0.1", 0)
+        self.servers["tls"] = await loop.create_server(
+            lambda: Accepted(self), "127.0.0.1", 0, ssl=self.server_context
+        )
+        self.servers["unix"] = await loop.create_unix_server(lambda: Accepted(self), self.path)
+        await self.make_datagrams()
+        for kind in self.makers:
+            for _ in range(STREAMS_OF_A_KIND):
+                self.make(kind)
+        await support.within(asyncio.gather(*self.tasks))
+
+    async def make_datagrams(self) -> None:
+        """Make the two ends, and again whenever one has ended."""
+        self.receiver, _ = await self.loop.create_datagram_endpoint(
+            lambda: self.datagrams, ("127.0.0.1", 0)
+        )
+        self.sender, _ = await self.loop.create_datagram_endpoint(
+            asyncio.DatagramProtocol, remote_addr=self.receiver.get_extra_info("sockname")
+        )
+
+    # What the thread asks for, in the loop's own thread.
+
+    def tick(self) -> None:
+        if self.is_ending:
+            return
+        try:
+            self._step()
+        except MemoryError:
+            self.refused += 1
+
+    def _step(self) -> None:
+        for stream in self.streams:
+            self.write(stream)
+        self.send_datagram()
+        self.loop.call_soon(self._nothing)
+        self.loop.call_later(self.random.random() / 50, self._nothing)
+        self.loop.call_later(100, self._nothing).cancel()
+        for stream in self.streams:
+            if stream.is_over():
+                self.streams.remove(stream)
+                self.over.append(stream)
+                break
+        kind = self.random.choice(self.remade)
+        if sum(stream.kind == kind for stream in self.streams) < STREAMS_OF_A_KIND:
+            self.make(kind)
+
+    def send_datagram(self) -> None:
+        if self.receiver.is_closing() or self.sender.is_closing():
+            if self.datagrams_making is None or self.datagrams_making.done():
+                making = self.make_datagrams()
+                try:
+                    self.datagrams_making = self.loop.create_task(making)
+                except MemoryError:
+                    making.close()
+                    raise
+            return
+        self.sender.sendto(b"%d" % self.datagrams_sent)
+        self.datagrams_sent += 1
+
+    def _nothing(self) -> None:
+        self.timers += 1
+
+    def write(self, stream: Stream) -> None:
+        if stream.is_making or not stream.ends:
+            return
+        end = stream.ends[0]
+        if end.transport is None or end.lost or end.paused or end.transport.is_closing():
+            return
+        start = stream.sent % PERIOD
+        size = self.random.choice(CHUNKS)
+        data = PATTERN[start : start + size]
+        try:
+            end.transport.write(data)
+        except MemoryError:
+            # asyncio does not say whether it has sent a part of it; ours has taken nothing.
+            if not self.is_native:
+                stream.is_told = True
+                end.transport.abort()
+            raise
+        stream.sent += size
+
+    def make(self, kind: str) -> None:
+        stream = Stream(kind, len(self.streams) + len(self.over) + 1)
+        making = self._make(stream)
+        try:
+            task = self.loop.create_task(making)
+        except MemoryError:
+            making.close()
+            raise
+        self.streams.append(stream)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _make(self, stream: Stream) -> None:
+        try:
+            await self.makers[stream.kind](stream)
+        except (MemoryError, OSError, RuntimeError) as error:
+            stream.is_told = True
+            if isinstance(error, RuntimeError) and "thread" not in str(error):
+                stream.fault = repr(error)
+            self.give_up(stream)
+        finally:
+            stream.is_making = False
+
+    def give_up(self, stream: Stream) -> None:
+        for end in stream.ends:
+            # One that was never made has nothing to lose.
+            if end.lost or end.transport is None:
+                end.lost = True
+            elif hasattr(end.transport, "abort"):
+                end.transport.abort()
+            else:
+                end.transport.close()
+
+    async def _connect_pair(self, stream: Stream, factory: type[End]) -> None:
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as stack:
+            stack.callback(ours.close)
+            stack.callback(theirs.close)
+            sender, receiver = End(stream), factory(stream)
+            sender.transport, _ = await self.loop.create_connection(lambda: sender, sock=ours)
+            receiver.transport, _ = await self.loop.create_connection(lambda: receiver, sock=theirs)
+            stack.pop_all()
+
+    async def make_pair(self, stream: Stream) -> None:
+        await self._connect_pair(stream, End)
+
+    async def make_buffered(self, stream: Stream) -> None:
+        await self._connect_pair(stream, BufferedEnd)
+
+    async def _connect(self, stream: Stream, connect: Callable[..., Any], **keywords: Any) -> None:
+        sender = End(stream)
+        self.accepted[stream.number] = stream
+        sender.transport, _ = await connect(lambda: sender, **keywords)
+        sender.transport.write(stream.number.to_bytes(4, "big"))
+
+    async def make_tcp(self, stream: Stream) -> None:
+        host, port = self.servers["tcp"].sockets[0].getsockname()
+        await self._connect(stream, self.loop.create_connection, host=host, port=port)
+
+    async def make_tls(self, stream: Stream) -> None:
+        host, port = self.servers["tls"].sockets[0].getsockname()
+        await self._connect(
+            stream,
+            self.loop.create_connection,
+            host=host,
+            port=port,
+            ssl=self.client_context,
+            ssl_handshake_timeout=5,
+            ssl_shutdown_timeout=5,
+        )
+
+    async def make_unix(self, stream: Stream) -> None:
+        await self._connect(stream, self.loop.create_unix_connection, path=self.path)
+
+    async def make_pipe(self, stream: Stream) -> None:
+        read_end, write_end = os.pipe()
+        reading, writing = os.fdopen(read_end, "rb", 0), os.fdopen(write_end, "wb", 0)
+        sender, receiver = End(stream), End(stream)
+        sender.transport, _ = await self.loop.connect_write_pipe(lambda: sender, writing)
+        receiver.transport, _ = await self.loop.connect_read_pipe(lambda: receiver, reading)
+
+    async def make_sock(self, stream: Stream) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            for each in (ours, theirs):
+                each.setblocking(False)
+            for _ in range(self.random.randrange(20)):
+                size = self.random.choice(CHUNKS[:4])
+                start = stream.sent % PERIOD
+                await self.loop.sock_sendall(ours, PATTERN[start : start + size])
+                stream.sent += size
+                while stream.got < stream.sent:
+                    stream.check(await self.loop.sock_recv(theirs, stream.sent - stream.got))
+
+    async def make_child(self, stream: Stream) -> None:
+        child = await asyncio.create_subprocess_exec(
+            "cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        data = PATTERN[:5000]
+        try:
+            answer, _ = await child.communicate(data)
+        except MemoryError:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            raise
+        stream.sent = len(data)
+        stream.check(answer)
+        # `communicate` says nothing of a pipe that was cut; its transport has heard of it.
+        if stream.got < stream.sent and PATTERN.startswith(answer):
+            stream.is_told = True
+
+    # After it.
+
+    async def finish(self) -> None:
+        """Close every stream once what was written has come, and wait for their ends."""
+        self.is_ending = True
+        deadline = time.monotonic() + HANG_SECONDS / 2
+        while not all(stream.is_over() for stream in self.streams) and time.monotonic() < deadline:
+            for stream in self.streams:
+                if stream.is_told:
+                    self.give_up(stream)
+                elif not stream.is_making and stream.ends and stream.ends[0].transport is not None:
+                    stream.ends[0].transport.close()
+            await asyncio.sleep(0.02)
+        self.over += self.streams
+        for server in self.servers.values():
+            server.close()
+        self.sender.close()
+        self.receiver.close()
+
+
+class Accepted(End):
+    """A server's end, which learns from its first bytes whose it is."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.begun = b""
+        self.is_known = False
+        super().__init__(Stream("stranger", 0))
+
+    def data_received(self, data: bytes) -> None:
+        if not self.is_known:
+            begun = self.begun + data
+            if len(begun) < 4:
+                self.begun = begun
+                return
+            stream = self.work.accepted[int.from_bytes(begun[:4], "big")]
+            stream.ends.append(self)
+            self.stream = stream
+            self.is_known = True
+            data = begun[4:]
+        if data:
+            self.stream.check(data)
+
+
+def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: Any) -> Hog:
+    """Let the loop run while memory is short; MemoryErrors may leave it, as they leave asyncio's."""
+
+    def tick() -> None:
+        loop.call_soon_threadsafe(work.tick)
+
+    hog = Hog(seed, options.seconds, tick)
+
+    def press() -> None:
+        # The C library gives a thread its part of a library's variables when it first needs it, or ends
+        # the process.
+        tick()
+        ready.release()
+        pressing.acquire()
+        hog.run()
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        loop.call_soon_threadsafe(loop.stop)
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    gc.collect()
+    ready, pressing = _thread.allocate_lock(), _thread.allocate_lock()
+    ready.acquire()
+    pressing.acquire()
+    _thread.start_new_thread(press, ())
+    ready.acquire()
+    # Room among the interpreter's small objects.
+    small = [bytes(size) for _ in range(2000) for size in range(16, 480, 16)]
+    small = small[::2]
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + options.left * 1024, hard))
+    pressing.release()
+    while not hog.is_over:
+        try:
+            loop.run_forever()
+        except MemoryError:
+            work.refused += 1
+    return hog
+
+
+def figures(work: Work) -> dict[str, dict[str, int]]:
+    """Count, by kind, the streams, those of which an error was told, and the bytes that came."""
+    table: dict[str, dict[str, int]] = {}
+    for stream in work.over:
+        row = table.setdefault(stream.kind, {"streams": 0, "told": 0, "got": 0, "stuck": 0})
+        row["streams"] += 1
+        row["told"] += stream.is_told
+        row["got"] += stream.got
+        row["stuck"] += stream.is_making
+    return table
+
+
+def faults_of(work: Work, *, is_short: bool) -> list[str]:
+    """Say what should not be; nothing is told of an error where memory was there."""
+    faults = []
+    for stream in work.over:
+        # A future that has no memory to wake its task loses it, in asyncio as here.
+        if is_short and stream.is_making:
+            continue
+        fault = stream.verdict()
+        if fault is None and stream.is_told and not is_short:
+            fault = "an error with all memory there"
+        if fault is not None:
+            faults.append(f"{stream.kind} {stream.number}: {fault}")
+    if work.datagrams.fault:
+        faults.append(work.datagrams.fault)
+    return faults
+
+
+async def play(work: Work) -> None:
+    """All of it once more, with memory."""
+    await work.begin()
+    for _ in range(20):
+        work.tick()
+        await asyncio.sleep(0.002)
+    await work.finish()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("loop")
+    parser.add_argument("certificates", type=Path, help="the folder of `tests.tls.Certificates`")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--left", type=int, default=16 * 1024, help="KiB beyond what is in use")
+    options = parser.parse_args()
+    logging.disable()
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(options.seconds + 2 * HANG_SECONDS, exit=True)
+    sys.unraisablehook = lambda _: None
+    loop = support.loop_factory(options.loop)()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    asyncio.set_event_loop(loop)
+    work = Work(loop, options.certificates, options.seed)
+    loop.run_until_complete(work.begin())
+    hog = run_short(loop, work, options.seed, options)
+    loop.run_until_complete(work.finish())
+    again = Work(loop, options.certificates, options.seed)
+    loop.run_until_complete(play(again))
+    report = {
+        "faults": [
+            *faults_of(work, is_short=True),
+            *(f"afterwards: {fault}" for fault in faults_of(again, is_short=False)),
+        ],
+        "rounds": hog.rounds,
+        "refused": work.refused,
+        "timers": work.timers,
+        "datagrams": [work.datagrams_sent, work.datagrams.count],
+        "streams": figures(work),
+    }
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
+    # What was lost for want of memory is not looked for at the end.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Memory is short for seconds: no stream has a hole that nobody is told of, and all is well afterwards.
+
+What happens meanwhile is in `pressure.py`, which plays in a child process and limits itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import support
+
+if TYPE_CHECKING:
+    from tests.tls import Certificates
+
+SECONDS = 1.5
+
+
+@pytest.mark.one_thread("a child of its own is limited")
+# KiB that are left: less than the loop's larger buffers, and more.
+@pytest.mark.parametrize("left", [2048, 16 * 1024])
+def test_loop_outlives_a_lasting_want_of_memory(
+    loop_name: str, certificates: Certificates, left: int
+) -> None:
+    certificates.issue()
+    arguments = [
+        loop_name,
+        str(certificates.folder),
+        "--left",
+        str(left),
+        "--seconds",
+        str(SECONDS),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.pressure", *arguments],
+        cwd=Path(__file__).parent.parent,
+        # One heap of the C library's, so that what is taken is nobody else's.
+        env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+        capture_output=True,
+        text=True,
+        timeout=10 * support.PATIENCE_SECONDS,
+        check=False,
+    )
+    if done.returncode and "recover from MemoryErrors" in done.stderr:
+        pytest.skip("the interpreter could not make a MemoryError, and ends the process then")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    faults = report["faults"]
+    if loop_name == support.ORACLE:
+        # Of some ends it never tells.
+        faults = [fault for fault in faults if "never ended" not in fault]
+    assert faults == []
+    assert report["rounds"] > 0
+    assert report["refused"] > 0, "memory was never short"
