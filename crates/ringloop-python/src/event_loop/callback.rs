@@ -82,7 +82,7 @@ impl<'a> Callback<'a> {
     }
 
     /// Fill a new handle.
-    #[inline]
+    #[inline(always)]
     pub fn fill(self, parts: Parts<'_, '_>) {
         let [first, second, third] = ARGUMENTS.map(|word| &self.cells[word]);
         let argument = |index| parts.args.get(parts.skip + index).map(Obj::from_borrowed);
@@ -120,7 +120,7 @@ impl<'a> Callback<'a> {
 
     /// Call it in its context; nothing when it was cleared. Where the context is an empty one of its
     /// own, `contexts` lends it. `handle` is whose callback this is.
-    #[inline]
+    #[inline(always)]
     pub fn run(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
         let py = handle.py();
         if ffi::is_unique_without_lock(handle) {
@@ -139,6 +139,7 @@ impl<'a> Callback<'a> {
 
     /// As `run`, for a handle that nobody else holds: its references are moved out. Counting one that
     /// other loops count too, of a callable that all of them schedule, is what a callback costs most.
+    #[inline(always)]
     fn run_unseen(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
         let py = handle.py();
         let Some(callable) = self.cells[CALLABLE].take() else {
@@ -173,7 +174,7 @@ impl<'a> Callback<'a> {
     }
 
     /// Take what is to be called; `None` when it was cleared.
-    #[inline]
+    #[inline(always)]
     fn prepare(self, py: Python<'_>, contexts: &Contexts) -> PyResult<Option<Call>> {
         let Some(callable) = self.cells[CALLABLE].get(py) else {
             return Ok(None);
@@ -202,7 +203,7 @@ impl<'a> Callback<'a> {
     }
 
     /// After a call in a context that `contexts` has lent: the handle keeps one that was used.
-    #[inline]
+    #[inline(always)]
     fn return_context(self, py: Python<'_>, context: Obj, contexts: &Contexts) -> PyResult<()> {
         // Not the last reference: `context` is one.
         drop(self.cells[CONTEXT].take());
@@ -290,7 +291,7 @@ struct Call {
 }
 
 impl Call {
-    #[inline]
+    #[inline(always)]
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         ffi::context_enter(py, &self.context)?;
         let result = self.call(py);
@@ -329,6 +330,7 @@ impl Contexts {
         Self(Confined::new(Vec::new()))
     }
 
+    #[inline]
     fn lend(&self, py: Python<'_>) -> PyResult<Obj> {
         match self.0.with(Vec::pop)? {
             Some(context) => Ok(context),
@@ -337,6 +339,7 @@ impl Contexts {
     }
 
     /// Take a context back; one that was changed or kept comes out again: it is the callback's now.
+    #[inline]
     fn give_back(&self, py: Python<'_>, context: Obj) -> PyResult<Option<Obj>> {
         if !ffi::context_is_fresh(py, &context) {
             return Ok(Some(context));

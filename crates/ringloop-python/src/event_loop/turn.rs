@@ -268,7 +268,7 @@ impl LoopCore {
             || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_entry(&self, loop_: &Bound<'_, LoopCore>, entry: Entry) -> PyResult<()> {
         let py = loop_.py();
         match entry {
@@ -292,7 +292,7 @@ impl LoopCore {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_handle<T: AsHandle>(
         &self,
         loop_: &Bound<'_, LoopCore>,
