@@ -75,7 +75,7 @@ def test_moving_at_once_waits_for_the_handshake(run: Run, certificates: Certific
 
 def test_moving_behind_a_last_flight_that_is_lost(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
-        async with served(certificates, stream_handler=echo) as server:
+        async with served(certificates, stream_handler=echo, initial_rtt=0.02) as server:
             async with relayed(server.address, loss=0.3) as relay:
                 for _ in range(5):
                     connected = dialled(certificates, relay.address, initial_rtt=0.02)

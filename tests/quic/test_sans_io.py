@@ -363,3 +363,37 @@ def test_the_collector_sees_a_key_log_that_holds_its_endpoint() -> None:
     del log
     gc.collect()
     assert watched() is None
+
+
+def test_move_after_a_handshake_with_losses_is_told_soon(certificates: Certificates) -> None:
+    """The engine's probes are far apart then, and the first packet from the new address is lost."""
+    pair = Pair.make(certificates)
+    client = pair.connect(client_config(certificates))
+    passed: list[bytes] = []
+
+    def first_alone(datagram: bytes, from_client: bool) -> list[bytes]:
+        if from_client:
+            passed.append(datagram)
+        return [] if from_client and len(passed) > 2 else [datagram]
+
+    # The last flight is lost again and again, so that probes come later and later.
+    pair.network = first_alone
+    before = pair.now
+    pair.run_until(lambda: pair.now > before + 3)
+    pair.network = lambda datagram, from_client: [datagram]
+    pair.run_until(lambda: client.is_confirmed)
+    lost: list[bytes] = []
+
+    def lossy(datagram: bytes, from_client: bool) -> list[bytes]:
+        # The server's are for the old address until it hears from the new one.
+        if from_client and len(lost) >= 3:
+            pair.network = lambda datagram, from_client: [datagram]
+            return [datagram]
+        lost.append(datagram)
+        return []
+
+    pair.network = lossy
+    client.local_address_changed()
+    moved, received = pair.now, client.stats().bytes_received
+    pair.run_until(lambda: client.stats().bytes_received > received)
+    assert pair.now < moved + 1.5

@@ -30,6 +30,16 @@ pub const SEND_WINDOW: u64 = 16 << 20;
 /// the shortest, with nobody's queue the reason.
 pub const SEND_WINDOW_PATHS: u64 = 4;
 
+/// How often a client that has moved asks the server for an acknowledgement beside the engine's probes, where it hears
+/// nothing: one of so many arrives, unless nothing does.
+pub const MOVE_PINGS: u32 = 16;
+
+/// How long it waits before the second time, at the least; three round trips otherwise, and twice as long each time.
+pub const MOVE_WAIT_MIN: Duration = Duration::from_millis(50);
+
+/// The longest of these waits: what a path bears that is not known any more.
+pub const MOVE_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Bytes of small writes of one stream a connection that are gathered into one piece before they count against the
 /// send window. Sixteen packets: much fewer pieces, and still in the first-level cache.
 pub const STAGED_BYTES: usize = 16 << 10;

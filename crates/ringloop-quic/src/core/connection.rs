@@ -373,7 +373,7 @@ impl<'a> Connection<'a> {
     pub fn local_address_changed(&mut self) -> bool {
         let is_confirmed = self.is_confirmed();
         if is_confirmed {
-            self.live.proto.local_address_changed();
+            self.live.moves();
             self.mark();
         }
         is_confirmed

@@ -2,6 +2,7 @@
 
 use super::datagrams::Datagrams;
 use super::ids::Ids;
+use super::moved::{Moved, Next};
 use super::staged::Staged;
 use super::tuning::Tuning;
 use super::unproved::Unproved;
@@ -53,6 +54,8 @@ pub(super) struct Live {
     /// When the handshake has to be complete.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
+    /// Clients that have moved, until the server answers.
+    pub(super) moved: Option<Box<Moved>>,
     /// Servers, while the client may be anywhere.
     pub(super) unproved: Option<Box<Unproved>>,
 }
@@ -143,8 +146,31 @@ impl Live {
         let own = self
             .handshake_deadline
             .filter(|_| self.proto.is_handshaking());
+        let moved = self.moved.as_ref().and_then(|moved| moved.deadline());
         let engine = self.proto.poll_timeout();
-        own.into_iter().chain(engine).min()
+        own.into_iter().chain(moved).chain(engine).min()
+    }
+
+    /// Packets leave from another address from now on.
+    pub(super) fn moves(&mut self) {
+        self.proto.local_address_changed();
+        if self.proto.side() == proto::Side::Client {
+            let acks = self.proto.stats().frame_rx.acks;
+            self.moved = Some(Box::new(Moved::new(acks, self.proto.rtt())));
+        }
+    }
+
+    /// Say again that it has moved, where that is due.
+    pub(super) fn say_moved(&mut self, now: Instant) {
+        if self.proto.is_closed() {
+            self.moved = None;
+        }
+        let acks = self.proto.stats().frame_rx.acks;
+        match self.moved.as_mut().map(|moved| moved.next(now, acks)) {
+            Some(Next::Ask) => self.proto.ping(),
+            Some(Next::Forget) => self.moved = None,
+            Some(Next::Wait) | None => {}
+        }
     }
 
     /// It is heard, or over; tells whether it was not heard before.

@@ -23,6 +23,7 @@
 //! | `live` | what is kept about each connection, and which have to be looked at |
 //! | `message` | what goes between a core and the network |
 //! | `staged` | small writes, gathered into one piece |
+//! | `moved` | a client that has moved says so until it is answered |
 //! | `tuning` | windows that follow what a connection does |
 //! | `timeouts` | the deadlines of many connections in one heap |
 //! | `unproved` | what is sent to an address before it is proved |
@@ -33,6 +34,7 @@ mod event;
 mod ids;
 mod live;
 mod message;
+mod moved;
 mod staged;
 mod timeouts;
 mod tuning;
@@ -482,6 +484,7 @@ impl Core {
             takes_datagrams: kept.takes_datagrams,
             confirmation: Confirmation::Incomplete,
             hearing: Hearing::Heard,
+            moved: None,
             handshake_deadline: kept
                 .handshake_timeout
                 .and_then(|timeout| now.checked_add(timeout)),
@@ -673,6 +676,9 @@ impl Core {
             // The peer is to hear of its larger window.
             self.queues.mark(live, slot);
         }
+        if let Some(moved) = &mut live.moved {
+            moved.sent(now);
+        }
         if live.end == End::NotYet
             && let Some(deadline) = live.deadline()
             && live.armed.is_none_or(|armed| deadline < armed)
@@ -728,6 +734,7 @@ impl Core {
                         };
                         self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
                     } else {
+                        live.say_moved(now);
                         live.proto.handle_timeout(now);
                     }
                     self.queues.mark(live, slot);
