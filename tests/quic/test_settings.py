@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import ssl
 import time
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ringloop import quic
 from ringloop._native import quic as native
+from ringloop.quic import asyncio as shaped
+from ringloop.quic.configuration import QuicConfiguration
 from tests.quic.support import both, server_config
 from tests.support import within
 
@@ -112,6 +117,241 @@ def test_numbers_of_a_running_connection(run: Run, certificates: Certificates) -
 def test_settings_of_endpoints(name: str) -> None:
     for value in (*ENDPOINTS_NUMBERS[name], -1, 2**64, 2**200):
         refused(native.Endpoint, name, value)
+
+
+# --- values of other types ------------------------------------------------------------------------
+
+
+class Index:
+    """A whole number that is no int, as numpy's are."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+NO_NUMBERS: tuple[Any, ...] = (
+    True,
+    False,
+    "30",
+    b"30",
+    Decimal(5),
+    Fraction(1, 2),
+    1.5,
+    math.nan,
+    [],
+    1j,
+)
+NO_SECONDS: tuple[Any, ...] = (True, False, "30", b"30", [], 1j)
+
+
+def not_a_number(make: Any, name: str, values: tuple[object, ...], words: str) -> None:
+    for value in values:
+        with pytest.raises(TypeError) as caught:
+            make(**{name: value})
+        assert str(caught.value).startswith(f"{name} is {value!r}: give {words}")
+
+
+def test_numbers_are_whole_and_no_others(certificates: Certificates) -> None:
+    serve = functools.partial(server_config, certificates)
+    makers: dict[Any, tuple[str, ...]] = {
+        native.ClientConfig: (*NUMBERS, "version"),
+        serve: (*NUMBERS, *SERVERS_NUMBERS),
+        native.Endpoint: (*ENDPOINTS_NUMBERS, "connection_id_length"),
+    }
+    for make, names in makers.items():
+        for name in names:
+            not_a_number(make, name, NO_NUMBERS, "a whole number")
+    for name in NUMBERS:
+        native.ClientConfig(**{name: Index(1300)})  # type: ignore[arg-type]
+
+
+def test_seconds_are_numbers_of_any_kind(certificates: Certificates) -> None:
+    serve = functools.partial(server_config, certificates)
+    for name in (*TIMES, "initial_rtt"):
+        not_a_number(native.ClientConfig, name, NO_SECONDS, "seconds")
+        native.ClientConfig(**{name: Decimal("0.5")})  # type: ignore[arg-type]
+        native.ClientConfig(**{name: Index(1)})  # type: ignore[arg-type]
+    not_a_number(serve, "retry_lifetime", NO_SECONDS, "seconds")
+    with pytest.raises(quic.ConfigurationError, match="idle_timeout is 1000"):
+        native.ClientConfig(idle_timeout=10**400)
+
+
+def test_an_error_in_a_number_is_the_programs_own() -> None:
+    class Bad:
+        def __index__(self) -> int:
+            raise ZeroDivisionError("its own")
+
+        __float__ = __index__
+
+    for name in ("max_data", "idle_timeout"):
+        with pytest.raises(ZeroDivisionError, match="its own"):
+            native.ClientConfig(**{name: Bad()})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("congestion", 5),
+        ("alpn", [5]),
+        ("sni", 5),
+        ("sni", {"a": 1}),
+        ("sni", {5: ("x", None)}),
+        ("preferred_address", 5),
+        ("preferred_address", "::1"),
+        ("token_secret", 5),
+        ("client_auth", 5),
+        ("ca_file", 5),
+        ("sessions", 5),
+        ("qlog", 5),
+    ],
+)
+def test_values_of_other_types_are_refused_by_name(
+    certificates: Certificates, name: str, value: object
+) -> None:
+    with pytest.raises(TypeError, match=name):
+        server_config(certificates, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("versions", 1),
+        ("versions", ["one"]),
+        ("reset_secret", "text"),
+        ("connection_id", 5),
+        ("worker", 5),
+        ("server", 5),
+        ("retry", 5),
+        ("gso", 1),
+    ],
+)
+def test_values_of_endpoints_are_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=name):
+        native.Endpoint(**{name: value})  # type: ignore[arg-type]
+
+
+def test_numbers_of_running_connections_are_refused_by_name(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            setters: dict[str, Any] = {
+                "max_data": client.set_max_data,
+                "send_window": client.set_send_window,
+                "max_streams": client.set_max_streams,
+                "priority": lambda value: setattr(stream, "priority", value),
+            }
+            for name, set_to in setters.items():
+                for value in (-(2**40), 2**62, 2**64, 2**200):
+                    with pytest.raises(quic.ConfigurationError, match=rf"^{name} is {value}: give"):
+                        set_to(value)
+                for wrong in NO_NUMBERS:
+                    with pytest.raises(TypeError, match=rf"^{name} is "):
+                        set_to(wrong)
+                set_to(Index(7))
+            for give in (stream.reset, stream.stop, client.close, client.endpoint.close):
+                for value in (-1, 2**62, 2**64, 2**200):
+                    with pytest.raises(ValueError, match=rf"{value} is no error code"):
+                        give(value)
+                with pytest.raises(TypeError, match="'5' is no error code"):
+                    give("5")  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="-1 is too few"):
+                await client.receive_datagrams(-1)
+            with pytest.raises(ValueError, match="keying material cannot be had"):
+                client.export_keying_material("x", b"", 2**200)
+            # As of asyncio's streams: more than there can be is all there is.
+            await within(stream.send(b"abc"))
+            stream.finish()
+            taken = await within(server.accept_stream())
+            assert await within(taken.read(2**200)) == b"abc"
+
+    run(main())
+
+
+def test_how_long_a_datagram_may_wait(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            for value in (-1, -0.5, math.nan, -math.inf):
+                with pytest.raises(ValueError, match=r"^expires is .*: give 0 seconds or more"):
+                    await client.send_datagram(b"x", expires=value)
+            for wrong in NO_SECONDS:
+                with pytest.raises(TypeError, match=r"^expires is .*: give seconds"):
+                    await client.send_datagram(b"x", expires=wrong)  # type: ignore[arg-type]
+            # More than a clock counts to.
+            for long in (math.inf, 1e19, 2**62, Decimal(5)):
+                assert await client.send_datagram(b"x", expires=long)  # type: ignore[arg-type]
+            assert set(await within(server.receive_datagrams())) == {b"x"}
+
+    run(main())
+
+
+def test_ports_that_are_none(run: Run, certificates: Certificates) -> None:
+    shown: dict[str, Any] = {"configuration": server_config(certificates)}
+
+    async def main() -> None:
+        for port in (-1, 65536, 2**31, 2**62, 2**64):
+            match = f"port is {port}: give 0 to 65535"
+            for host in ("127.0.0.1", "localhost"):
+                with pytest.raises(quic.ConfigurationError, match=match):
+                    await quic.open_connection(host, port, verify=False, alpn=["test"])
+                with pytest.raises(quic.ConfigurationError, match=match):
+                    await quic.serve(None, host, port, **shown)
+                with pytest.raises(quic.ConfigurationError, match=match):
+                    async with shaped.connect(host, port):
+                        pass
+            with pytest.raises(quic.ConfigurationError, match=match):
+                quic.bind_workers("127.0.0.1", port, count=1)
+        for wrong in (None, True, 1.5, "http"):
+            with pytest.raises(TypeError, match="port is"):
+                await quic.serve(None, "127.0.0.1", wrong, **shown)  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_how_many_workers() -> None:
+    for count in (0, -1, 257, 2**64):
+        with pytest.raises(ValueError, match=rf"count is {count}: 1 to 256"):
+            quic.bind_workers("127.0.0.1", count=count)
+    for wrong in ("2", 1.5, math.nan, None, True):
+        with pytest.raises(TypeError, match="count is"):
+            quic.bind_workers("127.0.0.1", count=wrong)  # type: ignore[arg-type]
+
+
+# A field of the shape of aioquic, and what it may not be.
+FIELDS: dict[str, tuple[object, ...]] = {
+    "max_datagram_size": (1199, -1, 65528, "1200", True),
+    "keep_alive_interval": (0, math.nan, -1, "5"),
+    "idle_timeout": (0.0001, math.nan, "5"),
+    "max_data": (0, 2**62, "5"),
+    "max_stream_data": (0, 2**62),
+    "max_streams_bidi": (-1, 2**17),
+    "send_window": (0, 2**64),
+    "congestion_control_algorithm": (5, "fast"),
+    "datagram_ring_bytes": (0, 2**31),
+    "datagram_send_bytes": (0, 2**31),
+    "socket_buffer_size": (0, 2**31, "5"),
+    "connection_id_length": (0, 3, 21, -1, 2**40, "8", True),
+    "tx_max_queued_bytes": (-1, 2**64, "5", True),
+    "initial_rtt": (0, 61, "5"),
+    "supported_versions": (["one"],),
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_fields_of_the_other_shape_are_refused_by_their_own_names(run: Run, field: str) -> None:
+    async def main() -> None:
+        for value in FIELDS[field]:
+            configuration = QuicConfiguration(verify_mode=ssl.CERT_NONE, max_datagram_frame_size=9)
+            setattr(configuration, field, value)
+            with pytest.raises((quic.ConfigurationError, TypeError, ValueError), match=field):
+                async with shaped.connect("127.0.0.1", 9, configuration=configuration):
+                    pass
+
+    run(main())
 
 
 def test_no_version_at_all() -> None:

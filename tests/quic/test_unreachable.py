@@ -55,7 +55,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch, *found: Address) -> None:
         families = {2: socket.AF_INET, 4: socket.AF_INET6}
         return [(families[len(address)], address) for address in found]
 
-    monkeypatch.setattr(_connect, "_look_up", look_up)
+    monkeypatch.setattr(_connect, "look_up", look_up)
 
 
 async def serving(certificates: Certificates, host: str = "127.0.0.1") -> quic.Endpoint:

@@ -309,11 +309,11 @@ class Endpoint:
         self, config: ClientConfig, address: Address, server_name: str, now: float | None = None
     ) -> int:
         """Begin a connection; returns its key."""
-    def close(self, code: int = 0, reason: str | _Data = ..., now: float | None = None) -> None:
+    def close(self, code: int = 0, reason: str | _Data = "", now: float | None = None) -> None:
         """Close all connections with a code and a reason, and let nobody in any more."""
     def counts(self) -> list[int]:
-        """Connections, handshakes under way; clients accepted, completed, failed, refused, retried; of
-        those that failed: timed out, TLS, by the peer, others.
+        """Connections, handshakes under way; clients accepted, completed, failed, refused, retried;
+        of those that failed: timed out, TLS, by the peer, others.
         """
     def take_failures(self) -> list[tuple[Any, ConnectionClosed]]:
         """Clients whose handshake failed since this was asked last: addresses and errors."""
@@ -546,7 +546,7 @@ class Connection:
         """Bytes that only both ends of this connection can know (RFC 8446 §7.5)."""
     def stats(self) -> Stats:
         """Figures."""
-    def close(self, code: int = 0, reason: str | _Data = ..., now: float | None = None) -> None:
+    def close(self, code: int = 0, reason: str | _Data = "", now: float | None = None) -> None:
         """Close it with the program's code and reason, behind what was written and may be sent now;
         the rest is dropped.
         """

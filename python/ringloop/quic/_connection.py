@@ -7,6 +7,7 @@ where what is asked for is there.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from ringloop._native import quic as _quic
@@ -114,7 +115,8 @@ class Connection(_quic.Connection):
         if policy != "wait":
             return False
         loop = asyncio.get_running_loop()
-        end = None if expires is None else loop.time() + expires
+        # None, and what no clock can count, is no end.
+        end = None if expires is None or math.isinf(expires) else loop.time() + float(expires)
         try:
             async with asyncio.timeout_at(end):
                 while True:

@@ -8,8 +8,11 @@ native endpoint do, and are called by the loop without a frame of Python's betwe
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from ringloop.quic.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 
     _Address = tuple[str, int] | tuple[str, int, int, int]
 
-__all__ = ["Driver", "bind", "bound", "look_up", "numeric"]
+__all__ = ["Driver", "bind", "bound", "checked_port", "look_up", "numeric"]
+
+_PORT_MAX: Final = 65535
 
 
 def bind(
@@ -36,6 +41,7 @@ def numeric(host: str, port: int, family: int = 0) -> tuple[int, _Address]:
 
     A zone (`fe80::1%eth0`) becomes the number that the kernel knows it by.
     """
+    port = checked_port(port)
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM, 0, flags)
     return found[0][0], found[0][4]  # type: ignore[return-value]
@@ -51,6 +57,18 @@ async def look_up(host: str, port: int, flags: int = 0) -> list[tuple[int, _Addr
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=flags)
         return [(family, address) for family, *_, address in found]  # type: ignore[misc]
+
+
+def checked_port(port: Any) -> int:
+    """Return a port that is one; the resolver would take a larger number for another port's."""
+    if isinstance(port, str) and port.isdecimal():
+        port = int(port)
+    if isinstance(port, bool) or not hasattr(port, "__index__"):
+        raise TypeError(f"port is {port!r}: give a whole number, 0 to 65535")
+    number = operator.index(port)
+    if not 0 <= number <= _PORT_MAX:
+        raise ConfigurationError(f"port is {number}: give 0 to 65535")
+    return number
 
 
 def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket.socket:

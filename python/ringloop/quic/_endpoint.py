@@ -54,15 +54,15 @@ class EndpointStats(NamedTuple):
     accepted: int
     """Clients whose handshake was begun."""
     completed: int
-    """Those of them whose handshake was completed."""
+    """Clients whose handshake was completed."""
     failed: int
-    """Those whose handshake failed."""
+    """Clients whose handshake failed."""
     refused: int
     """Clients that were turned away: `max_connections`, or a closed endpoint."""
     retried: int
     """Clients that were told to prove their address first."""
     failures: FailureCounts
-    """Why the `failed` ones did."""
+    """The same clients by why their handshakes failed."""
 
     @classmethod
     def _of(cls, native: _quic.Endpoint) -> EndpointStats:

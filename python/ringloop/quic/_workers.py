@@ -10,6 +10,7 @@ NAT is started again, would come to any of them.
 
 from __future__ import annotations
 
+import operator
 import secrets
 import socket
 from dataclasses import dataclass
@@ -53,7 +54,9 @@ def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[
     are to resume each other's sessions take `ServerConfig`s with the same `sessions` directory (in
     one process: the same `ServerConfig`) and the same `token_secret`.
     """
-    if not 1 <= count <= 256:  # noqa: PLR2004
+    if isinstance(count, bool) or not hasattr(count, "__index__"):
+        raise TypeError(f"count is {count!r}: give a whole number, 1 to 256")
+    if not 1 <= (count := operator.index(count)) <= 256:  # noqa: PLR2004
         raise ValueError(f"count is {count}: 1 to 256 workers")
     if host is not None:
         host = _numeric(host)

@@ -11,18 +11,22 @@ of the others.
 
 from __future__ import annotations
 
+import operator
 import os
+import re
 import ssl
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ringloop._native import quic as _quic
 from ringloop.quic._material import decrypted, encoded
+from ringloop.quic.errors import ConfigurationError
 from ringloop.quic.logger import QuicLogger
 from ringloop.quic.packet import QuicProtocolVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TextIO
 
     from ringloop.quic.tls import SessionTicket
@@ -196,6 +200,15 @@ class QuicConfiguration:
     def _verifies(self) -> bool:
         return self.verify_mode != ssl.CERT_NONE
 
+    def new_connection_id(self) -> bytes:
+        """Return a random one of the length that was asked for."""
+        length = self.connection_id_length
+        if isinstance(length, bool) or not hasattr(length, "__index__"):
+            raise TypeError(f"connection_id_length is {length!r}: give a whole number, 4 to 20")
+        if not 4 <= operator.index(length) <= 20:  # noqa: PLR2004
+            raise ConfigurationError(f"connection_id_length is {length}: give 4 to 20")
+        return os.urandom(length)
+
     def memory(self) -> Any:
         """Return what the next connection of a client shall use of earlier ones."""
         if self.session_ticket is None and self.session_ticket_file is not None:
@@ -240,7 +253,7 @@ class QuicConfiguration:
             else None,
             "datagram_send_buffer": self.datagram_send_bytes,
             "initial_mtu": self.max_datagram_size,
-            "mtu_max": max(_MTU_MAX, self.max_datagram_size) if probes else None,
+            "mtu_max": _mtu_max(self.max_datagram_size) if probes else None,
             "initial_rtt": self.initial_rtt,
             "qlog": None if logger is None else logger.native,
         }
@@ -262,6 +275,12 @@ class QuicConfiguration:
         # By what the files are now: authorities that were changed, or taken away, count at once.
         trust = (_state_of(self.cafile), _states_in(self.capath))
         key = (make, trust, *settings.items())
+        with by_field():
+            return self._shared_or_kept(key, make, settings)
+
+    def _shared_or_kept(
+        self, key: tuple[Any, ...], make: Callable[..., Any], settings: dict[str, Any]
+    ) -> Any:
         if (log := self.secrets_log_file) is None:
             return _shared(key)
         # An open file is this configuration's own: it, and its copies, keep what is made with it.
@@ -286,11 +305,47 @@ def _names(protocols: Any) -> tuple[Any, ...]:
 _MTU_MAX: Final = 1452
 """Ethernet's 1500 bytes, less the headers of IPv6 and UDP."""
 
+
+def _mtu_max(initial: Any) -> int:
+    """Return up to which size is looked; what is no number is refused as `max_datagram_size`."""
+    return max(_MTU_MAX, operator.index(initial)) if hasattr(initial, "__index__") else _MTU_MAX
+
+
 _CLIENT_AUTH: Final = {
     int(ssl.CERT_NONE): "none",
     int(ssl.CERT_OPTIONAL): "optional",
     int(ssl.CERT_REQUIRED): "required",
 }
+
+
+# Native names of what has another one here.
+_FIELDS: Final = {
+    "alpn": "alpn_protocols",
+    "ca_data": "cadata",
+    "ca_file": "cafile",
+    "ca_path": "capath",
+    "congestion": "congestion_control_algorithm",
+    "datagram_receive_buffer": "datagram_ring_bytes",
+    "datagram_send_buffer": "datagram_send_bytes",
+    "initial_mtu": "max_datagram_size",
+    "keep_alive": "keep_alive_interval",
+    "socket_buffer": "socket_buffer_size",
+    "versions": "supported_versions",
+}
+_NAMED: Final = re.compile(rf"\b(?:{'|'.join(_FIELDS)})\b")
+
+
+@contextmanager
+def by_field() -> Iterator[None]:
+    """Have what refuses a setting name the field that it was set by."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = str(error)
+        named = _NAMED.sub(lambda found: _FIELDS[found[0]], text, count=1)
+        if named == text or type(error) not in {TypeError, ValueError, ConfigurationError}:
+            raise
+        raise type(error)(named) from None
 
 
 _SHARED: Final[dict[tuple[Any, ...], Any]] = {}

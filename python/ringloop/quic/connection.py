@@ -104,7 +104,7 @@ class QuicConnection:
         self._issues_early_data = not self._is_client and (
             session_ticket_fetcher is not None or session_ticket_handler is not None
         )
-        self.host_cid = os.urandom(configuration.connection_id_length)
+        self.host_cid = configuration.new_connection_id()
         """The connection id that the peer uses first."""
         self._original = os.urandom(8) if original is None else original
         self.tls = TlsState(self)

@@ -96,7 +96,7 @@ impl ClientConfig {
         }
         tls = tls.early_data(keywords.take_or("early_data", true)?);
         let tokens = keywords.take_path("token_store")?;
-        let version = version(keywords.take_or("version", 1)?)?;
+        let version = version(keywords.take_in("version", 1, 0..=u32::MAX)?)?;
         let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
         let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
@@ -179,11 +179,13 @@ impl ServerConfig {
         let mut inner = config::ServerConfig::new(tls).map_err(refused)?;
         inner = inner.migration(keywords.take_or("migration", true)?);
         if let Some(addresses) = keywords.take_some("preferred_address")? {
-            let (v4, v6) = preferred(&addresses)?;
+            let made = preferred(&addresses);
+            let (v4, v6) = keywords.named("preferred_address", made)?;
             inner = inner.preferred_address(v4, v6);
         }
         if let Some(secret) = keywords.take_some("token_secret")? {
-            inner = inner.token_secret(&bytes(&secret)?);
+            let secret = keywords.named("token_secret", bytes(&secret))?;
+            inner = inner.token_secret(&secret);
         }
         let lifetimes = Duration::from_secs(1)..=limits::TIME_MAX;
         if let Some(lifetime) = keywords.take_seconds("retry_lifetime", None, lifetimes)? {
@@ -205,6 +207,9 @@ impl ServerConfig {
     }
 }
 
+/// A certificate and its key, as they were given.
+type Pair<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+
 fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Certificates> {
     let certificates = Certificates::default();
     let shown = keywords.take_some("certificate")?;
@@ -215,9 +220,9 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
     }
     let named = keywords.take_some("sni")?;
     if let Some(named) = &named {
-        for item in named.cast::<PyMapping>()?.items()? {
-            let (name, pair): (String, Bound<'_, PyAny>) = item.extract()?;
-            let (chain, object): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
+        for item in keywords.named("sni", named.cast::<PyMapping>())?.items()? {
+            let pair: PyResult<(String, Pair<'_>)> = item.extract();
+            let (name, (chain, object)) = keywords.named("sni", pair)?;
             let key = Key {
                 object,
                 password: None,
@@ -359,7 +364,7 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
     to.stream_receive_window = keywords.take_in("max_stream_data", stream, windows.clone())?;
     to.send_window = keywords.take_in("send_window", to.send_window, windows.clone())?;
     if let Some(name) = keywords.take_some("congestion")? {
-        let name: String = name.extract()?;
+        let name: String = keywords.named("congestion", name.extract())?;
         to.congestion = Congestion::from_name(&name).ok_or_else(|| {
             PyValueError::raise(format!(
                 "there is no congestion control {name:?}: give 'cubic', 'newreno' or 'bbr'"

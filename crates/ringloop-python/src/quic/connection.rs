@@ -12,6 +12,7 @@ use super::endpoint::{Endpoint, Reason};
 use super::errors;
 use super::handshake::Handshake;
 use super::loop_::LoopSide;
+use super::numbers::{self, AtMost, Code};
 use super::route::Route;
 use super::state::{PeerStreams, Phase};
 use super::stats::Stats;
@@ -155,8 +156,9 @@ impl Connection {
         py: Python<'py>,
         label: Reason,
         context: &[u8],
-        length: usize,
+        length: AtMost,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let length = length.0;
         let mut output = vec![0; length.min(usize::from(u16::MAX))];
         let done = self.route.look(py, |connection, _| {
             connection.export_keying_material(&mut output, &label.0, context)
@@ -192,9 +194,8 @@ impl Connection {
     }
 
     /// Close it with the program's code and reason, behind what was written and may be sent now; the rest is dropped.
-    #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
-    fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
-        let code = errors::check_code(code)?;
+    #[pyo3(signature = (code=Code::default(), reason=Reason::default(), now=None), text_signature = "($self, code=0, reason='', now=None)")]
+    fn close(&self, py: Python<'_>, code: Code, reason: Reason, now: Option<f64>) -> PyResult<()> {
         if self.route.lost().is_none() {
             LoopSide::check_open(&self.route.shared.loop_, py)?;
         }
@@ -202,7 +203,7 @@ impl Connection {
         {
             let mut state = self.route.shared.state(py);
             let now = state.clock.moment(now);
-            state.close(now, self.route.handle, code, &reason.0, &mut woken);
+            state.close(now, self.route.handle, code.0, &reason.0, &mut woken);
         }
         self.route.shared.finish(py, woken)
     }
@@ -233,8 +234,13 @@ impl Connection {
 
     /// How many streams of a direction the peer may have open at a time.
     #[pyo3(signature = (count, unidirectional=false))]
-    fn set_max_streams(&self, py: Python<'_>, count: u64, unidirectional: bool) -> PyResult<()> {
-        errors::check_count(py, "max_streams", count, limits::STREAMS_LIMIT)?;
+    fn set_max_streams(
+        &self,
+        py: Python<'_>,
+        count: &Bound<'_, PyAny>,
+        unidirectional: bool,
+    ) -> PyResult<()> {
+        let count = numbers::whole("max_streams", count, &(0..=limits::STREAMS_LIMIT), "")?;
         let direction = direction(unidirectional);
         self.route.act(py, |connection| {
             connection.set_streams_max(direction, count);
@@ -242,15 +248,15 @@ impl Connection {
     }
 
     /// How many bytes the peer may send ahead of the readers, all streams together.
-    fn set_max_data(&self, py: Python<'_>, count: u64) -> PyResult<()> {
-        errors::check_count(py, "max_data", count, limits::NUMBER_MAX)?;
+    fn set_max_data(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
+        let count = numbers::whole("max_data", count, &(0..=limits::NUMBER_MAX), "")?;
         self.route
             .act(py, |connection| connection.set_receive_window(count))
     }
 
     /// How many bytes may be written and not acknowledged, all streams together.
-    fn set_send_window(&self, py: Python<'_>, count: u64) -> PyResult<()> {
-        errors::check_count(py, "send_window", count, limits::NUMBER_MAX)?;
+    fn set_send_window(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
+        let count = numbers::whole("send_window", count, &(0..=limits::NUMBER_MAX), "")?;
         self.route
             .act(py, |connection| connection.set_send_window(count))
     }
@@ -263,10 +269,11 @@ impl Connection {
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         drop_oldest: bool,
-        expires: Option<f64>,
+        expires: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
+        let lifetime = numbers::lifetime("expires", expires)?;
         let bytes = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
-        let sent = self.send_all(py, std::iter::once(bytes), drop_oldest, expires)?;
+        let sent = self.send_all(py, std::iter::once(bytes), drop_oldest, lifetime)?;
         Ok(sent == 1)
     }
 
@@ -282,13 +289,13 @@ impl Connection {
     }
 
     /// Take the datagrams that have come, at most `count` (0: all).
-    #[pyo3(signature = (count=0))]
+    #[pyo3(signature = (count=AtMost(0)), text_signature = "($self, count=0)")]
     fn receive_datagrams<'py>(
         &self,
         py: Python<'py>,
-        count: usize,
+        count: AtMost,
     ) -> PyResult<Bound<'py, PyList>> {
-        let taken = self.take_datagrams(py, if count == 0 { usize::MAX } else { count })?;
+        let taken = self.take_datagrams(py, if count.0 == 0 { usize::MAX } else { count.0 })?;
         let list = ffi::new_list(py)?;
         for bytes in &taken {
             list.append(ffi::new_bytes(py, bytes)?)?;

@@ -71,10 +71,9 @@ impl Connection {
         py: Python<'_>,
         datagrams: impl Iterator<Item = Bytes>,
         drop_oldest: bool,
-        expires: Option<f64>,
+        lifetime: Option<Duration>,
     ) -> PyResult<usize> {
         let mut count = 0;
-        let lifetime = expires.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let refusal = {
             let mut state = self.route.shared.state(py);
             let deadline = lifetime.map(|lifetime| state.clock.moment(None) + lifetime);

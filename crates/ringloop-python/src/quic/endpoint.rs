@@ -21,6 +21,7 @@ use super::errors;
 use super::keylog::Listeners;
 use super::keywords::Keywords;
 use super::loop_::{LoopSide, Methods};
+use super::numbers::Code;
 use super::shared::Shared;
 use super::socket::{Progress, Settings, Socket};
 use super::state::{Admission, News, Retry, State, Style};
@@ -83,15 +84,14 @@ impl Endpoint {
     }
 
     /// Close all connections with a code and a reason, and let nobody in any more.
-    #[pyo3(signature = (code=0, reason=Reason::default(), now=None))]
-    fn close(&self, py: Python<'_>, code: u64, reason: Reason, now: Option<f64>) -> PyResult<()> {
-        let code = errors::check_code(code)?;
+    #[pyo3(signature = (code=Code::default(), reason=Reason::default(), now=None), text_signature = "($self, code=0, reason='', now=None)")]
+    fn close(&self, py: Python<'_>, code: Code, reason: Reason, now: Option<f64>) -> PyResult<()> {
         LoopSide::check_open(&self.shared.loop_, py)?;
         let mut woken = Vec::new();
         {
             let mut state = self.shared.state(py);
             let now = state.clock.moment(now);
-            state.close_all(now, code, &reason.0, &mut woken);
+            state.close_all(now, code.0, &reason.0, &mut woken);
         }
         self.shared.finish(py, woken)
     }
@@ -431,7 +431,7 @@ impl Endpoint {
     fn made(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Self> {
         let server = keywords.take_some("server")?;
         let server = server.map(Bound::cast_into::<ServerConfig>);
-        let server = server.transpose()?;
+        let server = keywords.named("server", server.transpose())?;
         let style = if keywords.take_or("events", false)? {
             Style::Events
         } else {
@@ -520,7 +520,8 @@ fn endpoint_config(
 ) -> PyResult<(EndpointConfig, Settings)> {
     let mut config = EndpointConfig::default();
     if let Some(numbers) = keywords.take_some("versions")? {
-        let made = config.versions(&config::versions(&numbers)?);
+        let versions = keywords.named("versions", config::versions(&numbers))?;
+        let made = config.versions(&versions);
         config = made.map_err(|error| errors::config(py, error))?;
     }
     let payload = keywords.take_in_or_none("udp_payload_max", None, 1200..=65_527)?;
@@ -529,19 +530,22 @@ fn endpoint_config(
         config = made.map_err(|error| errors::config(py, error))?;
     }
     if let Some(first) = keywords.take_some("connection_id")? {
-        let made = config.connection_ids(&first.extract::<Vec<u8>>()?);
+        let first = keywords.named("connection_id", first.extract::<Vec<u8>>())?;
+        let made = config.connection_ids(&first);
         config = made.map_err(|error| errors::config(py, error))?;
     }
-    if let Some(len) = keywords.take_some("connection_id_length")? {
-        let made = config.connection_id_len(len.extract()?);
+    let len = keywords.take_in_or_none("connection_id_length", None, 4..=20)?;
+    if let Some(len) = len {
+        let made = config.connection_id_len(len);
         config = made.map_err(|error| errors::config(py, error))?;
     }
     if let Some(secret) = keywords.take_some("reset_secret")? {
-        config = config.reset_secret(&secret.extract::<Vec<u8>>()?);
+        let secret = keywords.named("reset_secret", secret.extract::<Vec<u8>>())?;
+        config = config.reset_secret(&secret);
     }
     // Its ids, and not those of the secret.
     if let Some(worker) = keywords.take_some("worker")? {
-        let (number, count, key) = worker.extract()?;
+        let (number, count, key) = keywords.named("worker", worker.extract())?;
         let made = config.worker(number, count, key);
         config = made.map_err(|error| errors::config(py, error))?;
     }

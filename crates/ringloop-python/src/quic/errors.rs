@@ -10,7 +10,7 @@ use ringloop_quic::error::{
 use super::address;
 use super::shared::{Record, Unfinished};
 use crate::error;
-use crate::ffi::{self, IntoObject, Raise as _, intern};
+use crate::ffi::{self, IntoObject, intern};
 
 /// Make an exception of the module's.
 fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>) -> PyErr {
@@ -170,25 +170,4 @@ pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
 /// A setting that cannot be.
 pub fn configuration(py: Python<'_>, text: String) -> PyErr {
     exception(py, "ConfigurationError", (text,))
-}
-
-/// A number that is set on a connection.
-pub fn check_count(py: Python<'_>, name: &str, count: u64, max: u64) -> PyResult<()> {
-    if count <= max {
-        return Ok(());
-    }
-    Err(configuration(
-        py,
-        format!("{name} is {count}: give 0 to {max}"),
-    ))
-}
-
-/// A number that RFC 9000 §16 can carry.
-pub fn check_code(code: u64) -> PyResult<u64> {
-    if code < 1 << 62 {
-        return Ok(code);
-    }
-    Err(pyo3::exceptions::PyValueError::raise(format!(
-        "{code} is no error code: they go up to 2**62 - 1"
-    )))
 }

@@ -10,8 +10,8 @@ use ringloop_quic::StreamId;
 
 use super::connection::{Connection, direction};
 use super::endpoint::Endpoint;
-use super::errors;
 use super::notes::Note;
+use super::numbers::{self, Code};
 use super::queued::Queued;
 use super::route::Route;
 use crate::ffi::{self, Fallible, Raise as _};
@@ -142,7 +142,11 @@ impl EventConnection {
     }
 
     /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
-    fn set_queued_max(&self, py: Python<'_>, count: Option<usize>) -> PyResult<()> {
+    fn set_queued_max(&self, py: Python<'_>, count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let bounds = 0..=isize::MAX as usize;
+        // A configuration's field, by its name there.
+        let whole = |count| numbers::whole("tx_max_queued_bytes", count, &bounds, ", or None");
+        let count = count.map(whole).transpose()?;
         self.route.look(py, |_, link| link.queued_max = count)
     }
 
@@ -216,27 +220,35 @@ impl EventConnection {
     }
 
     /// Give up sending on a stream.
-    fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
-        let code = errors::check_code(error_code)?;
+    fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: Code) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
-        let done = self.route.shared.state(py).reset(handle, stream, code);
+        let done = self
+            .route
+            .shared
+            .state(py)
+            .reset(handle, stream, error_code.0);
         done.map_err(|error| self.route.refused(py, &error))?;
         self.route.shared.arm_flush(py)
     }
 
     /// Have the peer stop sending on a stream, and drop what has come.
-    fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: u64) -> PyResult<()> {
-        let code = errors::check_code(error_code)?;
+    fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: Code) -> PyResult<()> {
         let done = {
             let mut state = self.route.shared.state(py);
-            state.stop(self.route.handle, StreamId(stream_id), code)
+            state.stop(self.route.handle, StreamId(stream_id), error_code.0)
         };
         done.map_err(|error| self.route.refused(py, &error))?;
         self.route.shared.arm_flush(py)
     }
 
     /// Streams of a higher priority send first; 0 at the start.
-    fn set_stream_priority(&self, py: Python<'_>, stream_id: u64, priority: i32) -> PyResult<()> {
+    fn set_stream_priority(
+        &self,
+        py: Python<'_>,
+        stream_id: u64,
+        priority: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let priority = numbers::whole("priority", priority, &(i32::MIN..=i32::MAX), "")?;
         let done = {
             let mut state = self.route.shared.state(py);
             let both = state.open_both(self.route.handle);

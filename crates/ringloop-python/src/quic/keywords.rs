@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 
-use super::errors;
+use super::numbers;
 use crate::ffi::{self, Raise as _, intern};
 
 /// The keywords of one call.
@@ -73,7 +73,7 @@ impl<'py> Keywords<'py> {
         T: FromPyObjectOwned<'py> + PartialOrd + Display,
     {
         match self.take(name)? {
-            Some(value) => self.within(name, &value, &bounds, ""),
+            Some(value) => numbers::whole(name, &value, &bounds, ""),
             None => Ok(default),
         }
     }
@@ -90,32 +90,8 @@ impl<'py> Keywords<'py> {
     {
         match self.take(name)? {
             Some(value) if value.is_none() => Ok(None),
-            Some(value) => self.within(name, &value, &bounds, ", or None").map(Some),
+            Some(value) => numbers::whole(name, &value, &bounds, ", or None").map(Some),
             None => Ok(default),
-        }
-    }
-
-    fn within<T>(
-        &self,
-        name: &str,
-        value: &Bound<'py, PyAny>,
-        bounds: &RangeInclusive<T>,
-        or: &str,
-    ) -> PyResult<T>
-    where
-        T: FromPyObjectOwned<'py> + PartialOrd + Display,
-    {
-        let extracted: PyResult<T> = value.extract::<T>().map_err(Into::into);
-        match extracted {
-            Ok(number) if bounds.contains(&number) => Ok(number),
-            Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
-                Err(self.explained(name, error))
-            }
-            _ => {
-                let (min, max) = (bounds.start(), bounds.end());
-                let text = format!("{name} is {value}: give {min} to {max}{or}");
-                Err(errors::configuration(value.py(), text))
-            }
         }
     }
 
@@ -129,19 +105,23 @@ impl<'py> Keywords<'py> {
         match self.take(name)? {
             None => Ok(default),
             Some(value) if value.is_none() => Ok(None),
-            Some(value) => {
-                let seconds: f64 = value
-                    .extract()
-                    .map_err(|error| self.explained(name, error))?;
-                let duration = Duration::try_from_secs_f64(seconds).ok();
-                let duration = duration.filter(|duration| bounds.contains(duration));
-                duration.map(Some).ok_or_else(|| {
-                    let [min, max] = [bounds.start(), bounds.end()].map(Duration::as_secs_f64);
-                    let text = format!("{name} is {value}: give {min} to {max} seconds, or None");
-                    errors::configuration(value.py(), text)
-                })
-            }
+            Some(value) => numbers::seconds(name, &value, &bounds).map(Some),
         }
+    }
+
+    /// What was made of the value of `name`, which an error of its type names.
+    pub fn named<T, E: Into<PyErr>>(&self, name: &str, made: Result<T, E>) -> PyResult<T> {
+        let py = self.left.py();
+        made.map_err(|error| {
+            let error: PyErr = error.into();
+            let is_type = error.get_type(py).is(py.get_type::<PyTypeError>());
+            let is_named = || error.value(py).to_string().contains(name);
+            if is_type && !is_named() {
+                self.explained(name, error)
+            } else {
+                error
+            }
+        })
     }
 
     /// The error with the keyword that it is about.

@@ -27,7 +27,7 @@
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
 //! | `traces`     | logs of connections that Python reads                                            |
 //! | `authority`  | certificates of a program's own                                                  |
-//! | `address`, `clock`, `keywords`, `keylog`, `errors` | conversions                                |
+//! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors` | conversions                                |
 //!
 //! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
 //! interpreter: see `shared`.
@@ -49,6 +49,7 @@ mod keywords;
 mod loop_;
 mod memory;
 mod notes;
+mod numbers;
 mod pings;
 mod queued;
 mod ready;

@@ -14,6 +14,7 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::connection::Connection;
 use super::errors;
+use super::numbers::{self, AtMost, Code};
 use super::route::Route;
 use super::state::State;
 use super::waiter::Waiter;
@@ -221,8 +222,8 @@ impl Stream {
     }
 
     /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
-    fn reset(&self, py: Python<'_>, code: u64) -> PyResult<()> {
-        let code = errors::check_code(code)?;
+    fn reset(&self, py: Python<'_>, code: Code) -> PyResult<()> {
+        let Code(code) = code;
         let before = {
             let mut ends = self.ends();
             if matches!(ends.sending, End::Never | End::Reset(_)) {
@@ -255,8 +256,8 @@ impl Stream {
     }
 
     /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
-    fn stop(&self, py: Python<'_>, code: u64) -> PyResult<()> {
-        let code = errors::check_code(code)?;
+    fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
+        let Code(code) = code;
         {
             let mut ends = self.ends();
             if ends.receiving != End::NotYet {
@@ -280,7 +281,8 @@ impl Stream {
 
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
     #[pyo3(name = "_take")]
-    fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let AtMost(count) = count;
         let (unread, end) = {
             let mut ends = self.ends();
             (std::mem::take(&mut ends.unread), ends.receiving)
@@ -369,7 +371,8 @@ impl Stream {
     }
 
     #[setter]
-    fn set_priority(&self, py: Python<'_>, priority: i32) -> PyResult<()> {
+    fn set_priority(&self, py: Python<'_>, priority: &Bound<'_, PyAny>) -> PyResult<()> {
+        let priority = numbers::whole("priority", priority, &(i32::MIN..=i32::MAX), "")?;
         let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| {
             state.open_both(handle)?.0.set_priority(id, priority)

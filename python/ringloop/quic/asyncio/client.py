@@ -10,6 +10,7 @@ import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from ringloop.quic._driver import checked_port
 from ringloop.quic.asyncio.endpoint import AsyncEndpoint
 from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
 from ringloop.quic.configuration import QuicConfiguration
@@ -79,7 +80,7 @@ async def connected(
 ) -> AsyncGenerator[None, None]:
     """Connect what was made for it, by a socket of its own."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    found = await loop.getaddrinfo(host, checked_port(port), type=socket.SOCK_DGRAM)
     family, _, _, _, address = found[0]
     endpoint = AsyncEndpoint(
         loop,

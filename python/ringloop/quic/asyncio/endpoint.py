@@ -15,6 +15,7 @@ from ringloop._native import quic as _quic
 from ringloop.quic._driver import Driver, bind
 from ringloop.quic._endpoint import EndpointStats
 from ringloop.quic._failures import Failures
+from ringloop.quic.configuration import by_field
 from ringloop.quic.connection import QuicConnection
 from ringloop.quic.errors import ConnectionClosed
 
@@ -60,19 +61,20 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         self._make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
         """Servers: make the protocol of a connection that was let in."""
         try:
-            self._native = _quic.Endpoint(
-                server=server,
-                fd=sock.fileno(),
-                events=True,
-                versions=tuple(configuration.supported_versions),
-                retry="always" if retry else "never",
-                max_connections=configuration.max_connections,
-                socket_buffer=configuration.socket_buffer_size,
-                connection_id=connection_id,
-                connection_id_length=None
-                if connection_id is not None
-                else configuration.connection_id_length,
-            )
+            with by_field():
+                self._native = _quic.Endpoint(
+                    server=server,
+                    fd=sock.fileno(),
+                    events=True,
+                    versions=tuple(configuration.supported_versions),
+                    retry="always" if retry else "never",
+                    max_connections=configuration.max_connections,
+                    socket_buffer=configuration.socket_buffer_size,
+                    connection_id=connection_id,
+                    connection_id_length=None
+                    if connection_id is not None
+                    else configuration.connection_id_length,
+                )
             self._driver = Driver(loop, sock, self._native, self._news)
         except BaseException:
             sock.close()

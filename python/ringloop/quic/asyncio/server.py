@@ -9,6 +9,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ringloop.quic._driver import checked_port
 from ringloop.quic.asyncio.endpoint import AsyncEndpoint
 from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
 
@@ -83,7 +84,9 @@ async def opened(
     loop = asyncio.get_running_loop()
     family, address = socket.AF_UNSPEC, (host, port)
     if host:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+        found = await loop.getaddrinfo(
+            host, checked_port(port), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )
         family, _, _, _, where = found[0]
         address = (str(where[0]), port)
         if len(where) == 4 and where[3]:  # noqa: PLR2004

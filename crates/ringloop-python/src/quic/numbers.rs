@@ -1,0 +1,132 @@
+//! Numbers that programs give: each refused by its name, with its value and its bounds.
+//!
+//! Called by: configurations and what is set on a running connection. What has `__index__` is a whole number; True and
+//! False are none, as they are more often meant for another argument.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+use ringloop_quic::limits;
+
+use super::errors;
+use crate::ffi::{Fallible, Raise as _};
+
+/// A whole number within bounds; `or` is said behind them.
+pub fn whole<'py, T>(
+    name: &str,
+    value: &Bound<'py, PyAny>,
+    bounds: &RangeInclusive<T>,
+    or: &str,
+) -> PyResult<T>
+where
+    T: FromPyObjectOwned<'py> + PartialOrd + Display,
+{
+    let py = value.py();
+    let (min, max) = (bounds.start(), bounds.end());
+    let is_kind = |error: &PyErr| error.is_instance_of::<PyTypeError>(py);
+    let extracted: PyResult<T> = value.extract::<T>().map_err(Into::into);
+    match extracted {
+        _ if value.is_instance_of::<PyBool>() => {}
+        Ok(number) if bounds.contains(&number) => return Ok(number),
+        Err(error) if is_kind(&error) => {}
+        // An `__index__` of the program's own has raised it.
+        Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+        _ => {
+            let text = format!("{name} is {value}: give {min} to {max}{or}");
+            return Err(errors::configuration(py, text));
+        }
+    }
+    Err(PyTypeError::raise(format!(
+        "{name} is {value:?}: give a whole number, {min} to {max}{or}"
+    )))
+}
+
+/// Seconds within bounds.
+pub fn seconds(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    bounds: &RangeInclusive<Duration>,
+) -> PyResult<Duration> {
+    let [min, max] = [bounds.start(), bounds.end()].map(Duration::as_secs_f64);
+    let duration = float(name, value)?.and_then(|given| Duration::try_from_secs_f64(given).ok());
+    let duration = duration.filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| {
+        let text = format!("{name} is {value}: give {min} to {max} seconds, or None");
+        errors::configuration(value.py(), text)
+    })
+}
+
+/// How long something may take, from now on; `None`: as long as it likes, so more than a clock can count.
+pub fn lifetime(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    match float(name, value)? {
+        Some(given) if given >= limits::TIME_MAX.as_secs_f64() => Ok(None),
+        Some(given) if given >= 0.0 => Ok(Duration::try_from_secs_f64(given).ok()),
+        _ => Err(PyValueError::raise(format!(
+            "{name} is {value}: give 0 seconds or more, or None"
+        ))),
+    }
+}
+
+/// A number with a fraction; `None` where it is too large for one.
+fn float(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    let py = value.py();
+    match value.extract::<f64>() {
+        _ if value.is_instance_of::<PyBool>() => {}
+        Ok(given) => return Ok(Some(given)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => return Ok(None),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {}
+        Err(error) => return Err(error),
+    }
+    Err(PyTypeError::raise(format!(
+        "{name} is {value:?}: give seconds"
+    )))
+}
+
+/// An application's code of an error (RFC 9000 §20.2).
+#[derive(Default)]
+pub struct Code(pub u64);
+
+impl<'py> FromPyObject<'_, 'py> for Code {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract::<u64>() {
+            Ok(code) if code <= limits::NUMBER_MAX => Ok(Self(code)),
+            Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => {
+                Err(PyTypeError::raise(format!(
+                    "{object:?} is no error code: they are whole numbers, 0 to 2**62 - 1"
+                )))
+            }
+            _ => Err(PyValueError::raise(format!(
+                "{object:?} is no error code: they go from 0 to 2**62 - 1"
+            ))),
+        }
+    }
+}
+
+/// How many there shall be at most: any number from 0 on.
+pub struct AtMost(pub usize);
+
+impl<'py> FromPyObject<'_, 'py> for AtMost {
+    type Error = PyErr;
+
+    #[inline]
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract::<usize>() {
+            Ok(count) => Ok(Self(count)),
+            Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => Err(error),
+            Err(_) if object.lt(Fallible(0_u64))? => Err(PyValueError::raise(format!(
+                "{object:?} is too few: give 0 or more"
+            ))),
+            Err(_) => Ok(Self(usize::MAX)),
+        }
+    }
+}
