@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import quic
+from ringloop.quic._driver import bind
 from ringloop.quic.asyncio import QuicConnectionProtocol, connect, serve
 from ringloop.quic.configuration import QuicConfiguration
+from tests.quic.support import client_config
 from tests.support import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support import LoopLog
     from tests.tls import Certificates
 
     Run = Callable[[Any], Any]
@@ -108,3 +111,57 @@ def test_a_close_after_the_loops_changes_nothing_and_says_so(
         endpoint._driver.close()
     assert client.is_closed
     client.close()
+
+
+def test_a_close_after_the_loops_in_aioquics_shape(
+    run: Run, certificates: Certificates, loop_log: LoopLog
+) -> None:
+    kept: list[Any] = []
+
+    async def main() -> None:
+        ours, _ = configurations(certificates)
+
+        class Kept(QuicConnectionProtocol):
+            def __init__(self, *arguments: Any, **keywords: Any) -> None:
+                super().__init__(*arguments, **keywords)
+                kept.append(self)
+
+        server = await serve("127.0.0.1", 0, configuration=ours, create_protocol=Kept)
+        client = await quic.open_connection(
+            *server.sockname[:2],
+            server_name="localhost",
+            ca_file=certificates.authority,
+            alpn=["test"],
+        )
+        await within(client.ping())
+        kept.extend([server, client])
+
+    run(main())
+    loop_of(run).close()
+    protocol, server, client = kept
+    for _time in range(2):
+        for end in (protocol, server):
+            with pytest.raises(RuntimeError, match=r"Event loop is closed: .* nothing was changed"):
+                end.close()
+    assert not protocol._closed.is_set()
+    assert not loop_log.take()
+    server.abort()
+    client.endpoint._driver.close()
+
+
+def test_a_server_of_aioquics_shape_tells_a_client_that_it_has_not_seen(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        ours, _ = configurations(certificates)
+        server = await serve("127.0.0.1", 0, configuration=ours)
+        async with quic.Endpoint(bind("127.0.0.1")) as endpoint:
+            client = endpoint.begin(client_config(certificates), server.sockname, "localhost")
+            # Its first packet is in the server's socket, and the loop has not looked since.
+            endpoint._native.flush()
+            server.close()
+            await within(server.wait_closed())
+            with pytest.raises(quic.TransportError, match="CONNECTION_REFUSED"):
+                await within(client.wait_connected())
+
+    run(main())

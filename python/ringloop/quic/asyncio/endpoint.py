@@ -145,6 +145,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         """
         if self._driver.is_closed:
             return
+        if self._driver.loop.is_closed():
+            # Raises: nobody can be told any more, protocols included.
+            self._native.close()
         if self._last is None:
             for protocol in list(self._protocols.values()):
                 try:
