@@ -30,6 +30,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringloop import quic
 from tests import support
 
 if TYPE_CHECKING:
@@ -212,6 +213,19 @@ class Work:
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server_context.load_cert_chain(folder / "localhost.pem", folder / "localhost.key")
         self.client_context = ssl.create_default_context(cafile=folder / "authority.pem")
+        self.server_keywords: Any = {
+            "certificate": folder / "localhost.pem",
+            "private_key": folder / "localhost.key",
+            "alpn": ["test"],
+            "idle_timeout": 5,
+        }
+        self.client_keywords: Any = {
+            "ca_file": folder / "authority.pem",
+            "server_name": "localhost",
+            "alpn": ["test"],
+            "idle_timeout": 5,
+            "handshake_timeout": 5,
+        }
         self.path = str(folder / f"pressure-{os.getpid()}")
         self.is_native = not isinstance(loop, asyncio.SelectorEventLoop)
         self.makers: dict[str, Callable[[Stream], Coroutine[Any, Any, None]]] = {
@@ -223,6 +237,7 @@ class Work:
             "pipe": self.make_pipe,
             "sock": self.make_sock,
             "child": self.make_child,
+            "quic": self.make_quic,
         }
         # In the interpreter's `ssl` a connection that has no memory to be made ends the process; in
         # asyncio up to 3.11 a thread that waits for a child and has none waits for ever.
@@ -238,6 +253,7 @@ class Work:
         self.datagrams = Datagrams()
         self.datagrams_sent = 0
         self.datagrams_making: asyncio.Task[None] | None = None
+        self.quic_errors: dict[str, int] = {}
         self.refused = 0
         self.timers = 0
         self.is_ending = False
@@ -250,6 +266,9 @@ class Work:
         )
         self.servers["unix"] = await loop.create_unix_server(lambda: Accepted(self), self.path)
         await self.make_datagrams()
+        self.quic_server = await quic.serve(
+            host="127.0.0.1", stream_handler=self.serve_quic, **self.server_keywords
+        )
         for kind in self.makers:
             for _ in range(STREAMS_OF_A_KIND):
                 self.make(kind)
@@ -340,9 +359,16 @@ class Work:
     async def _make(self, stream: Stream) -> None:
         try:
             await self.makers[stream.kind](stream)
-        except (MemoryError, OSError, RuntimeError) as error:
+        except (MemoryError, OSError) as error:
             stream.is_told = True
-            if isinstance(error, RuntimeError) and "thread" not in str(error):
+            self.give_up(stream)
+            if stream.kind == "quic":
+                name = type(error).__name__
+                self.quic_errors[name] = self.quic_errors.get(name, 0) + 1
+        except BaseException as error:
+            stream.is_told = True
+            # No memory for a thread. Others are no errors to be expected, such as a panic.
+            if not (isinstance(error, RuntimeError) and "thread" in str(error)):
                 stream.fault = repr(error)
             self.give_up(stream)
         finally:
@@ -436,6 +462,33 @@ class Work:
         if stream.got < stream.sent and PATTERN.startswith(answer):
             stream.is_told = True
 
+    async def make_quic(self, stream: Stream) -> None:
+        self.accepted[stream.number] = stream
+        address = self.quic_server.address
+        connection = await quic.open_connection(*address[:2], **self.client_keywords)
+        try:
+            ours = await connection.open_stream()
+            await ours.send(stream.number.to_bytes(4, "big"))
+            for _ in range(self.random.randrange(20)):
+                size = self.random.choice(CHUNKS)
+                start = stream.sent % PERIOD
+                await ours.send(PATTERN[start : start + size])
+                stream.sent += size
+            ours.finish()
+            # What the handler has read to the end it answers.
+            await ours.read_to_end(100)
+        except MemoryError:
+            connection.close(1)
+            raise
+        else:
+            connection.close()
+
+    async def serve_quic(self, theirs: Any) -> None:
+        stream = self.accepted[int.from_bytes(await theirs.readexactly(4), "big")]
+        async for chunk in theirs.chunks():
+            stream.check(chunk)
+        await theirs.send(b"all")
+
     # After it.
 
     async def finish(self) -> None:
@@ -454,6 +507,8 @@ class Work:
             server.close()
         self.sender.close()
         self.receiver.close()
+        self.quic_server.close()
+        await support.within(self.quic_server.wait_closed())
 
 
 class Accepted(End):
@@ -587,6 +642,7 @@ def main() -> None:
         "refused": work.refused,
         "timers": work.timers,
         "datagrams": [work.datagrams_sent, work.datagrams.count],
+        "quic": work.quic_errors,
         "streams": figures(work),
     }
     sys.stdout.write(json.dumps(report) + "\n")

@@ -53,8 +53,8 @@ def test_loop_outlives_a_lasting_want_of_memory(
     report = json.loads(done.stdout)
     faults = report["faults"]
     if loop_name == support.ORACLE:
-        # Of some ends it never tells.
-        faults = [fault for fault in faults if "never ended" not in fault]
+        # Of some ends it never tells, and its pipes have holes.
+        faults = [fault for fault in faults if fault.startswith("afterwards")]
     assert faults == []
     assert report["rounds"] > 0
     assert report["refused"] > 0, "memory was never short"

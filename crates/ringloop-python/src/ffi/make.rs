@@ -311,19 +311,28 @@ pub fn spare() -> PyResult<()> {
     Ok(())
 }
 
+/// What a program's bytes go into is not taken from the reserve.
+fn of_the_system(room: Vec<u8>) -> PyResult<Vec<u8>> {
+    if reserve::holds(room.as_ptr()) {
+        return Err(PyMemoryError::raise_bare());
+    }
+    Ok(room)
+}
+
 /// Memory for so many bytes; empty where those are few, and Rust's own.
 pub fn room_for(len: usize) -> PyResult<Vec<u8>> {
     let mut room = Vec::new();
     if len > limits::COPIED_BYTES_UNCHECKED {
         room.try_reserve_exact(len).map_err(no_memory)?;
     }
-    Ok(room)
+    of_the_system(room)
 }
 
 /// A copy of bytes.
 pub fn try_copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).map_err(no_memory)?;
+    let mut copy = of_the_system(copy)?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use ringloop::sys::reserve;
 use ringloop_quic::core::{Event, Handle, Incoming};
 use ringloop_quic::error::ConnectionError;
 use ringloop_quic::{Direction, StreamId};
@@ -47,7 +48,10 @@ impl State {
 
     fn admit(&mut self, now: Instant, incoming: Incoming) {
         let rules = self.admission;
-        if rules.is_closed || self.core.connection_count() >= rules.connections_max {
+        if rules.is_closed
+            || reserve::is_low()
+            || self.core.connection_count() >= rules.connections_max
+        {
             return self.core.refuse(incoming);
         }
         let asks = match rules.retry {

@@ -1,12 +1,13 @@
 //! `Endpoint`: the protocol with a UDP socket, which a loop drives, or without any I/O.
 
 use std::os::fd::RawFd;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -64,6 +65,7 @@ impl Endpoint {
         server_name: &str,
         now: Option<f64>,
     ) -> PyResult<Fallible<u64>> {
+        ffi::spare()?;
         let remote = address::from_python(address)?;
         let server_name = address::dns_name(py, server_name)?;
         let config = config.get();
@@ -216,7 +218,7 @@ impl Endpoint {
 
     /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        let (woken, news) = py.detach(|| {
+        let (woken, news) = without_panics(py, || {
             let mut guard = self.shared.state_detached();
             let state = &mut *guard;
             let now = Instant::now();
@@ -227,7 +229,7 @@ impl Endpoint {
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             (woken, state.take_news())
-        });
+        })?;
         // What is written now goes out with what is owed for what has come.
         if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
             return self.hand_out(py, &woken, news).map(drop);
@@ -257,7 +259,7 @@ impl Endpoint {
         self.shared.is_flush_armed.store(false, Ordering::Release);
         self.shared.has_sent.store(false, Ordering::Release);
         let now = Instant::now();
-        let (progress, deadline, woken, news) = py.detach(|| {
+        let (progress, deadline, woken, news) = without_panics(py, || {
             let mut guard = self.shared.state_detached();
             let state = &mut *guard;
             let progress = match &mut state.socket {
@@ -270,7 +272,7 @@ impl Endpoint {
             state.dispatch(now, &mut woken);
             let deadline = state.core.next_timeout();
             (progress, deadline, woken, state.take_news())
-        });
+        })?;
         LoopSide::arm_timer(&self.shared.loop_, py, now, deadline)?;
         match progress {
             Progress::Done => {}
@@ -299,7 +301,7 @@ impl Endpoint {
             return Ok(());
         }
         if !(shared.has_sent.swap(true, Ordering::AcqRel) && once) {
-            py.detach(|| {
+            without_panics(py, || {
                 let mut guard = shared.state_detached();
                 let state = &mut *guard;
                 if let Some(socket) = &mut state.socket {
@@ -307,7 +309,7 @@ impl Endpoint {
                     socket.transmit(now, &mut state.core);
                     state.note_sent_pings(now);
                 }
-            });
+            })?;
         }
         shared.arm_flush(py)
     }
@@ -324,7 +326,7 @@ impl Endpoint {
     ) -> PyResult<()> {
         let source = address::from_python(address)?;
         let bytes = ffi::with_bytes(data.as_borrowed(), |bytes| BytesMut::from(bytes))?;
-        let woken = py.detach(|| {
+        let woken = without_panics(py, || {
             let mut state = self.shared.state_detached();
             let now = state.clock.moment(Some(now));
             let mut woken = Vec::new();
@@ -339,14 +341,14 @@ impl Endpoint {
                 state.dispatch(now, &mut woken);
             }
             woken
-        });
+        })?;
         self.listeners.deliver(py, &self.shared.loop_);
         self.shared.finish(py, woken)
     }
 
     /// What is to be sent now: pairs of a datagram and the address it goes to.
     fn datagrams_to_send<'py>(&self, py: Python<'py>, now: f64) -> PyResult<Bound<'py, PyList>> {
-        let (made, woken) = py.detach(|| {
+        let (made, woken) = without_panics(py, || {
             let mut state = self.shared.state_detached();
             let now = state.clock.moment(Some(now));
             let (mut packets, mut made) = (Vec::new(), Vec::new());
@@ -362,7 +364,7 @@ impl Endpoint {
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             (made, woken)
-        });
+        })?;
         let list = ffi::new_list(py)?;
         for (packets, segment_len, destination) in &made {
             let destination = address::to_python(py, *destination)?;
@@ -558,4 +560,13 @@ fn endpoint_config(
         buffer: keywords.take_in("socket_buffer", config.socket_buffer, 1..=BUFFER_MAX)?,
     };
     Ok((config, settings))
+}
+
+/// Run the protocol without the interpreter. Its libraries panic where they have no memory for a moment, and a panic
+/// would leave the loop: it is an error of the call, which the loop reports, and the connection loses a packet or ends.
+fn without_panics<T: Send>(py: Python<'_>, body: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| panic::catch_unwind(AssertUnwindSafe(body)))
+        .map_err(|_| {
+            PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
+        })
 }

@@ -193,6 +193,7 @@ impl EventConnection {
         end_stream: bool,
     ) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
+        ffi::spare()?;
         let sent = ffi::with_bytes(data.as_borrowed(), |bytes| {
             let room = ffi::room_for(bytes.len())?;
             let send = || {

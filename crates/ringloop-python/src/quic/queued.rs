@@ -53,9 +53,14 @@ impl Queued {
         if self.gives_up.is_some() {
             return;
         }
-        self.len += bytes.len();
         room.extend_from_slice(bytes);
-        self.pieces.push_back(Bytes::from(room));
+        self.push_piece(Bytes::from(room));
+    }
+
+    /// Add what was copied already.
+    pub fn push_piece(&mut self, piece: Bytes) {
+        self.len += piece.len();
+        self.pieces.push_back(piece);
     }
 
     pub fn give_up(&mut self, code: u64) {

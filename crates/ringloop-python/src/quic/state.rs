@@ -22,7 +22,7 @@ use super::queued::{Poured, Queued};
 use super::shared::{Record, Unfinished};
 use super::socket::{Settings, Socket};
 use super::waiters::{Wait, Wake};
-use crate::limits::QUIC_FAILURES_MAX;
+use crate::limits::{COPIED_BYTES_UNCHECKED, QUIC_EVENT_BYTES, QUIC_FAILURES_MAX};
 
 /// How connections tell what has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -292,7 +292,7 @@ impl State {
         handle: Handle,
         stream: StreamId,
         bytes: &[u8],
-        room: Vec<u8>,
+        mut room: Vec<u8>,
     ) -> Result<bool, StreamError> {
         let (mut connection, link) = self.open_both(handle)?;
         if !link.queued.is_empty()
@@ -300,6 +300,19 @@ impl State {
         {
             queued.push(bytes, room);
             return Ok(false);
+        }
+        if bytes.len() > COPIED_BYTES_UNCHECKED {
+            // The protocol gets that memory; a copy of its own would be one more, which cannot fail.
+            room.extend_from_slice(bytes);
+            let mut chunks = [Bytes::from(room)];
+            while !chunks[0].is_empty() {
+                if connection.write_chunks(stream, &mut chunks)? == Written::Blocked {
+                    let [rest] = chunks;
+                    link.queued.entry(stream).or_default().push_piece(rest);
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -327,7 +340,8 @@ impl State {
         }
         let mut rest = bytes;
         while !rest.is_empty() {
-            match connection.write(stream, rest)? {
+            let piece = &rest[..rest.len().min(QUIC_EVENT_BYTES)];
+            match connection.write(stream, piece)? {
                 Written::Some(count) => rest = &rest[count..],
                 Written::Blocked => break,
             }

@@ -155,6 +155,7 @@ impl Stream {
     /// Write what there is room for in the send window; tells how many bytes that are.
     fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Fallible<usize>> {
         self.check_sending(py)?;
+        ffi::spare()?;
         let (handle, id) = (self.route().handle, self.id);
         let count = ffi::with_bytes(data.as_borrowed(), |bytes| {
             self.with(py, |state| state.write_some(handle, id, bytes))
@@ -426,6 +427,7 @@ impl Stream {
     /// Write all of `data`; tells whether it, and all before it, has found room. Where it fails nothing is written.
     fn put(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check_sending(py)?;
+        ffi::spare()?;
         let (handle, id) = (self.route().handle, self.id);
         ffi::with_bytes(data.as_borrowed(), |bytes| {
             let room = ffi::room_for(bytes.len())?;

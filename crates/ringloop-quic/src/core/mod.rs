@@ -318,8 +318,10 @@ impl Core {
             .handle(now, source, local_ip, ecn, datagram.bytes, &mut buf);
         match event {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
-                let slot = self.by_key[key.0];
-                if let State::Live(live) = &mut self.slots[slot as usize].state {
+                // None: the engine has panicked while it made this one, for want of memory.
+                let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
+                let found = self.slots.get_mut(slot as usize);
+                if let Some(State::Live(live)) = found.map(|found| &mut found.state) {
                     live.log_now(now);
                     self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();

@@ -31,17 +31,25 @@ struct Class {
     word_count: usize,
 }
 
-/// What the loop and QUIC allocate for a message, a timer, a stream; tables of some hundred; a growing buffer.
-const CLASSES: [Class; 3] = [
+const KIB: usize = 1024;
+
+/// What the loop and QUIC allocate for a message, a timer, a stream; tables of some hundred; a growing buffer; a
+/// library's tables, of which there are few.
+const CLASSES: [Class; 4] = [
     Class::new(256, 8, 0, 0),
-    Class::new(2 * 1024, 2, 256 * 512, 8),
-    Class::new(SLOT_LEN_MAX, 1, 256 * 512 + 2 * 1024 * 128, 10),
+    Class::new(2 * KIB, 2, 128 * KIB, 8),
+    Class::new(16 * KIB, 1, 384 * KIB, 10),
+    Class::new(SLOT_LEN_MAX, 1, 1408 * KIB, 11),
 ];
 
 /// The longest allocation that the reserve helps with.
-pub const SLOT_LEN_MAX: usize = 16 * 1024;
-const WORD_COUNT: usize = 11;
-const MEMORY_LEN: usize = 256 * 512 + 2 * 1024 * 128 + SLOT_LEN_MAX * 64;
+pub const SLOT_LEN_MAX: usize = 128 * KIB;
+/// Slots of that length, fewer than a word has bits: the others are always taken.
+const LONGEST_COUNT: usize = 8;
+const WORD_COUNT: usize = 12;
+const MEMORY_LEN: usize = 1408 * KIB + SLOT_LEN_MAX * LONGEST_COUNT;
+/// Slots are as aligned as they are long, up to this.
+const ALIGN_MAX: usize = 16 * KIB;
 
 #[repr(align(16384))]
 struct Memory(UnsafeCell<[u8; MEMORY_LEN]>);
@@ -50,7 +58,12 @@ struct Memory(UnsafeCell<[u8; MEMORY_LEN]>);
 unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; MEMORY_LEN]));
-static BITS: [AtomicU64; WORD_COUNT] = [const { AtomicU64::new(0) }; WORD_COUNT];
+static BITS: [AtomicU64; WORD_COUNT] = {
+    let mut bits = [const { AtomicU64::new(0) }; WORD_COUNT];
+    bits[WORD_COUNT - 1] = AtomicU64::new(NEVER_FREE);
+    bits
+};
+const NEVER_FREE: u64 = !0 << LONGEST_COUNT;
 /// Bytes of slots that are taken.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -121,6 +134,9 @@ fn class_of(place: usize) -> &'static Class {
 /// Take what malloc did not have; null where the reserve has nothing either.
 #[cold]
 fn take(layout: Layout) -> *mut u8 {
+    if layout.align() > ALIGN_MAX {
+        return ptr::null_mut();
+    }
     let len = layout.size().max(layout.align());
     let mut fitting = CLASSES.iter().filter(|class| class.slot_len >= len);
     match fitting.find_map(Class::take) {
@@ -211,6 +227,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
 #[inline]
 pub fn is_low() -> bool {
     TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2
+}
+
+/// Whether a block is the reserve's: what a program could do without is given back then.
+pub fn holds(block: *const u8) -> bool {
+    place(block.cast_mut()).is_some()
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{ptr, slice, thread};
 
-use super::{BITS, CLASSES, MEMORY_LEN, Reserved, SLOT_LEN_MAX, System, TAKEN, is_low, place};
+use super::{
+    ALIGN_MAX, BITS, CLASSES, LONGEST_COUNT, MEMORY_LEN, NEVER_FREE, Reserved, SLOT_LEN_MAX,
+    System, TAKEN, is_low, place,
+};
 
 /// The system's, while it is not told to refuse.
 #[derive(Default)]
@@ -75,7 +78,9 @@ fn read(block: *mut u8, len: usize) -> Vec<u8> {
 
 fn assert_untouched() {
     assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
-    assert!(BITS.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    let (longest, others) = BITS.split_last().expect("some");
+    assert_eq!(longest.load(Ordering::Relaxed), NEVER_FREE);
+    assert!(others.iter().all(|word| word.load(Ordering::Relaxed) == 0));
 }
 
 #[test]
@@ -94,7 +99,7 @@ fn invariant_1_a_slot_has_one_owner_at_a_time() {
         blocks.push(block);
     }
     // Small ones may have the longer slots too, down to the last.
-    assert_eq!(blocks.len(), BITS.len() * 64);
+    assert_eq!(blocks.len(), (BITS.len() - 1) * 64 + LONGEST_COUNT);
     assert_eq!(TAKEN.load(Ordering::Relaxed), MEMORY_LEN);
     assert!(is_low());
     for (number, block) in blocks.iter().enumerate() {
@@ -151,7 +156,7 @@ fn invariant_3_slots_are_long_and_aligned_enough() {
     let _alone = alone();
     let allocator = refusing(true);
     for class in &CLASSES {
-        for align in [1, 64, 256, 4096, SLOT_LEN_MAX] {
+        for align in [1, 64, 256, 4096, ALIGN_MAX] {
             let layout = Layout::from_size_align(class.slot_len, align).expect("a power of two");
             // SAFETY: no length here is 0.
             let block = unsafe { allocator.alloc_zeroed(layout) };
@@ -164,6 +169,9 @@ fn invariant_3_slots_are_long_and_aligned_enough() {
         }
     }
     assert!(alloc(&allocator, SLOT_LEN_MAX + 1).is_null());
+    let layout = Layout::from_size_align(1, 2 * ALIGN_MAX).expect("a power of two");
+    // SAFETY: the length is not 0.
+    assert!(unsafe { allocator.alloc(layout) }.is_null());
     assert_untouched();
 }
 
@@ -178,7 +186,7 @@ fn invariant_3_a_block_that_moves_keeps_its_bytes() {
         (true, 100, 200),
         (true, 200, 3000),
         (true, 3000, 150),
-        (false, 150, 40_000),
+        (false, 150, 400_000),
     ] {
         allocator.0.refuses.store(refuses, Ordering::Relaxed);
         block = resize(&allocator, block, from, to);
@@ -188,10 +196,10 @@ fn invariant_3_a_block_that_moves_keeps_its_bytes() {
     assert_untouched();
     // What cannot grow stays as it was; what is made smaller may always.
     allocator.0.refuses.store(true, Ordering::Relaxed);
-    assert!(resize(&allocator, block, 40_000, 50_000).is_null());
-    assert_eq!(resize(&allocator, block, 40_000, 30_000), block);
+    assert!(resize(&allocator, block, 400_000, 500_000).is_null());
+    assert_eq!(resize(&allocator, block, 400_000, 300_000), block);
     assert_eq!(read(block, 100), [7; 100]);
-    free(&allocator, block, 30_000);
+    free(&allocator, block, 300_000);
     assert_untouched();
 }
 
