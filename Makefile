@@ -123,6 +123,14 @@ quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic
 			-p no:cacheprovider -p no:asyncio tests/quic/test_scenarios.py \
 			tests/quic/test_scenarios_protocols.py tests/quic/test_material.py
 
+# KINDS, DRIVERS, RUNS, SEED: a seed that failed is played again alone by RUNS=1 SEED=it.
+.PHONY: injection
+injection: venv ## KeyboardInterrupt and cancellation at random points, 10,000 runs of each on both drivers; RUNS=100 for less
+	@tools/develop $(VENV) $(TESTED)
+	@for driver in $(or $(DRIVERS),io_uring epoll); do for kind in $(or $(KINDS),keyboard cancel); do \
+		$(BIN)/python -m tests.injection $$kind $$driver --runs $(or $(RUNS),10000) --seed $(or $(SEED),0) --jobs 2; \
+	done; done
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
 	@echo "== loom"

@@ -337,15 +337,24 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
             Err(_) => break,
         }
     }
-    flow::maybe_resume(this, this.write.size())?;
-    if this.write.is_empty() {
-        this.write.blocked.set(false);
-        this.disarm(this.py(), &this.write.armed)?;
-        if this.lifecycle.is_closing() {
-            return lifecycle::lose(this, None);
-        }
+    // What it raises may leave the loop, which finds the rest done.
+    let told = flow::maybe_resume(this, this.write.size());
+    let settled = settle(this);
+    told.and(settled)
+}
+
+/// Nothing waits for room any more: stop polling for it, and end what was closed.
+fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if !this.write.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    this.write.blocked.set(false);
+    this.disarm(this.py(), &this.write.armed)?;
+    if this.lifecycle.is_closing() {
+        lifecycle::lose(this, None)
+    } else {
+        Ok(())
+    }
 }
 
 /// Send from the front of the queue; how many went out.

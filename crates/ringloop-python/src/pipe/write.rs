@@ -235,13 +235,16 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     poll::stop(this, Role::Write)?;
-    // The protocol may write more here.
-    flow::maybe_resume(this, 0)?;
-    if this.end.state.get() == State::Closing {
+    // The protocol may write more here, and what it raises may leave the loop: no poll would come back for the end.
+    let told = flow::maybe_resume(this, 0);
+    let is_done = this.end.state.get() == State::Closing && this.size() == 0;
+    let ended = if is_done {
         let none: Obj = this.py().None().into_bound(this.py()).into();
-        return lifecycle::connection_lost(this, &none);
-    }
-    Ok(())
+        lifecycle::connection_lost(this, &none)
+    } else {
+        Ok(())
+    };
+    told.and(ended)
 }
 
 /// `write_eof` and `close`: the end of the pipe is closed once everything is written.

@@ -12,7 +12,7 @@ use super::engine::{self, Step};
 use super::state::{AppState, State};
 use super::{Tls, TlsProtocol, incoming, log_debug, lower, outgoing, shutdown};
 use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, intern};
-use crate::transport::tell;
+use crate::transport::{leaves_the_loop, tell};
 
 /// Begin over a new lower transport.
 pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -108,14 +108,29 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
         extra.set_item(name, object.call_method0(name)?)?;
     }
     extra.set_item(intern!(py, "ssl_object"), object)?;
-    if this.app_state.get() == AppState::Init {
-        this.app_state.set(AppState::Made);
-        if let (Some(app), Some(transport)) = (this.app.get(py), this.app_transport.get(py)) {
-            tell(this, &app, intern!(py, "connection_made"), Some(&transport))?;
-        }
-    }
-    wake_waiter(this, None)?;
+    let told = tell_made(this);
+    // Who waits for the connection waits for no more than that, also where the protocol raised what leaves the loop.
+    let woken = match &told {
+        Err(error) if !leaves_the_loop(py, error) => Ok(()),
+        _ => wake_waiter(this, None),
+    };
+    told.and(woken)?;
     incoming::read(this)
+}
+
+/// Call the user's `connection_made`, once.
+fn tell_made(this: Tls<'_, '_>) -> PyResult<()> {
+    let py = this.py();
+    if this.app_state.get() != AppState::Init {
+        return Ok(());
+    }
+    this.app_state.set(AppState::Made);
+    match (this.app.get(py), this.app_transport.get(py)) {
+        (Some(app), Some(transport)) => {
+            tell(this, &app, intern!(py, "connection_made"), Some(&transport)).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn failed(this: Tls<'_, '_>, error: PyErr) -> PyResult<()> {

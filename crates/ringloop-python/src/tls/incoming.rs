@@ -30,13 +30,32 @@ pub(super) fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
     if let Some(held) = held {
         this.engine.feed(this.py(), &held)?;
     }
-    match this.state.get() {
+    let done = match this.state.get() {
         State::Wrapped => read(this),
         State::DoHandshake => handshake::go_on(this),
         State::Flushing => shutdown::flush(this),
         State::Shutdown => shutdown::go_on(this),
         State::Unwrapped => Ok(()),
+    };
+    or_again(this, done)
+}
+
+/// What the user's protocol raised may leave the loop, with records undelivered or an answer unsent that no event of
+/// the lower transport comes back for: the next run goes on with them.
+pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
+    let py = this.py();
+    let Err(error) = done else { return Ok(()) };
+    if leaves_the_loop(py, &error) && this.state.get() != State::Unwrapped {
+        let callback = this.object().getattr(intern!(py, "_resume"));
+        let step =
+            callback.and_then(|callback| Ok((callback.into(), ffi::context_copy_current(py)?)));
+        let core = this.core(py)?;
+        core.get()
+            .call_soon_or_owe(step, this.object(), None, |protocol, _| {
+                TlsProtocol::native().get(protocol).map_or(Ok(()), resumed)
+            })?;
     }
+    Err(error)
 }
 
 /// Deliver what can be decrypted, and send what that gave rise to.
@@ -151,8 +170,9 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
 
 /// The peer's `close_notify` has come.
 fn ended(this: Tls<'_, '_>) -> PyResult<()> {
-    tell_eof(this)?;
-    shutdown::start(this)
+    let told = tell_eof(this);
+    let started = shutdown::start(this);
+    told.and(started)
 }
 
 /// Call the user's `eof_received`, once.
@@ -198,14 +218,15 @@ pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     call_soon(this, intern!(this.py(), "_resume"))
 }
 
-/// One pass after `resume`.
+/// One pass after `resume`, or after an exception that left the loop.
 pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
-    match this.state.get() {
+    let done = match this.state.get() {
         State::Wrapped => read(this),
         State::Flushing => shutdown::flush(this),
         State::Shutdown => shutdown::go_on(this),
         State::Unwrapped | State::DoHandshake => Ok(()),
-    }
+    };
+    or_again(this, done)
 }
 
 /// Stop the lower transport when too much ciphertext waits, and let it go on when little does.

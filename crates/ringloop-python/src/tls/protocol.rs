@@ -220,7 +220,8 @@ fn resume_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if !this.outgoing.lower_paused.replace(false) {
         return Err(PyAssertionError::raise("writing is not paused"));
     }
-    outgoing::process(this)
+    let done = outgoing::process(this);
+    incoming::or_again(this, done)
 }
 
 fn check_handshake_timeout(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -235,7 +236,8 @@ fn check_shutdown_timeout(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()>
 
 fn do_read(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("_do_read", 0)?;
-    incoming::read(this)
+    let done = incoming::read(this);
+    incoming::or_again(this, done)
 }
 
 fn resume(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {

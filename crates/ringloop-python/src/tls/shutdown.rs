@@ -16,6 +16,7 @@ use super::{
 };
 use crate::event_loop::exceptions;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise as _, intern};
+use crate::transport::leaves_the_loop;
 
 /// Close: deliver what is there, say goodbye, and close the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -37,6 +38,7 @@ pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
         drop(this.timing.shutdown_timer.replace(Some(timer)));
         flush(this)
     });
+    let begun = incoming::or_again(this, begun);
     or_end(this, begun)
 }
 
@@ -90,8 +92,9 @@ pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
         }
     }
     outgoing::process(this)?;
-    incoming::tell_eof(this)?;
-    complete(this, None)
+    let told = incoming::tell_eof(this);
+    let completed = complete(this, None);
+    told.and(completed)
 }
 
 fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
@@ -129,7 +132,13 @@ pub(super) fn abort(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
 /// The lower transport has ended its stream; `true` keeps its other direction open.
 pub(super) fn eof_received(this: Tls<'_, '_>) -> PyResult<bool> {
     this.incoming.eof.set(true);
-    match lower_ended(this) {
+    let ended = lower_ended(this);
+    if let Err(error) = &ended
+        && leaves_the_loop(this.py(), error)
+    {
+        return incoming::or_again(this, ended.map(drop)).map(|()| false);
+    }
+    match ended {
         Err(error) if error.is_instance_of::<PyException>(this.py()) => {
             lower::call(this, intern!(this.py(), "close"))?;
             Err(error)
@@ -150,6 +159,8 @@ fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
             }
             flush(this)?;
         }
+        // It was interrupted in the middle of it, and is told of the end again.
+        State::Flushing if !this.incoming.app_paused.get() => flush(this)?,
         State::Flushing => {
             outgoing::encrypt(this)?;
             this.set_state(State::Shutdown)?;
