@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -21,6 +22,8 @@ from ringloop.quic import keywords
 from ringloop.quic._driver import bind
 from ringloop.quic.asyncio import connect as shaped_connect
 from ringloop.quic.asyncio import serve as shaped_serve
+from ringloop.quic.compat.aiopquic import configuration as aiopquic
+from ringloop.quic.configuration import QuicConfiguration
 from tests.quic.support import served
 from tests.support import within
 
@@ -222,6 +225,34 @@ def test_the_other_shapes_refuse_them_too(run: Run) -> None:
             await shaped_serve("localhost", 1, certificate="x")  # type: ignore[call-arg]
 
     run(main())
+
+
+FIELDS = {
+    "ca_file": "cafile",
+    "ca_fle": "cafile",
+    "alpn": "alpn_protocols",
+    "certfile": "certificate_file",
+    "keyfile": "private_key_file",
+    "keep_alive": "keep_alive_interval",
+    "congestion": "congestion_control_algorithm",
+    "qlog": "quic_logger",
+    "initial_mtu": "max_datagram_size",
+    "idle_time_out": "idle_timeout",
+    "zzz": None,
+}
+
+
+@pytest.mark.parametrize("kind", [QuicConfiguration, aiopquic.QuicConfiguration])
+def test_unknown_fields_of_configurations(kind: Any) -> None:
+    for name, meant in FIELDS.items():
+        with pytest.raises(TypeError) as caught:
+            kind(**{name: "x"})
+        assert str(caught.value) == said("QuicConfiguration.__init__", name, meant)
+    made = kind(is_client=False, idle_timeout=5.0)
+    assert (made.is_client, made.idle_timeout) == (False, 5.0)
+    assert "idle_timeout" in inspect.signature(kind).parameters
+    assert dataclasses.replace(made, max_data=7).idle_timeout == 5.0
+    assert kind(["h3"]).alpn_protocols == ["h3"]
 
 
 def test_what_is_set_elsewhere(run: Run, certificates: Certificates) -> None:

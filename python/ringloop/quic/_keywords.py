@@ -1,12 +1,13 @@
 """Keywords at run time: signatures that show them, and what is said of one that there is not.
 
 Owns: which keyword is meant by one of another library's. Called by: `_connect`, `_serve`, `_endpoint`
-where they are defined and called; native code where a configuration is refused.
+and `configuration`, where they are defined and called; native code where a configuration is refused.
 """
 
 from __future__ import annotations
 
 import inspect
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringloop._native import quic as _quic
@@ -14,8 +15,9 @@ from ringloop._native import quic as _quic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["refuse_unknown", "shows", "unexpected", "unexpected_of"]
+__all__ = ["refuse_unknown", "shows", "suggests", "unexpected", "unexpected_of"]
 
+_Kind = TypeVar("_Kind")
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 # What asyncio, ssl, aioquic, quic-go, hypercorn and RFC 9000 call it; the first that the function has.
@@ -31,16 +33,16 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "cadata": ("ca_data",),
     "cert": ("certificate",),
     "certs": ("certificate",),
-    "cert_file": ("certificate",),
-    "certfile": ("certificate",),
+    "cert_file": ("certificate_file", "certificate"),
+    "certfile": ("certificate_file", "certificate"),
     "certificate_file": ("certificate",),
     "certificate_chain": ("certificate",),
-    "ssl_certfile": ("certificate",),
+    "ssl_certfile": ("certificate_file", "certificate"),
     "key": ("private_key",),
-    "key_file": ("private_key",),
-    "keyfile": ("private_key",),
+    "key_file": ("private_key_file", "private_key"),
+    "keyfile": ("private_key_file", "private_key"),
     "private_key_file": ("private_key",),
-    "ssl_keyfile": ("private_key",),
+    "ssl_keyfile": ("private_key_file", "private_key"),
     "keyfile_password": ("password",),
     "passphrase": ("password",),
     "ssl": ("ca_file", "certificate"),
@@ -98,6 +100,23 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "client_connected_cb": ("handler",),
     "workers": ("worker",),
     "config": ("configuration",),
+    # The other way round: what aioquic's configuration calls it.
+    "alpn": ("alpn_protocols",),
+    "ca_data": ("cadata",),
+    "ca_file": ("cafile",),
+    "ca_path": ("capath",),
+    "verify": ("verify_mode",),
+    "client_auth": ("verify_mode",),
+    "keep_alive": ("keep_alive_interval",),
+    "congestion": ("congestion_control_algorithm",),
+    "datagram_receive_buffer": ("datagram_ring_bytes",),
+    "datagram_send_buffer": ("datagram_send_bytes",),
+    "initial_mtu": ("max_datagram_size",),
+    "socket_buffer": ("socket_buffer_size",),
+    "keylog": ("secrets_log_file",),
+    "qlog": ("quic_logger",),
+    "versions": ("supported_versions",),
+    "version": ("original_version",),
 }
 
 
@@ -136,6 +155,22 @@ def _defaults(maker: type) -> dict[str, Any]:
         parameters = inspect.signature(maker).parameters
         _DEFAULTS[maker] = {name: parameter.default for name, parameter in parameters.items()}
     return _DEFAULTS[maker]
+
+
+def suggests(kind: type[_Kind]) -> type[_Kind]:
+    """Have a data class say which field is meant by one that it does not have."""
+    make: Callable[..., None] = kind.__init__
+    fields = tuple(inspect.signature(kind).parameters)
+
+    @wraps(make)
+    def init(self: _Kind, *arguments: Any, **given: Any) -> None:
+        for name in given:
+            if name not in fields:
+                raise unexpected(make.__qualname__, name, fields)
+        make(self, *arguments, **given)
+
+    kind.__init__ = init  # type: ignore[assignment, method-assign]
+    return kind
 
 
 def shows(kind: type, *makers: type) -> Callable[[_Function], _Function]:

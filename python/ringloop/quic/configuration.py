@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ringloop._native import quic as _quic
+from ringloop.quic._keywords import suggests
 from ringloop.quic._material import decrypted, encoded
 from ringloop.quic.errors import ConfigurationError
 from ringloop.quic.logger import QuicLogger
@@ -41,6 +42,7 @@ QUIC_V2: Final = int(QuicProtocolVersion.VERSION_2)
 _PathLike = str | os.PathLike[str]
 
 
+@suggests
 @dataclass
 class QuicConfiguration:
     """What connections do, keep and trust."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringloop.quic import configuration
+from ringloop.quic._keywords import suggests
 from ringloop.quic.logger import QuicFileLogger
 
 __all__ = ["QuicConfiguration"]
 
 
+@suggests
 @dataclass
 class QuicConfiguration(configuration.QuicConfiguration):
     """What connections do, keep and trust."""
