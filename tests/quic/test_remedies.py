@@ -207,3 +207,59 @@ def test_alerts_that_say_nothing_themselves() -> None:
     unknown = TlsError(0x1FF, "words", by_peer=True, is_application=False)
     assert str(unknown).endswith("CRYPTO_ERROR (0x1ff): words")
     assert unknown.alert == 255
+
+
+# --- certificates and keys that do not go together ------------------------------------------------
+
+
+def of_shape(certificate: Any, key: Any) -> object:
+    configuration = QuicConfiguration(is_client=False)
+    configuration.load_cert_chain(certificate, key)
+    return configuration.server_config()
+
+
+def of_files(certificate: Any, key: Any) -> object:
+    return quic.ServerConfig(certificate=certificate, private_key=key)
+
+
+def test_swapped_in_either_shape(certificates: Certificates) -> None:
+    certificate, key = certificates.issue()
+    for make in (of_shape, of_files):
+        with pytest.raises(quic.ConfigurationError, match="are swapped: give each") as caught:
+            make(key, certificate)
+        assert f"(certificate: {key}, private key: {certificate})" in str(caught.value)
+    configuration = QuicConfiguration(is_client=False)
+    configuration.certificate, configuration.private_key = (
+        key.read_bytes(),
+        certificate.read_bytes(),
+    )
+    with pytest.raises(quic.ConfigurationError, match="are swapped"):
+        configuration.server_config()
+
+
+def test_key_of_another_certificate_in_either_shape(certificates: Certificates) -> None:
+    certificate, _ = certificates.issue()
+    _, key = certificates.issue("another")
+    for make in (of_shape, of_files):
+        with pytest.raises(quic.ConfigurationError, match="give the one that this certificate"):
+            make(certificate, key)
+
+
+def test_one_without_the_other(certificates: Certificates) -> None:
+    certificate, key = certificates.issue()
+    known: dict[str, Any] = {"ca_file": certificates.authority}
+    for make in (lambda **it: quic.ClientConfig(**known, **it), quic.ServerConfig):
+        with pytest.raises(quic.ConfigurationError, match="give it as private_key=") as caught:
+            make(certificate=certificate)
+        assert f"(certificate: {certificate})" in str(caught.value)
+        with pytest.raises(quic.ConfigurationError, match="private_key= needs the certificate"):
+            make(private_key=key)
+    with pytest.raises(quic.ConfigurationError, match="certificate NAME makes one"):
+        quic.ServerConfig()
+
+
+def test_path_in_the_place_of_material(certificates: Certificates) -> None:
+    certificate, key = map(str, certificates.issue())
+    configuration = QuicConfiguration(is_client=False, certificate=certificate, private_key=key)
+    with pytest.raises(quic.ConfigurationError, match=r"files are read by load_cert_chain"):
+        configuration.server_config()

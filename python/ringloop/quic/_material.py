@@ -19,6 +19,11 @@ Password: TypeAlias = bytes | str | Callable[[], bytes | str]
 def encoded(material: Any) -> bytes:
     """Return a certificate or a key as bytes: text, bytes, or an object of `cryptography`."""
     if isinstance(material, str):
+        if "-----BEGIN" not in material:
+            raise ConfigurationError(
+                f"{material[:80]!r} is neither PEM nor an object of 'cryptography': files are read by"
+                " load_cert_chain(certfile, keyfile)"
+            )
         return material.encode()
     if isinstance(material, bytes | bytearray | memoryview):
         return bytes(material)

@@ -160,6 +160,12 @@ class QuicConfiguration:
                 key = file.read()
         if password is not None:
             key = decrypted(key, password)
+        label = b"CERTIFICATE-----"
+        if b"PRIVATE KEY-----" in chain and label not in chain and label in key:
+            raise ConfigurationError(
+                "the certificate and the private key are swapped: give each in the other's place"
+                f" (certificate: {os.fspath(certfile)}, private key: {os.fspath(keyfile or '')})"
+            )
         if b"-----BEGIN CERTIFICATE-----" not in chain:
             raise ValueError(f"No certificate in {os.fspath(certfile)}")
         if b"PRIVATE KEY-----" in key:

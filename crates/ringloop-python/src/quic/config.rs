@@ -233,10 +233,9 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
         }
     }
     if is_empty && named.is_none() {
-        return Err(errors::config(
-            py,
-            ConfigError::OutOfBounds("a server needs a certificate: certificate=, or sni="),
-        ));
+        let text = "a server needs a certificate: certificate=, or sni= \
+                    (python -m ringloop.quic certificate NAME makes one)";
+        return Err(errors::configuration(py, text.to_owned()));
     }
     Ok(certificates)
 }
@@ -529,7 +528,13 @@ fn private_key<'py>(keywords: &Keywords<'py>) -> PyResult<Key<'py>> {
 /// Read a chain and its key, which may stand in one PEM text.
 fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option<Certificate>> {
     let Some(chain) = chain else {
-        return Ok(None);
+        return match key.object {
+            Some(key) => Err(errors::configuration(
+                key.py(),
+                "private_key= needs the certificate that it belongs to: certificate=".to_owned(),
+            )),
+            None => Ok(None),
+        };
     };
     let py = chain.py();
     let parts_of_chain = parts(&chain)?;
@@ -565,7 +570,11 @@ fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option
                 places if places.is_empty() => places,
                 places => format!(" ({places})"),
             };
-            errors::configuration(py, format!("{text}{places}"))
+            let missing = match key.object {
+                None => ": give it as private_key=, or its file",
+                Some(_) => "",
+            };
+            errors::configuration(py, format!("{text}{missing}{places}"))
         }
         error => errors::config(py, error),
     })
