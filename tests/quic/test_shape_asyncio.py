@@ -466,3 +466,25 @@ def test_a_configuration_without_certificate_is_refused(run: Run) -> None:
             await serve("127.0.0.1", 0, configuration=QuicConfiguration(is_client=False))
 
     run(main())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_changed_right_after_connecting(
+    certificates: Certificates, run: Run, waits: bool
+) -> None:
+    """In the step of the task in which the client has connected: the server has not confirmed it yet."""
+
+    async def main() -> None:
+        async with served(certificates) as server:
+            for change in ("change_connection_id", "request_key_update"):
+                async with connect(
+                    "127.0.0.1",
+                    port_of(server),
+                    configuration=client_side(certificates),
+                    wait_connected=waits,
+                ) as client:
+                    getattr(client, change)()
+                    await within(client.wait_connected())
+                    await within(client.ping())
+
+    run(main())

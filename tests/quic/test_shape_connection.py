@@ -316,6 +316,16 @@ def test_pings_key_updates_and_other_ids(certificates: Certificates) -> None:
     assert ends.all(events.ConnectionIdRetired, at_server=True)
 
 
+def test_an_id_that_is_changed_before_it_may_be_is_changed_later(
+    certificates: Certificates,
+) -> None:
+    """A client stays as it is until the handshake is confirmed (RFC 9000 §9)."""
+    ends = begin(certificates)
+    ends.client.change_connection_id()
+    ends.run_until(lambda: ends.all(events.ConnectionIdRetired, at_server=True))
+    assert not ends.all(events.PingAcknowledged, at_server=False)
+
+
 def test_a_close_is_told_at_both_ends_with_code_and_reason(certificates: Certificates) -> None:
     ends = connected(certificates)
     ends.client.close(error_code=7, reason_phrase="enough")

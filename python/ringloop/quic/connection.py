@@ -75,7 +75,12 @@ _log = logging.getLogger("ringloop.quic")
 _STOPPED_MAX = 1024
 """Streams whose stop is remembered, so that writes to them are no errors."""
 _KEY_UPDATE_PING = (1 << 64) - 1
-"""The number of the ping that a change of keys waits for."""
+_CHANGE_ID_PING = (1 << 64) - 2
+_AFTER_PING: dict[int, str] = {
+    _KEY_UPDATE_PING: "request_key_update",
+    _CHANGE_ID_PING: "change_connection_id",
+}
+"""What waits for the handshake's confirmation, by the numbers of the pings that it waits for."""
 
 
 class QuicConnection:
@@ -382,8 +387,8 @@ class QuicConnection:
         event = queue.popleft()
         if isinstance(event, events.StreamDataReceived):
             return event
-        if isinstance(event, events.PingAcknowledged) and event.uid == _KEY_UPDATE_PING:
-            self.request_key_update()
+        if isinstance(event, events.PingAcknowledged) and event.uid in _AFTER_PING:
+            getattr(self, _AFTER_PING[event.uid])()
             return self.next_event()
         self._note(event)
         return event
@@ -593,18 +598,28 @@ class QuicConnection:
         self._call("ping", uid)
 
     def request_key_update(self) -> None:
-        """Change the keys, once the handshake is confirmed."""
-        if self._held is not None:
-            self._held.append(("request_key_update", ()))
-        elif self._state is QuicConnectionState.CONNECTED and not self._native.is_confirmed:
-            # RFC 9001 §6.1: not before; the answer to a ping comes after the confirmation.
-            self.send_ping(_KEY_UPDATE_PING)
-        else:
+        """Change the keys, once the handshake is confirmed (RFC 9001 §6.1)."""
+        if not self._waits_for_confirmation(_KEY_UPDATE_PING):
             self._call("update_keys")
 
     def change_connection_id(self) -> None:
-        """Address the peer by another of its connection ids, and retire the last."""
-        self._call("local_address_changed")
+        """Address the peer by another of its connection ids, and retire the last.
+
+        Once the handshake is confirmed: not before may a client move (RFC 9000 §9).
+        """
+        if not self._waits_for_confirmation(_CHANGE_ID_PING):
+            self._call("local_address_changed")
+
+    def _waits_for_confirmation(self, ping: int) -> bool:
+        """Have something that is in `_AFTER_PING` done later, where it is too early for it."""
+        if self._held is not None:
+            self._held.append((_AFTER_PING[ping], ()))
+            return True
+        if self._state is QuicConnectionState.CONNECTED and not self._native.is_confirmed:
+            # The answer to a ping comes after the confirmation.
+            self.send_ping(ping)
+            return True
+        return False
 
     def close(
         self,
