@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -37,28 +38,38 @@ def measure(one_round: Round, surroundings: Surroundings = contextlib.nullcontex
         gc.collect()
         if options.gc == "off":
             gc.disable()
-        operations, seconds = timed(one_round, loop, options.seconds)
+        cpu_began = cpu_seconds()
+        operations, seconds = timed(one_round, loop, options)
+        cpu = cpu_seconds() - cpu_began
         gc.enable()
     result = {
         "loop": options.loop,
         "ops": operations,
         "seconds": seconds,
+        "cpu_us": cpu / operations * 1e6,
         "gc": options.gc,
     }
     sys.stdout.write(json.dumps(result) + "\n")
 
 
 def timed(
-    one_round: Round, loop: asyncio.AbstractEventLoop, seconds_min: float
+    one_round: Round, loop: asyncio.AbstractEventLoop, options: argparse.Namespace
 ) -> tuple[int, float]:
-    """Repeat rounds for at least `seconds_min` and return operations and seconds."""
-    operations = 0
+    """Repeat rounds for the time or the number asked for; return operations and seconds."""
+    operations = rounds = 0
     start = time.perf_counter()
     while True:
         operations += one_round(loop)
+        rounds += 1
         elapsed = time.perf_counter() - start
-        if elapsed >= seconds_min:
+        if elapsed >= options.seconds if options.rounds is None else rounds >= options.rounds:
             return operations, elapsed
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the children it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -66,6 +77,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("loop", choices=FACTORIES)
     parser.add_argument("--seconds", type=float, default=1.0, help="time at least [%(default)s]")
+    parser.add_argument("--rounds", type=int, help="a number of rounds in place of a time")
     parser.add_argument("--cpu", type=int, help="run on this CPU only")
     parser.add_argument("--gc", choices=["on", "off"], default="off", help="[%(default)s]")
     return parser.parse_args()
