@@ -62,7 +62,9 @@ def _unwatch(loop: Loop) -> None:
     state = loop._signals
     if state.watched and state.reader is not None:
         state.watched = False
-        loop._remove_reader(state.reader.fileno())
+        # A loop that is collected with its handlers may find the socket closed before it.
+        if (number := state.reader.fileno()) != -1:
+            loop._remove_reader(number)
 
 
 def _read(loop: Loop) -> None:

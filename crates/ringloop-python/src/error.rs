@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use ringloop::Error;
 use ringloop::sys::refused::RefusedCall;
 
-use crate::ffi::{Raise as _, intern, raise_os};
+use crate::ffi::{Raise as _, intern, new_path, raise_os};
 
 /// Turn an engine error into its exception.
 pub fn from_engine(error: Error) -> PyErr {
@@ -55,9 +55,8 @@ pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
         (None, io::ErrorKind::InvalidInput) => return PyValueError::raise("embedded null byte"),
         _ => from_io(error),
     };
-    let set = made
-        .value(py)
-        .setattr(intern!(py, "filename"), path.as_os_str());
+    let set = new_path(py, path.as_os_str())
+        .and_then(|name| made.value(py).setattr(intern!(py, "filename"), name));
     match set {
         Ok(()) => made,
         Err(error) => error,

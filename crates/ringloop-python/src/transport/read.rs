@@ -289,8 +289,14 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         None if completion.result > 0 => ready(this),
         None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
         None if completion.result == 0 => ended(this, End::Eof),
-        // `ENOBUFS`: the pool has buffers again, and the receive is armed below.
-        None if matches!(-completion.result, libc::ECANCELED | libc::ENOBUFS) => Ok(()),
+        // `ENOBUFS`: the pool has buffers again. Others: the kernel has given its wait up. The receive is armed below.
+        None if matches!(
+            -completion.result,
+            libc::ECANCELED | libc::ENOBUFS | libc::EAGAIN | libc::EINTR
+        ) =>
+        {
+            Ok(())
+        }
         None => ended(this, End::Failed(-completion.result)),
     };
     if !completion.more {
