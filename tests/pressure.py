@@ -17,9 +17,11 @@ import argparse
 import asyncio
 import contextlib
 import faulthandler
+import functools
 import gc
 import json
 import logging
+import operator
 import os
 import random
 import resource
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 PERIOD = 65_521
 PATTERN = random.Random(1).randbytes(PERIOD) * 6
 CHUNKS = (1, 40, 700, 3000, 20_000, 70_000, 200_000)
+# Timers that are due at once, and messages of another thread, while memory is short: more than fit into
+# what the loop has at hand.
+FLOOD = 20_000
+FLOOD_SECONDS = 0.3
 # Blocks by which memory is used up, the largest first. Smaller ones are the interpreter's own, of which
 # it keeps some: without them it ends the process by itself, being unable to make a MemoryError.
 BLOCKS = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 600)
@@ -253,6 +259,8 @@ class Work:
         self.datagrams = Datagrams()
         self.datagrams_sent = 0
         self.datagrams_making: asyncio.Task[None] | None = None
+        # Each call takes one, and needs no memory for it.
+        self.flood = iter(bytes(2 * FLOOD))
         self.quic_errors: dict[str, int] = {}
         self.refused = 0
         self.timers = 0
@@ -273,6 +281,8 @@ class Work:
             for _ in range(STREAMS_OF_A_KIND):
                 self.make(kind)
         await support.within(asyncio.gather(*self.tasks))
+        for _ in range(FLOOD):
+            self.loop.call_later(FLOOD_SECONDS, self.flood.__next__)
 
     async def make_datagrams(self) -> None:
         """Make the two ends, and again whenever one has ended."""
@@ -502,6 +512,9 @@ class Work:
                 elif not stream.is_making and stream.ends and stream.ends[0].transport is not None:
                     stream.ends[0].transport.close()
             await asyncio.sleep(0.02)
+        if self.is_native:
+            left = functools.partial(operator.length_hint, self.flood)
+            await support.wait_until(lambda: left() == 0, "every timer and message")
         self.over += self.streams
         for server in self.servers.values():
             server.close()
@@ -538,8 +551,13 @@ class Accepted(End):
 def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: Any) -> Hog:
     """Let the loop run while memory is short; MemoryErrors may leave it, as they leave asyncio's."""
 
+    left = [None] * FLOOD
+
     def tick() -> None:
         loop.call_soon_threadsafe(work.tick)
+        for _ in left[:200]:
+            loop.call_soon_threadsafe(work.flood.__next__)
+            left.pop()
 
     hog = Hog(seed, options.seconds, tick)
 
@@ -551,6 +569,8 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
         pressing.acquire()
         hog.run()
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        for _ in left:
+            loop.call_soon_threadsafe(work.flood.__next__)
         loop.call_soon_threadsafe(loop.stop)
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -606,6 +626,8 @@ def faults_of(work: Work, *, is_short: bool) -> list[str]:
 async def play(work: Work) -> None:
     """All of it once more, with memory."""
     await work.begin()
+    for _ in range(FLOOD):
+        work.loop.call_soon(work.flood.__next__)
     for _ in range(20):
         work.tick()
         await asyncio.sleep(0.002)

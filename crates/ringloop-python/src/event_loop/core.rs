@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
@@ -192,7 +192,11 @@ impl LoopCore {
             Some(inbox) => add(inbox, handle),
             None => Err((handle, Error::Closed)),
         };
-        sent.map_err(|(_handle, error)| error::from_engine(error))
+        sent.map_err(|(_handle, error)| match error {
+            // All that an inbox has of the kind.
+            Error::Io(_) => PyMemoryError::raise_bare(),
+            error => error::from_engine(error),
+        })
     }
 
     /// Without the interpreter lock, another thread may have begun to run the loop, and to sleep, after it
@@ -250,12 +254,11 @@ impl LoopCore {
         }
         let unpark = self.engine.open(Some("uring"))?.unpark;
         if let Some(old) = self.replace_inbox(Some(self.new_inbox(unpark))) {
-            let handles = old.close();
-            self.ready.with(|ready| {
-                for handle in handles {
-                    ready.push(Entry::Handle(handle));
-                }
-            })?;
+            let mut handles = old.close();
+            self.ready.with(|ready| ready.append(&mut handles))?;
+            if !handles.is_empty() {
+                self.inbox_batch.with(|batch| batch.append(&mut handles))?;
+            }
         }
         watchers::resubmit(self)
     }

@@ -40,6 +40,12 @@ impl LoopCore {
         Ok(self.owed.with(|list| list.push(owed))?)
     }
 
+    /// Have the loop not sleep for long: something waits for memory.
+    #[cold]
+    pub(super) fn owe_a_turn(&self) {
+        self.owes.store(true, Relaxed);
+    }
+
     /// Say whether there are such steps.
     #[inline]
     pub(super) fn owes(&self) -> bool {

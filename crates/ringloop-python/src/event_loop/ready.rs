@@ -33,13 +33,25 @@ pub struct Ready {
     brought: VecDeque<Entry>,
     ends: VecDeque<Entry>,
     due: VecDeque<Entry>,
+    /// There was no memory to put what was brought before the rest, in one queue: it is taken from its own first.
+    is_split: bool,
+}
+
+/// Move everything from one queue behind another, where there is memory for it.
+fn append(into: &mut VecDeque<Entry>, from: &mut VecDeque<Entry>) -> bool {
+    let fits = from.is_empty() || into.try_reserve(from.len()).is_ok();
+    if fits {
+        into.append(from);
+    }
+    fits
 }
 
 impl Ready {
-    /// Add at the end.
-    #[inline]
-    pub fn push(&mut self, entry: Entry) {
-        self.queue.push_back(entry);
+    /// Add several at the end; where there is no memory for them they stay with the caller.
+    pub fn append(&mut self, handles: &mut VecDeque<Obj>) {
+        if self.queue.try_reserve(handles.len()).is_ok() {
+            self.queue.extend(handles.drain(..).map(Entry::Handle));
+        }
     }
 
     /// Add at the end what a user schedules, as many as there is memory for.
@@ -61,19 +73,32 @@ impl Ready {
     /// Take the first.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
+        if self.is_split {
+            return self.pop_split();
+        }
         self.queue.pop_front()
+    }
+
+    #[cold]
+    fn pop_split(&mut self) -> Option<Entry> {
+        let first = self.brought.pop_front();
+        self.is_split = !self.brought.is_empty();
+        first.or_else(|| self.queue.pop_front())
     }
 
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + if self.is_split { self.brought.len() } else { 0 }
     }
 
-    /// Say whether there is none.
+    /// Say whether there is none, nor any that could not be put in its place yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
+            && self.brought.is_empty()
+            && self.ends.is_empty()
+            && self.due.is_empty()
     }
 
     /// Add to what the wait has brought.
@@ -88,19 +113,27 @@ impl Ready {
         self.ends.push_back(entry);
     }
 
+    /// Whether there is memory for another timer in what the wait has brought.
+    #[inline]
+    pub fn has_room_for_due(&mut self) -> bool {
+        self.due.try_reserve(1).is_ok()
+    }
+
     /// Add a timer to what the wait has brought, behind the watchers.
     #[inline]
     pub fn bring_due(&mut self, entry: Entry) {
         self.due.push_back(entry);
     }
 
-    /// Put what the wait has brought before all the rest; says how many those are.
+    /// Put what the wait has brought before all the rest; says how many those are. What there is no memory for is of the
+    /// next turn.
     pub fn put_brought_first(&mut self) -> usize {
-        self.brought.append(&mut self.ends);
-        self.brought.append(&mut self.due);
+        if append(&mut self.brought, &mut self.ends) {
+            append(&mut self.brought, &mut self.due);
+        }
         let count = self.brought.len();
-        if count > 0 {
-            self.brought.append(&mut self.queue);
+        self.is_split = count > 0 && !append(&mut self.brought, &mut self.queue);
+        if count > 0 && !self.is_split {
             std::mem::swap(&mut self.queue, &mut self.brought);
         }
         count
@@ -108,9 +141,11 @@ impl Ready {
 
     /// Put it behind all the rest: what left the loop has ended the turn.
     pub fn put_brought_last(&mut self) {
-        self.queue.append(&mut self.brought);
-        self.queue.append(&mut self.ends);
-        self.queue.append(&mut self.due);
+        let all = [&mut self.brought, &mut self.ends, &mut self.due];
+        self.is_split = !all
+            .into_iter()
+            .all(|brought| append(&mut self.queue, brought))
+            && !self.brought.is_empty();
     }
 
     /// Give the memory of a burst back once it is over.
@@ -123,9 +158,15 @@ impl Ready {
     }
 
     /// Move everything out, to be dropped outside of the cell.
-    pub fn take(&mut self) -> VecDeque<Entry> {
-        self.put_brought_first();
-        std::mem::take(&mut self.queue)
+    pub fn take(&mut self) -> impl Iterator<Item = Entry> + use<> {
+        let Self {
+            queue,
+            brought,
+            ends,
+            due,
+            ..
+        } = std::mem::take(self);
+        brought.into_iter().chain(ends).chain(due).chain(queue)
     }
 
     /// Show the references to the collector.

@@ -164,7 +164,10 @@ impl LoopCore {
         }
         let now_ns = self.now_ns(loop_)?;
         let py = loop_.py();
-        while let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))? {
+        // Timers that there is no memory for stay due.
+        while self.ready.with(Ready::has_room_for_due)?
+            && let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))?
+        {
             if is_cancelled_timer(py, &handle) {
                 self.timers.with(Timers::uncount_cancelled)?;
                 unschedule(py, &handle);
@@ -177,20 +180,23 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Move the messages of other threads into the ready ring.
+    /// Move the messages of other threads into the ready ring; what there is no memory for waits for the next turn.
     fn collect_inbox(&self) -> PyResult<()> {
-        if !self.has_messages() {
+        let waits = self.inbox_batch.with(|batch| !batch.is_empty())?;
+        if !waits && !self.has_messages() {
             return Ok(());
         }
         let mut batch = self.inbox_batch.with(std::mem::take)?;
-        self.take_messages(&mut batch);
-        self.ready.with(|ready| {
-            for handle in batch.drain(..) {
-                ready.push(Entry::Handle(handle));
-            }
-        })?;
-        // The memory of a burst goes back once it is over.
-        batch.shrink_to(limits::MESSAGES_KEPT);
+        if !waits {
+            self.take_messages(&mut batch);
+        }
+        self.ready.with(|ready| ready.append(&mut batch))?;
+        if batch.is_empty() {
+            // The memory of a burst goes back once it is over.
+            batch.shrink_to(limits::MESSAGES_KEPT);
+        } else {
+            self.owe_a_turn();
+        }
         Ok(self.inbox_batch.with(|kept| *kept = batch)?)
     }
 

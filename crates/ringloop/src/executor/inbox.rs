@@ -13,6 +13,7 @@ use super::park::Unpark;
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::error::Error;
 use std::collections::VecDeque;
+use std::io;
 
 /// A bounded queue of messages to one loop.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Add a message and wake the loop. A full or closed queue gives the message back.
+    /// Add a message and wake the loop. A full or closed queue gives the message back, and one that has no memory to grow (`ENOMEM`).
     pub fn send(&self, message: T) -> Result<(), (T, Error)> {
         self.add(message, self.capacity)
     }
@@ -71,6 +72,10 @@ impl<T> Inbox<T> {
             if queue.messages.len() >= capacity {
                 let waiting = queue.messages.len();
                 return Err((message, Error::InboxFull { waiting }));
+            }
+            if queue.messages.try_reserve(1).is_err() {
+                let no_memory = io::Error::from_raw_os_error(libc::ENOMEM);
+                return Err((message, Error::Io(no_memory)));
             }
             queue.messages.push_back(message);
             self.holds_any.store(true, Ordering::Release);

@@ -223,10 +223,26 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
     }
 }
 
-/// Whether more than half of the reserve is in use: what is left is for what was begun, and nothing new should begin.
+/// Whether more than half of the reserve is in use and malloc has nothing still: what is left is for what was begun, and
+/// nothing new should begin.
 #[inline]
 pub fn is_low() -> bool {
-    TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2
+    TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2 && !has_memory(&System)
+}
+
+/// Ask for as much as the longest slot, and give it back: what stays in the reserve for long says nothing.
+#[cold]
+fn has_memory(allocator: &impl GlobalAlloc) -> bool {
+    let Ok(layout) = Layout::from_size_align(SLOT_LEN_MAX, 1) else {
+        return false;
+    };
+    // SAFETY: the length is not 0.
+    let block = unsafe { allocator.alloc(layout) };
+    if !block.is_null() {
+        // SAFETY: it was made so.
+        unsafe { allocator.dealloc(block, layout) };
+    }
+    !block.is_null()
 }
 
 /// Whether a block is the reserve's: what a program could do without is given back then.

@@ -8,7 +8,7 @@ use std::{ptr, slice, thread};
 
 use super::{
     ALIGN_MAX, BITS, CLASSES, LONGEST_COUNT, MEMORY_LEN, NEVER_FREE, Reserved, SLOT_LEN_MAX,
-    System, TAKEN, is_low, place,
+    System, TAKEN, has_memory, is_low, place,
 };
 
 /// The system's, while it is not told to refuse.
@@ -101,7 +101,9 @@ fn invariant_1_a_slot_has_one_owner_at_a_time() {
     // Small ones may have the longer slots too, down to the last.
     assert_eq!(blocks.len(), (BITS.len() - 1) * 64 + LONGEST_COUNT);
     assert_eq!(TAKEN.load(Ordering::Relaxed), MEMORY_LEN);
-    assert!(is_low());
+    // Nothing is refused for it: this process has memory.
+    assert!(!is_low());
+    assert!(!has_memory(&allocator.0));
     for (number, block) in blocks.iter().enumerate() {
         assert_eq!(read(*block, 200), [number as u8; 200]);
         free(&allocator, *block, 200);
