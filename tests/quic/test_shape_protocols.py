@@ -39,6 +39,9 @@ def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
                 protocol.transmit()
                 await within(protocol.wait_connected())
                 await within(protocol.ping())
+                endpoint: Any = protocol._transport
+            # The record of its error has it, and its socket; so the loop has to see its end.
+            await within(endpoint.wait_closed())
         assert any("send_datagram_frame() failed" in record for record in loop_log.take())
 
     run(main())
