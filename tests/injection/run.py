@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import linecache
 import os
 import random
 import selectors
@@ -26,7 +27,7 @@ from tests import support
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine
-    from types import CodeType, FrameType
+    from types import FrameType
 
 KINDS = ("keyboard", "cancel")
 DRIVERS = {"io_uring": "ringloop-uring", "epoll": "ringloop-epoll", "asyncio": "asyncio"}
@@ -192,7 +193,7 @@ class Run:
         """A signal that came by itself: it interrupts a wait, or code with nothing in its hands."""
         if not self._armed or self.left <= 0:
             return
-        if frame is not None and _may_interrupt(frame.f_code):
+        if frame is not None and _may_interrupt(frame):
             self.left -= 1
             self.thrown += 1
             signal.setitimer(signal.ITIMER_REAL, self.rng.random() * _ALARM_SECONDS + 1e-6)
@@ -275,8 +276,10 @@ class Run:
             signal.signal(signal.SIGINT, old_interrupt)
 
 
-def _may_interrupt(code: CodeType) -> bool:
+def _may_interrupt(frame: FrameType) -> bool:
     """User code with nothing in its hands; the wait of asyncio's loop; the native run of ours."""
+    code = frame.f_code
     if code is Run._spin.__code__ or code is selectors.DefaultSelector.select.__code__:
         return True
-    return code.co_filename.endswith(os.path.join("ringloop", "_forever.py"))
+    is_ours = code.co_filename.endswith(os.path.join("ringloop", "_forever.py"))
+    return is_ours and linecache.getline(code.co_filename, frame.f_lineno).strip() == "loop._run()"

@@ -78,6 +78,7 @@ pub(super) fn make_datagram_transport<'py>(
         running_thread: loop_.get().running_thread(),
         family,
         token: Cell::new(Token(0)),
+        registered: Cell::new(true),
         socket,
         protocol: ObjCell::new(Some(protocol.clone().into())),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),

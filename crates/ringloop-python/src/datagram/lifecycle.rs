@@ -227,6 +227,38 @@ fn close_socket(this: Datagram_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Let go of an endpoint that is paused and sends nothing: as of asyncio's, whose selector does not hold it then, who
+/// forgets it has it collected.
+pub(super) fn rest_if_idle(this: Datagram_<'_, '_>) -> PyResult<()> {
+    let rests = this.lifecycle.state.get() == State::Open
+        && this.read.is_paused()
+        && !this.in_flight()
+        && this.write.is_empty();
+    if !rests || !this.registered.replace(false) {
+        return Ok(());
+    }
+    let py = this.py();
+    let core = this.core(py)?;
+    // Its descriptor stays taken, for as long as it is there.
+    core.getattr(intern!(py, "_transports"))?
+        .set_item(Fallible(this.socket.original_fd()), this.object())?;
+    core.get().rest_transport(this.token.get())
+}
+
+/// Have the loop hold on to an endpoint that has rested: a poll is about to begin.
+pub(super) fn ensure_registered(this: Datagram_<'_, '_>) -> PyResult<()> {
+    if this.registered.get() {
+        return Ok(());
+    }
+    let core = this.core(this.py())?;
+    let (token, fd) = (this.token.get(), this.socket.original_fd());
+    let handler = super::handler(this);
+    this.token
+        .set(core.get().wake_transport(handler, token, fd)?);
+    this.registered.set(true);
+    Ok(())
+}
+
 /// The loop was closed under the transport.
 pub(super) fn abandoned(this: Datagram_<'_, '_>) {
     this.read.armed().set(Armed::Nothing);
@@ -245,7 +277,12 @@ pub(super) fn finalize(this: Datagram_<'_, '_>) {
         return;
     }
     // The warning shows the transport as it is: open.
-    for result in [shared::warn_unclosed(this), close_socket(this)] {
+    let warned = shared::warn_unclosed(this);
+    if let Ok(core) = this.core(this.py()) {
+        core.get()
+            .try_release_socket(this.token.get(), this.socket.original_fd());
+    }
+    for result in [warned, close_socket(this)] {
         if let Err(error) = result {
             error.write_unraisable(this.py(), Some(&this.object()));
         }

@@ -29,9 +29,9 @@ use ringloop::driver::{Driver, Event, Key, Sink, Token};
 use ringloop::op::{Poll, Request};
 use ringloop::sys::interest::Interest;
 
-use crate::event_loop::{Behaviour, Flush, LoopCore, handlers};
+use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
 use crate::ffi::{
-    self, Definition, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
+    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
 };
 use crate::transport::flow::Flow;
 use crate::transport::gather::Gathering;
@@ -46,6 +46,8 @@ pub struct Datagram {
     family: i32,
     /// Its place among the loop's handlers, which keep the transport alive.
     token: Cell<Token>,
+    /// It has that place. Not so while it rests: see [`lifecycle::rest_if_idle`].
+    registered: Cell<bool>,
     /// The `socket.socket`; gone once it is closed.
     socket: SocketCell,
     protocol: ObjCell,
@@ -191,9 +193,23 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     } else {
         write::arm(this)
     };
-    handled
-        .and(again)
-        .and(lifecycle::close_socket_if_idle(this))
+    let closed = lifecycle::close_socket_if_idle(this);
+    let rested = lifecycle::rest_if_idle(this);
+    handled.and(again).and(closed).and(rested)
+}
+
+/// Poll for one direction until [`Datagram::disarm`].
+fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
+    lifecycle::ensure_registered(this)?;
+    this.poll(this.py(), role)
+}
+
+/// The transport, as the loop's handlers keep it.
+fn handler(this: Datagram_<'_, '_>) -> Handler {
+    Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: &DATAGRAM,
+    }
 }
 
 impl Datagram {
@@ -237,7 +253,6 @@ impl Datagram {
         Ok(true)
     }
 
-    /// Poll for one direction until [`Datagram::disarm`].
     fn poll(&self, py: Python<'_>, role: Role) -> PyResult<Armed> {
         let interest = match role {
             Role::Read => Interest::READ,

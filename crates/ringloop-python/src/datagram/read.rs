@@ -135,6 +135,7 @@ pub(super) fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
             this.disarm(this.py(), &this.read.armed)?;
+            lifecycle::rest_if_idle(this)?;
             Ok(true)
         }
         Wish::Pause | Wish::Stop => Ok(false),
@@ -172,7 +173,7 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     let idle = this.read.armed.get() == Armed::Nothing;
     let wanted = this.read.wish.get() == Wish::Read && !this.read.rests.get();
     if idle && wanted && !holds(this) {
-        this.read.armed.set(this.poll(this.py(), Role::Read)?);
+        this.read.armed.set(super::poll(this, Role::Read)?);
     }
     Ok(())
 }

@@ -299,7 +299,7 @@ fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// Have the engine tell when there is room, where something waits for it.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.write.armed.get() == Armed::Nothing && this.write.blocked.get() {
-        this.write.armed.set(this.poll(this.py(), Role::Write)?);
+        this.write.armed.set(super::poll(this, Role::Write)?);
     }
     Ok(())
 }

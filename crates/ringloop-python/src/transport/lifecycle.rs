@@ -281,12 +281,12 @@ pub(super) fn close_socket_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Let go of a transport that only its owner can still do something with: the peer has sent its end, the protocol
-/// keeps the connection open, and nothing is being sent. Who forgets it has it collected and its descriptor closed,
+/// Let go of a transport that only its owner can still do something with: it is paused, or the peer has sent its end
+/// and the protocol keeps the connection open, and nothing is being sent. Who forgets it has it collected and its descriptor closed,
 /// as a transport of asyncio's is, which its selector does not hold then either.
 pub(super) fn rest_if_idle(this: Stream_<'_, '_>) -> PyResult<()> {
     let rests = this.lifecycle.state.get() == State::Open
-        && this.read.is_over()
+        && (this.read.is_over() || this.read.is_held_back())
         && !this.in_flight()
         && this.write.is_empty();
     if !rests || !this.registered.replace(false) {

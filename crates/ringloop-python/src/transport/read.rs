@@ -156,6 +156,11 @@ impl ReadSide {
         self.wish.get() == Wish::Stop
     }
 
+    /// Whether the user has paused it, and the end has not come.
+    pub fn is_held_back(&self) -> bool {
+        self.wish.get() == Wish::Pause
+    }
+
     pub fn is_paused(&self) -> bool {
         self.wish.get() == Wish::Pause || self.paused_after_end.get()
     }
@@ -197,7 +202,7 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
     match this.read.wish.get() {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
-            if takes_bytes(this) && write::flush_later(this).is_err() {
+            if write::flush_later(this).is_err() {
                 disarm(this)?;
             }
             Ok(true)
@@ -207,14 +212,10 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
     }
 }
 
-/// Whether the operation in flight takes bytes from the kernel. A poll does not.
-fn takes_bytes(this: Stream_<'_, '_>) -> bool {
-    matches!(this.read.armed.get(), Armed::Reading(_)) && this.read.mode.get() == Mode::Interactive
-}
-
-/// End of the turn: a pause that was not taken back.
+/// End of the turn: a pause that was not taken back. Nothing is left in flight, so that a transport which nobody
+/// holds is collected ([`lifecycle::rest_if_idle`]).
 pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.read.wish.get() == Wish::Pause && takes_bytes(this) {
+    if this.read.wish.get() == Wish::Pause {
         disarm(this)
     } else {
         Ok(())
@@ -247,6 +248,7 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::Read || this.read.armed() || this.lifecycle.is_closing() {
         return Ok(());
     }
+    lifecycle::ensure_registered(this)?;
     let fd = this.fd(this.py());
     let request = match this.read.mode.get() {
         Mode::Interactive => Request::RecvMulti(RecvMulti::lent(fd)),
