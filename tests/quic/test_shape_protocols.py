@@ -109,6 +109,9 @@ def test_a_transmit_that_raises_does_not_keep_others_from_their_events(
             ) as client,
         ):
             await within(client.ping())
+            endpoint: Any = client._transport
+        # As above: the records of the server's errors have the client and its socket.
+        await within(endpoint.wait_closed())
         assert any("transmit() failed" in record for record in loop_log.take())
 
     run(main())
