@@ -213,9 +213,12 @@ class Datagrams(asyncio.DatagramProtocol):
 class Work:
     """Everything that goes on in the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, folder: Path, seed: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, folder: Path, seed: int, patience: float
+    ) -> None:
         self.loop = loop
         self.random = random.Random(seed + 1)
+        self.patience = patience
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server_context.load_cert_chain(folder / "localhost.pem", folder / "localhost.key")
         self.client_context = ssl.create_default_context(cafile=folder / "authority.pem")
@@ -223,14 +226,14 @@ class Work:
             "certificate": folder / "localhost.pem",
             "private_key": folder / "localhost.key",
             "alpn": ["test"],
-            "idle_timeout": 5,
+            "idle_timeout": patience,
         }
         self.client_keywords: Any = {
             "ca_file": folder / "authority.pem",
             "server_name": "localhost",
             "alpn": ["test"],
-            "idle_timeout": 5,
-            "handshake_timeout": 5,
+            "idle_timeout": patience,
+            "handshake_timeout": patience,
         }
         self.path = str(folder / f"pressure-{os.getpid()}")
         self.is_native = not isinstance(loop, asyncio.SelectorEventLoop)
@@ -428,8 +431,8 @@ class Work:
             host=host,
             port=port,
             ssl=self.client_context,
-            ssl_handshake_timeout=5,
-            ssl_shutdown_timeout=5,
+            ssl_handshake_timeout=self.patience,
+            ssl_shutdown_timeout=self.patience,
         )
 
     async def make_unix(self, stream: Stream) -> None:
@@ -562,11 +565,12 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
     hog = Hog(seed, options.seconds, tick)
 
     def press() -> None:
+        while not loop.is_running():
+            time.sleep(0.001)
         # The C library gives a thread its part of a library's variables when it first needs it, or ends
         # the process.
         tick()
-        ready.release()
-        pressing.acquire()
+        resource.setrlimit(resource.RLIMIT_AS, (used + options.left * 1024, hard))
         hog.run()
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
         for _ in left:
@@ -575,17 +579,11 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     gc.collect()
-    ready, pressing = _thread.allocate_lock(), _thread.allocate_lock()
-    ready.acquire()
-    pressing.acquire()
-    _thread.start_new_thread(press, ())
-    ready.acquire()
     # Room among the interpreter's small objects.
     small = [bytes(size) for _ in range(2000) for size in range(16, 480, 16)]
     small = small[::2]
+    _thread.start_new_thread(press, ())
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + options.left * 1024, hard))
-    pressing.release()
     while not hog.is_over:
         try:
             loop.run_forever()
@@ -649,11 +647,11 @@ def main() -> None:
     loop = support.loop_factory(options.loop)()
     loop.set_exception_handler(lambda _loop, _context: None)
     asyncio.set_event_loop(loop)
-    work = Work(loop, options.certificates, options.seed)
+    work = Work(loop, options.certificates, options.seed, 5)
     loop.run_until_complete(work.begin())
     hog = run_short(loop, work, options.seed, options)
     loop.run_until_complete(work.finish())
-    again = Work(loop, options.certificates, options.seed)
+    again = Work(loop, options.certificates, options.seed, HANG_SECONDS)
     loop.run_until_complete(play(again))
     report = {
         "faults": [

@@ -28,6 +28,8 @@ SECONDS = 1.5
 def test_loop_outlives_a_lasting_want_of_memory(
     loop_name: str, certificates: Certificates, left: int
 ) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio does not always outlive it: ends get lost, and its loop stays running")
     certificates.issue()
     arguments = [
         loop_name,
@@ -51,10 +53,6 @@ def test_loop_outlives_a_lasting_want_of_memory(
         pytest.skip("the interpreter could not make a MemoryError, and ends the process then")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    faults = report["faults"]
-    if loop_name == support.ORACLE:
-        # Of some ends it never tells, and its pipes have holes.
-        faults = [fault for fault in faults if fault.startswith("afterwards")]
-    assert faults == []
+    assert report["faults"] == []
     assert report["rounds"] > 0
     assert report["refused"] > 0, "memory was never short"
