@@ -280,8 +280,14 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
         events: interest.poll_mask() as libc::c_short,
         revents: 0,
     };
-    // SAFETY: F1: one entry, live for the call.
-    check(unsafe { libc::poll(&raw mut entry, 1, 0) })?;
+    loop {
+        // SAFETY: F1: one entry, live for the call.
+        match check(unsafe { libc::poll(&raw mut entry, 1, 0) }) {
+            // It says so without having waited, where a signal is pending and nothing is ready.
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            asked => break asked.map(drop)?,
+        }
+    }
     // poll(2) passes over a negative number.
     if fd < 0 || entry.revents & libc::POLLNVAL != 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
