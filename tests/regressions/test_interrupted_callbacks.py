@@ -19,6 +19,7 @@ from tests.tcp import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from tests.tls import Certificates
 
@@ -161,13 +162,16 @@ def test_pipe_ends_behind_an_interrupted_resume(loop: asyncio.AbstractEventLoop)
 
 @EACH_OF_OURS
 def test_datagram_endpoint_ends_behind_an_interrupted_resume(
-    loop: asyncio.AbstractEventLoop,
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     class Messages(FragileData, asyncio.DatagramProtocol):
         pass
 
     protocol = Messages("resume_writing")
-    ours, theirs = socket.socketpair(type=socket.SOCK_DGRAM)
+    # asyncio sends only to peers that have a name.
+    ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+    theirs.bind(str(tmp_path / "theirs"))
+    ours.connect(str(tmp_path / "theirs"))
     ours.setblocking(False)
     theirs.setblocking(False)
 
@@ -176,6 +180,7 @@ def test_datagram_endpoint_ends_behind_an_interrupted_resume(
         transport.set_write_buffer_limits(high=0)
         sent = 0
         while not transport.get_write_buffer_size():
+            assert not transport.is_closing()
             transport.sendto(b"m" * 1000)
             sent += 1
         transport.close()

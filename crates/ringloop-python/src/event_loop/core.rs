@@ -561,10 +561,39 @@ impl LoopCore {
         self.stopping.store(value, Relaxed);
     }
 
-    /// The run is over. Takes no memory: without any, the loop has to stay usable.
-    fn _end_run(&self) {
+    /// A run begins, in this thread. Fails where another thread came first.
+    fn _begin_run(&self) -> PyResult<()> {
+        self.set_thread_id(Some(ffi::thread_id()))
+    }
+
+    /// The run is over: `set_running_loop(None)`, `set_hooks(*hooks)`. One call, so that no interrupt comes in
+    /// between: a loop that only believes it is running makes futures for another one. Says whether this thread
+    /// has run the loop at all.
+    #[pyo3(signature = (set_running_loop, set_hooks, hooks, /))]
+    fn _end_run(
+        &self,
+        set_running_loop: &Bound<'_, PyAny>,
+        set_hooks: &Bound<'_, PyAny>,
+        hooks: &Bound<'_, PyTuple>,
+    ) -> PyResult<bool> {
+        if self.thread_id.load(Relaxed) != ffi::thread_id() {
+            return Ok(false);
+        }
         self.stopping.store(false, Relaxed);
         self.thread_id.store(0, Relaxed);
+        let py = hooks.py();
+        let none = Obj::from(py.None().into_bound(py));
+        let set_running_loop = Obj::from(set_running_loop.clone());
+        let forget = || ffi::call_one(py, &set_running_loop, &none);
+        let set_hooks = Obj::from(set_hooks.clone());
+        let [first, last] = [hooks.get_borrowed_item(0)?, hooks.get_borrowed_item(1)?]
+            .map(|hook| Obj::from_borrowed(hook));
+        let restore = || ffi::call(py, &set_hooks, &[&first, &last]);
+        // Both may want memory (the first before CPython 3.14), and a thread that keeps a running loop runs no
+        // other: once more where there was none.
+        let forgotten = forget().or_else(|_| forget());
+        let restored = restore().or_else(|_| restore());
+        forgotten.and(restored).map(|_| true)
     }
 
     #[getter]
