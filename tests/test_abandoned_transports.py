@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KINDS = ["tcp", "unix", "buffered", "datagram"]
 
+pytestmark = pytest.mark.one_thread("collection, warnings and descriptors are the process's")
+
 
 class Plain(asyncio.Protocol):
     """Holds its transport, as most do: a cycle."""

@@ -246,9 +246,10 @@ impl LoopCore {
         self.engine.driver(|driver| driver.release(fd))
     }
 
-    /// Flush a transport at the end of this turn.
+    /// Flush a transport at the end of this turn. A closed loop has no other, and would keep the transport for good.
     #[inline]
     pub(crate) fn flush_later(&self, transport: Handler) -> PyResult<()> {
+        self.check_open()?;
         self.unflushed.with(|unflushed| {
             unflushed.try_reserve(1).map_err(ffi::no_memory)?;
             unflushed.push(transport);
