@@ -141,6 +141,7 @@ loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
 asan: check-tools ## the tests of the engine and the coroutines under AddressSanitizer (needs a nightly toolchain)
 	@cargo +$(NIGHTLY) --version >/dev/null 2>&1 || { echo "make asan: no nightly toolchain; run: rustup toolchain install nightly" >&2; exit 1; }
 	@export RUSTFLAGS="-Zsanitizer=address"; \
+	export ASAN_OPTIONS="$${ASAN_OPTIONS:+$$ASAN_OPTIONS:}allocator_may_return_null=1"; \
 	place="--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir $(TARGET)/asan"; \
 	cargo +$(NIGHTLY) build --quiet -p ringloop --examples $$place; \
 	cargo +$(NIGHTLY) build --quiet -p ringloop-coro --features sanitizer --examples $$place; \
