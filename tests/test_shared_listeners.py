@@ -14,6 +14,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -186,9 +187,11 @@ async def in_a_thread(
 ) -> AsyncIterator[None]:
     """Run the server of `serve()` by a loop of another thread."""
     loop = loop_factory()
+    is_serving = threading.Event()
 
     def work() -> None:
         server = loop.run_until_complete(serve())
+        loop.call_soon(is_serving.set)
         loop.run_forever()
         loop.run_until_complete(end(server))
         assert not support.close_loop(loop)
@@ -197,6 +200,8 @@ async def in_a_thread(
     try:
         yield
     finally:
+        # A stop that came sooner would end the first of its runs.
+        await asyncio.to_thread(is_serving.wait, support.PATIENCE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         await support.within(working)
 
