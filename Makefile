@@ -155,7 +155,7 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 # a ring. One test at a time; the others of the engine's suite have deadlines that its speed does not meet. Of the
 # coroutines' tests those are left out that start processes (valgrind knows no pidfd), and those whose stacks are
 # left behind on purpose.
-CORO_MEMCHECKED := basics cancel end files lent locals scope select sync tcp workers
+CORO_MEMCHECKED := basics borrowed cancel files locals scope select shutdown sync tcp workers
 CORO_UNCHECKED := signal_wakes_who_waits_for_it destructor_that_waits_for_ever_does_not_hold_up_the_end \
 	thread_on_which_one_was_left_unwinding_is_refused destructor_that_never_ends_is_given_up
 .PHONY: valgrind

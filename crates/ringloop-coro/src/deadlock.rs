@@ -20,12 +20,12 @@ use std::task::{Context, Poll, Waker};
 pub(crate) const SOUGHT: bool = cfg!(debug_assertions);
 
 /// What the workers have said of themselves.
-pub(crate) struct Census(Mutex<State>);
+pub(crate) struct DeadlockDetector(Mutex<DetectorState>);
 
-struct State {
+struct DetectorState {
     /// Counts the turns in which anything was done.
     deeds: u64,
-    workers: Vec<Said>,
+    workers: Vec<WorkerReport>,
     /// What the count of deeds was when no other thread was left in the process.
     alone_at: Option<u64>,
     verdict: Option<String>,
@@ -34,7 +34,7 @@ struct State {
 }
 
 #[derive(Clone)]
-struct Said {
+struct WorkerReport {
     /// What the count of deeds was when it was found quiet.
     at: Option<u64>,
     /// How often it was, with nothing done in between.
@@ -51,15 +51,15 @@ pub(crate) enum Next {
     CallAll,
 }
 
-impl Census {
+impl DeadlockDetector {
     pub fn new(workers: usize) -> Self {
-        let said = Said {
+        let said = WorkerReport {
             at: None,
             times: 0,
             parked: Vec::new(),
             pool_threads: 0,
         };
-        Self(Mutex::new(State {
+        Self(Mutex::new(DetectorState {
             deeds: 0,
             workers: vec![said; workers],
             alone_at: None,
@@ -68,7 +68,7 @@ impl Census {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DetectorState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +97,7 @@ impl Census {
         said.at = Some(deeds);
         said.parked = parked;
         said.pool_threads = pool_threads;
-        let is_stale = |said: &Said| said.at.is_some_and(|at| at != deeds);
+        let is_stale = |said: &WorkerReport| said.at.is_some_and(|at| at != deeds);
         match (least, state.least_times()) {
             (0, 1) => Next::CallAll,
             (0, 0) if state.workers.iter().any(is_stale) => Next::CallAll,
@@ -124,10 +124,10 @@ impl Census {
     }
 }
 
-impl State {
+impl DetectorState {
     /// How often all have been found quiet with nothing done in between.
     fn least_times(&self) -> u32 {
-        let times = |said: &Said| {
+        let times = |said: &WorkerReport| {
             if said.at == Some(self.deeds) {
                 said.times
             } else {

@@ -5,8 +5,8 @@
 //! What has no descriptor but a future or a callback needs nothing of its own: [`crate::block_on`] waits for the
 //! future, a [`crate::sync::oneshot`] or [`crate::sync::channel`] takes what the callback brings.
 
-use crate::descriptor::Descriptor;
-use crate::{block_on, turns};
+use crate::shared_fd::SharedFd;
+use crate::{block_on, coop};
 use ringloop::executor::Op;
 use ringloop::op::Poll;
 use std::fmt;
@@ -40,7 +40,7 @@ pub use ringloop::sys::interest::Interest;
 /// ```
 pub struct EventSource<S> {
     source: S,
-    watched: Descriptor<OwnedFd>,
+    watched: SharedFd<OwnedFd>,
 }
 
 impl<S: AsFd> EventSource<S> {
@@ -48,7 +48,7 @@ impl<S: AsFd> EventSource<S> {
     ///
     /// Errors: `EMFILE`.
     pub fn new(source: S) -> io::Result<Self> {
-        let watched = Descriptor::new(source.as_fd().try_clone_to_owned()?);
+        let watched = SharedFd::new(source.as_fd().try_clone_to_owned()?);
         Ok(Self { source, watched })
     }
 }
@@ -78,11 +78,11 @@ impl<S> EventSource<S> {
         interest: Interest,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        turns::take();
+        coop::take();
         loop {
             match call(&self.source) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    turns::waited();
+                    coop::waited();
                     self.wait(interest)?;
                 }
                 done => return done,

@@ -2,7 +2,7 @@
 //!
 //! Called by: the spawner. Never does: keep a coroutine alive; without its handle it runs on by itself.
 
-use crate::task::{self, Outcome, Run};
+use crate::task::{self, Joinable, Runnable};
 use crate::wait::{self, block_on};
 use std::any::Any;
 use std::fmt;
@@ -85,7 +85,7 @@ impl From<JoinError> for io::Error {
 /// ```
 #[must_use = "dropping the handle detaches the coroutine"]
 pub struct JoinHandle<T> {
-    task: Arc<dyn Outcome<T>>,
+    task: Arc<dyn Joinable<T>>,
     taken: bool,
     /// It is as `Send` as the result.
     result: PhantomData<T>,
@@ -105,7 +105,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 impl<T> Unpin for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn new(task: Arc<dyn Outcome<T>>) -> Self {
+    pub(crate) fn new(task: Arc<dyn Joinable<T>>) -> Self {
         Self {
             task,
             taken: false,
@@ -125,8 +125,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// The task, for who cancels it without the handle.
-    pub(crate) fn task(&self) -> Arc<dyn Run> {
-        Arc::clone(&self.task) as Arc<dyn Run>
+    pub(crate) fn task(&self) -> Arc<dyn Runnable> {
+        Arc::clone(&self.task) as Arc<dyn Runnable>
     }
 
     /// Wait for the end: a coroutine parks, a plain thread blocks. Async code awaits the handle instead.

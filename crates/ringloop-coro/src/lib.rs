@@ -20,34 +20,33 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
-mod ask;
 mod atomics;
-mod bytes;
+mod coop;
 mod deadlock;
-mod descriptor;
-mod door;
 pub mod event;
 pub mod fs;
-mod host;
+mod inbox;
 mod join;
 pub mod limits;
 mod local;
 pub mod net;
 mod offload;
 mod overflow;
+mod parked_op;
 mod runtime;
+mod scheduler;
 mod scope;
 mod select;
+mod shared_fd;
 pub mod signal;
 mod stack;
 mod switch;
 pub mod sync;
 mod sys;
 mod task;
-mod team;
 pub mod time;
-mod turns;
 mod wait;
+mod workers;
 
 #[doc(no_inline)]
 pub use ringloop;

@@ -1,4 +1,4 @@
-//! Values that each coroutine has its own of.
+//! Coroutine-local values: each coroutine has its own.
 //!
 //! Owns: [`LocalKey`]; the values are at the root of the coroutine's stack (`switch`), and are dropped with it.
 //! Called by: programs. Never does: hold a borrow while a value is made, used or dropped.
@@ -45,9 +45,9 @@ pub struct LocalKey<T: 'static> {
 
 /// The values of one coroutine, by the address of their key.
 #[derive(Default)]
-pub(crate) struct Values(RefCell<Vec<(usize, Rc<dyn Any>)>>);
+pub(crate) struct LocalMap(RefCell<Vec<(usize, Rc<dyn Any>)>>);
 
-impl Values {
+impl LocalMap {
     fn find(&self, key: usize) -> Option<Rc<dyn Any>> {
         let values = self.0.borrow();
         let (_, value) = values.iter().find(|(known, _)| *known == key)?;

@@ -9,21 +9,21 @@ use crate::switch::with_current;
 use crate::sys::{self, fault};
 use std::fmt::{self, Write};
 
-pub(crate) use crate::sys::fault::Watch;
+pub(crate) use crate::sys::fault::FaultGuard;
 
 /// Explain the overflows of the calling thread's coroutines. Where the system refuses it they end the process
 /// without a word.
-pub(crate) fn watch() -> Option<Watch> {
+pub(crate) fn watch() -> Option<FaultGuard> {
     fault::watch(explain).ok()
 }
 
 /// Text of bounded length, on the stack.
-struct Words {
+struct MessageBuf {
     bytes: [u8; 512],
     len: usize,
 }
 
-impl Write for Words {
+impl Write for MessageBuf {
     /// What does not fit is left out.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.bytes[self.len..];
@@ -44,7 +44,7 @@ fn explain(address: usize, say: fn(&[u8])) -> bool {
         if !(low..low + sys::page_len()).contains(&address) {
             return false;
         }
-        let mut words = Words {
+        let mut words = MessageBuf {
             bytes: [0; 512],
             len: 0,
         };

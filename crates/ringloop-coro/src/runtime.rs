@@ -2,14 +2,14 @@
 //!
 //! Called by: programs. Never does: run a coroutine by itself; each worker's host does.
 
-use crate::deadlock::{self, Census, Ended};
-use crate::door::Door;
-use crate::host::{self, Host};
+use crate::deadlock::{self, DeadlockDetector, Ended};
+use crate::inbox::Inbox;
 use crate::join::{JoinError, JoinHandle};
 use crate::limits;
+use crate::scheduler::{self, Scheduler};
 use crate::switch::with_current;
-use crate::task::{Outcome, Run, Task, Traits};
-use crate::team;
+use crate::task::{Joinable, Runnable, SpawnOptions, Task};
+use crate::workers;
 use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::Local;
@@ -104,28 +104,28 @@ impl Builder {
             "a runtime was started inside of a coroutine, whose thread it would stop: spawn in the runtime that there is, \
              or start another one on a thread of its own"
         );
-        host::usable().map_err(io::Error::other)?;
+        scheduler::usable().map_err(io::Error::other)?;
         let place = Location::caller();
         let runtime = self.runtime.build()?;
         let stack_bytes = self.stack_bytes;
         let workers = runtime.workers().count();
-        let census = deadlock::SOUGHT.then(|| Census::new(workers));
-        let mut places = team::places(workers, census).into_iter();
+        let census = deadlock::SOUGHT.then(|| DeadlockDetector::new(workers));
+        let mut places = workers::places(workers, census).into_iter();
         let first = places.next();
         let team = first.as_ref().map(|place| Arc::clone(&place.team));
         if let Some(place) = first {
-            drop(runtime.spawn(Host::open(place, stack_bytes)));
+            drop(runtime.spawn(Scheduler::open(place, stack_bytes)));
         }
         for place in places {
             let worker = place.number;
             drop(
                 runtime
                     .workers()
-                    .spawn_on(worker, move || Host::open(place, stack_bytes))?,
+                    .spawn_on(worker, move || Scheduler::open(place, stack_bytes))?,
             );
         }
         let ended = runtime.block_on(async move {
-            let traits = Traits {
+            let traits = SpawnOptions {
                 name: Some("main".into()),
                 stack_bytes: None,
             };
@@ -154,19 +154,19 @@ impl Builder {
 }
 
 /// The host of the calling thread; made where a loop runs without one.
-fn host() -> Rc<Host> {
-    Host::current().unwrap_or_else(|| {
+fn host() -> Rc<Scheduler> {
+    Scheduler::current().unwrap_or_else(|| {
         let Some(local) = Local::try_current() else {
             panic!(
                 "a coroutine was spawned outside of a runtime: use ringloop_coro::start, or spawn inside of a \
                  ringloop::Runtime"
             );
         };
-        if let Err(reason) = host::usable() {
+        if let Err(reason) = scheduler::usable() {
             panic!("{reason}");
         }
-        for place in team::places(1, None) {
-            drop(local.spawn(Host::open(place, limits::STACK_BYTES)));
+        for place in workers::places(1, None) {
+            drop(local.spawn(Scheduler::open(place, limits::STACK_BYTES)));
         }
         host()
     })
@@ -232,7 +232,7 @@ where
 #[derive(Debug, Clone, Default)]
 #[must_use = "a coroutine is started by spawn() or spawn_local()"]
 pub struct Spawn {
-    traits: Traits,
+    traits: SpawnOptions,
 }
 
 impl Spawn {
@@ -264,8 +264,8 @@ impl Spawn {
         T: Send + 'static,
     {
         let task = Task::new(self.traits, Location::caller(), closure);
-        host().offer(Arc::clone(&task) as Arc<dyn Run>);
-        JoinHandle::new(task as Arc<dyn Outcome<T>>)
+        host().offer(Arc::clone(&task) as Arc<dyn Runnable>);
+        JoinHandle::new(task as Arc<dyn Joinable<T>>)
     }
 
     /// See [`spawn_local`].
@@ -287,8 +287,8 @@ impl Spawn {
         closure: impl FnOnce() -> T + 'static,
     ) -> JoinHandle<T> {
         let task = Task::new(self.traits, place, closure);
-        host().adopt(Arc::clone(&task) as Arc<dyn Run>);
-        JoinHandle::new(task as Arc<dyn Outcome<T>>)
+        host().adopt(Arc::clone(&task) as Arc<dyn Runnable>);
+        JoinHandle::new(task as Arc<dyn Joinable<T>>)
     }
 
     /// See [`Spawner::spawn`].
@@ -299,18 +299,18 @@ impl Spawn {
         T: Send + 'static,
     {
         let task = Task::new(self.traits, Location::caller(), closure);
-        if let Err(task) = spawner.door.send(Arc::clone(&task) as Arc<dyn Run>) {
+        if let Err(task) = spawner.door.send(Arc::clone(&task) as Arc<dyn Runnable>) {
             task.refuse(JoinError::Cancelled);
             task.finish();
         }
-        JoinHandle::new(task as Arc<dyn Outcome<T>>)
+        JoinHandle::new(task as Arc<dyn Joinable<T>>)
     }
 }
 
 /// Starts coroutines of a runtime from any thread.
 #[derive(Clone)]
 pub struct Spawner {
-    door: Arc<Door>,
+    door: Arc<Inbox>,
 }
 
 impl std::fmt::Debug for Spawner {

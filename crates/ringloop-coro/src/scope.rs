@@ -4,22 +4,22 @@
 //! left (by its end, a panic, a cancel, the end of the runtime), it waits for its coroutines first.
 //!
 //! ```text
-//!   scope ── spawn ──▶ number in `live` ──▶ closure runs, or is given up ──▶ result in its packet ──▶ `Done` drops:
+//!   scope ── spawn ──▶ number in `live` ──▶ closure runs, or is given up ──▶ result in its packet ──▶ `CompletionGuard` drops:
 //!     │                                                                       number leaves `live`
 //!     └── waits until `live` is empty; cancelled: cancels those in it, and waits on
 //! ```
 //!
 //! # Invariants
-//! 1. A closure of a scope, with all that it holds, is gone before its [`Done`] is dropped; a result is dropped by then,
-//!    or is its handle's, which the scope outlives. [`scope`] returns, or unwinds, only when every `Done` was dropped. Where
+//! 1. A closure of a scope, with all that it holds, is gone before its [`CompletionGuard`] is dropped; a result is dropped by then,
+//!    or is its handle's, which the scope outlives. [`scope`] returns, or unwinds, only when every `CompletionGuard` was dropped. Where
 //!    its coroutine's stack is given up for ever (`host`), it never returns; what was borrowed may be the thread's, which ends
 //!    then, so that is done only where the scope's coroutines never run again: on this worker, of a runtime with no other.
 //!    Else the process is aborted.
 
 use crate::join::{JoinError, JoinHandle};
 use crate::runtime::Spawn;
-use crate::task::{self, Run};
-use crate::wait::{self, Calm, Cancelled, block_on};
+use crate::task::{self, Runnable};
+use crate::wait::{self, Cancelled, UnwindCheck, block_on};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -76,7 +76,7 @@ where
         env: PhantomData,
     };
     let data = &scope.data;
-    let calm = Calm::now();
+    let calm = UnwindCheck::now();
     let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
     let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_over())));
     if waited.is_err() {
@@ -94,13 +94,17 @@ where
             value
         }
         // A wait unwinds where it is sure.
-        _ => wait::unwind(if waited.is_err() { Calm::SURE } else { calm }),
+        _ => wait::unwind(if waited.is_err() {
+            UnwindCheck::SURE
+        } else {
+            calm
+        }),
     }
 }
 
 /// Starts coroutines that borrow; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
-    data: Arc<Data>,
+    data: Arc<ScopeData>,
     /// Neither may be made longer or shorter, as std has it.
     own: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -132,7 +136,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + 'scope,
         T: 'scope,
     {
-        let (scoped, entry, packet) = Scoped::new(&self.data, closure);
+        let (scoped, entry, packet) = ScopedTask::new(&self.data, closure);
         // SAFETY: invariant 1: it is gone before the scope is left.
         let erased = unsafe { erase(Box::new(|| scoped.run())) };
         entry.started(Spawn::new().spawn_local(erased), packet)
@@ -151,7 +155,7 @@ impl Spawn {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (scoped, entry, packet) = Scoped::new(&scope.data, closure);
+        let (scoped, entry, packet) = ScopedTask::new(&scope.data, closure);
         // SAFETY: invariant 1: it is gone before the scope is left.
         let erased = unsafe { erase_send(Box::new(|| scoped.run())) };
         entry.started(self.spawn(erased), packet)
@@ -178,24 +182,24 @@ unsafe fn erase_send<'scope>(
 
 /// What a scope and its coroutines share.
 #[derive(Default)]
-struct Data {
-    state: Mutex<State>,
+struct ScopeData {
+    state: Mutex<ScopeState>,
     /// A coroutine panicked, and nobody took its result.
     panicked: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ScopeState {
     next: u64,
     /// Those that are not over, each with its task once it was started.
-    live: HashMap<u64, Option<Arc<dyn Run>>>,
+    live: HashMap<u64, Option<Arc<dyn Runnable>>>,
     cancelled: bool,
     /// The scope's coroutine, while it waits.
     waiter: Option<Waker>,
 }
 
-impl Data {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ScopeData {
+    fn lock(&self) -> MutexGuard<'_, ScopeState> {
         // It is whole at any point; a panic elsewhere does not change that.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,12 +231,12 @@ impl Data {
 }
 
 /// A coroutine's number in its scope, until it was started.
-struct Entry {
-    data: Arc<Data>,
+struct Registration {
+    data: Arc<ScopeData>,
     number: u64,
 }
 
-impl Entry {
+impl Registration {
     fn started<'scope, T>(
         self,
         handle: JoinHandle<()>,
@@ -254,12 +258,12 @@ impl Entry {
 }
 
 /// Dropped when nothing is left of a coroutine of a scope (invariant 1).
-struct Done {
-    data: Arc<Data>,
+struct CompletionGuard {
+    data: Arc<ScopeData>,
     number: u64,
 }
 
-impl Drop for Done {
+impl Drop for CompletionGuard {
     fn drop(&mut self) {
         let mut state = self.data.lock();
         let over = state.live.remove(&self.number);
@@ -277,14 +281,14 @@ impl Drop for Done {
 }
 
 /// A closure of a scope. Its fields are dropped in this order (invariant 1).
-struct Scoped<F, T> {
+struct ScopedTask<F, T> {
     closure: F,
     packet: Arc<Packet<T>>,
-    done: Done,
+    done: CompletionGuard,
 }
 
-impl<T, F: FnOnce() -> T> Scoped<F, T> {
-    fn new(data: &Arc<Data>, closure: F) -> (Self, Entry, Arc<Packet<T>>) {
+impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
+    fn new(data: &Arc<ScopeData>, closure: F) -> (Self, Registration, Arc<Packet<T>>) {
         let mut state = data.lock();
         let number = state.next;
         state.next += 1;
@@ -294,11 +298,11 @@ impl<T, F: FnOnce() -> T> Scoped<F, T> {
             result: Mutex::new(None),
             data: Arc::clone(data),
         });
-        let done = Done {
+        let done = CompletionGuard {
             data: Arc::clone(data),
             number,
         };
-        let entry = Entry {
+        let entry = Registration {
             data: Arc::clone(data),
             number,
         };
@@ -327,7 +331,7 @@ impl<T, F: FnOnce() -> T> Scoped<F, T> {
 /// Where a coroutine of a scope leaves its result.
 struct Packet<T> {
     result: Mutex<Option<Result<T, JoinError>>>,
-    data: Arc<Data>,
+    data: Arc<ScopeData>,
 }
 
 impl<T> Packet<T> {

@@ -12,7 +12,7 @@
 //! The memory behind a stack is taken page by page when it is first touched, and given back by `trim`.
 
 use crate::limits;
-use crate::switch::Noted;
+use crate::switch::ValgrindNote;
 use crate::sys::{self, Mapping};
 use std::io;
 use std::num::NonZeroUsize;
@@ -51,21 +51,21 @@ impl Stack {
 
 /// The free stacks of one worker, by size.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct StackPool {
     /// The runtime's own size first.
-    sizes: Vec<Size>,
+    sizes: Vec<SizeClass>,
 }
 
 /// Stacks of one size.
 #[derive(Debug)]
-struct Size {
+struct SizeClass {
     /// With the guard.
     len: usize,
     /// The last one back goes out first: its memory is in cache.
     free: Vec<Stack>,
     slabs: Vec<Mapping>,
     /// What valgrind knows of them; a few instructions each where it does not watch.
-    noted: Vec<Noted>,
+    noted: Vec<ValgrindNote>,
     /// Where in the last slab the next stack that was never used begins.
     unused_at: usize,
 }
@@ -76,11 +76,11 @@ fn len_of(bytes: usize) -> usize {
     bytes.next_multiple_of(sys::page_len()) + sys::page_len()
 }
 
-impl Pool {
+impl StackPool {
     /// No stacks yet; `bytes` is what a coroutine gets that does not ask for a size.
     pub fn new(bytes: usize) -> Self {
         Self {
-            sizes: vec![Size::new(len_of(bytes))],
+            sizes: vec![SizeClass::new(len_of(bytes))],
         }
     }
 
@@ -103,12 +103,12 @@ impl Pool {
         if let Some(index) = self.sizes.iter().position(|size| size.len == len) {
             return index;
         }
-        self.sizes.push(Size::new(len));
+        self.sizes.push(SizeClass::new(len));
         self.sizes.len() - 1
     }
 }
 
-impl Size {
+impl SizeClass {
     fn new(len: usize) -> Self {
         Self {
             len,
@@ -161,7 +161,7 @@ impl Size {
         let low = slab.low().saturating_add(at);
         self.unused_at += self.len;
         let stack = Stack { low, len: self.len };
-        self.noted.push(Noted::new(&stack));
+        self.noted.push(ValgrindNote::new(&stack));
         Ok(stack)
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    fn give_all(pool: &mut Pool, stacks: Vec<Stack>) {
+    fn give_all(pool: &mut StackPool, stacks: Vec<Stack>) {
         for stack in stacks {
             pool.give(stack);
         }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn last_stack_back_goes_out_first() {
-        let mut pool = Pool::new(0);
+        let mut pool = StackPool::new(0);
         let (first, second) = (pool.take(None).unwrap(), pool.take(None).unwrap());
         assert_ne!(first.low(), second.low());
         let low = first.low();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn stacks_do_not_overlap_and_have_the_size_asked_for() {
-        let mut pool = Pool::new(20_000);
+        let mut pool = StackPool::new(20_000);
         let sizes = [None, Some(100_000), None, Some(100_000), Some(1)];
         let mut stacks: Vec<_> = sizes.iter().map(|size| pool.take(*size).unwrap()).collect();
         for (stack, size) in stacks.iter().zip(sizes) {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn thousands_of_stacks_come_from_few_mappings() {
-        let mut pool = Pool::new(0);
+        let mut pool = StackPool::new(0);
         let stacks: Vec<_> = (0..5000).map(|_| pool.take(None).unwrap()).collect();
         for stack in &stacks {
             touch(stack, 1);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn stack_past_the_bound_gives_its_memory_back_and_reads_as_zeros() {
-        let mut pool = Pool::new(0);
+        let mut pool = StackPool::new(0);
         let stacks: Vec<_> = (0..=limits::STACKS_KEPT)
             .map(|_| pool.take(None).unwrap())
             .collect();

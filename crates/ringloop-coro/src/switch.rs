@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   the loop's stack                     the coroutine's stack
-//!   Host::resume ── Fiber::resume ─────▶ root: `Frame`, then the task's closure
+//!   Scheduler::resume ── Fiber::resume ─────▶ root: `Frame`, then the task's closure
 //!                 ◀──────────────────── suspend(Park | Yield), or the closure's end
 //! ```
 //!
@@ -20,10 +20,10 @@
 //!    not `Send`.
 //! 3. A stack has a guard below it, and is nobody else's until the fiber gives it back (`stack`).
 
-use crate::ask::Ask;
-use crate::local::Values;
+use crate::local::LocalMap;
+use crate::parked_op::ParkedOpRef;
 use crate::stack::Stack;
-use crate::task::{Head, Run};
+use crate::task::{Header, Runnable};
 use corosensei::stack::StackPointer;
 use corosensei::stack::valgrind::ValgrindStackRegistration;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -41,7 +41,7 @@ pub(crate) enum Suspend {
     /// It stands in the queue again, at its end.
     Yield,
     /// It waits for an operation, which [`Fiber::is_answered`] looks at.
-    Ask(Ask),
+    ParkedOpRef(ParkedOpRef),
 }
 
 /// What a coroutine's stack has at its root; what a wait needs of it is in one line of the cache.
@@ -49,17 +49,17 @@ pub(crate) enum Suspend {
 pub(crate) struct Frame<'a> {
     yielder: &'a Yielder<(), Suspend>,
     pub waker: Waker,
-    head: &'a Head,
+    head: &'a Header,
     /// The loop that was at work when the thread came onto the stack.
     loop_id: Cell<u64>,
     /// The lowest address of the stack, where its guard begins, and its length with the guard.
     pub stack: (usize, usize),
-    pub values: Values,
+    pub values: LocalMap,
 }
 
 impl Frame<'_> {
     #[inline(always)]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &Header {
         self.head
     }
 }
@@ -73,7 +73,7 @@ thread_local! {
 pub(crate) struct Fiber {
     coroutine: Coroutine<(), Suspend, (), Stack>,
     /// What it left for, until it has that or is resumed.
-    ask: Option<Ask>,
+    ask: Option<ParkedOpRef>,
 }
 
 impl std::fmt::Debug for Fiber {
@@ -94,17 +94,17 @@ unsafe impl corosensei::stack::Stack for Stack {
 }
 
 /// Tells valgrind that a range is a stack, so that it follows the switches.
-pub(crate) struct Noted {
+pub(crate) struct ValgrindNote {
     _registration: ValgrindStackRegistration,
 }
 
-impl std::fmt::Debug for Noted {
+impl std::fmt::Debug for ValgrindNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Noted").finish_non_exhaustive()
+        f.debug_struct("ValgrindNote").finish_non_exhaustive()
     }
 }
 
-impl Noted {
+impl ValgrindNote {
     pub fn new(stack: &Stack) -> Self {
         let low = ptr::with_exposed_provenance_mut(stack.low().get());
         Self {
@@ -115,7 +115,7 @@ impl Noted {
 
 impl Fiber {
     /// Put a task on a stack; it begins with the first `resume`.
-    pub fn new(stack: Stack, task: Arc<dyn Run>) -> Self {
+    pub fn new(stack: Stack, task: Arc<dyn Runnable>) -> Self {
         let bounds = (stack.low().get(), stack.len());
         let root = move |yielder: &Yielder<(), Suspend>, ()| {
             let frame = Frame {
@@ -124,7 +124,7 @@ impl Fiber {
                 head: task.head(),
                 loop_id: Cell::new(loop_id()),
                 stack: bounds,
-                values: Values::default(),
+                values: LocalMap::default(),
             };
             CURRENT.set((&raw const frame).cast());
             task.run();
@@ -143,7 +143,7 @@ impl Fiber {
         self.ask = None;
         match self.coroutine.resume(()) {
             CoroutineResult::Yield(why) => {
-                if let Suspend::Ask(ask) = why {
+                if let Suspend::ParkedOpRef(ask) = why {
                     self.ask = Some(ask);
                 }
                 Some(why)

@@ -24,9 +24,9 @@
 //! 3. `home` is written once, by the worker that takes the task, before `SETTLED`, and read after it.
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::door::Door;
-use crate::host;
+use crate::inbox::Inbox;
 use crate::join::JoinError;
+use crate::scheduler;
 use atomic_waker::AtomicWaker;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -42,7 +42,7 @@ const SETTLED: u32 = 1 << 4;
 
 /// What a coroutine is started with beside its closure.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Traits {
+pub(crate) struct SpawnOptions {
     pub name: Option<Box<str>>,
     /// Usable bytes of its stack; the runtime's own size where it says nothing.
     pub stack_bytes: Option<usize>,
@@ -51,21 +51,21 @@ pub(crate) struct Traits {
 /// The part of a task that does not depend on its closure. What a wake needs comes first, beside the counts of the
 /// `Arc`: as few lines of the cache as can be.
 #[repr(C)]
-pub(crate) struct Head {
+pub(crate) struct Header {
     flags: AtomicU32,
     /// Its number with its worker.
     slot: AtomicU32,
     /// Its worker, once it has one.
-    home: UnsafeCell<Option<Arc<Door>>>,
+    home: UnsafeCell<Option<Arc<Inbox>>>,
     /// Who joins.
     waiter: AtomicWaker,
-    pub traits: Traits,
+    pub traits: SpawnOptions,
     /// Where it was spawned.
     pub place: &'static Location<'static>,
 }
 
-impl Head {
-    fn new(traits: Traits, place: &'static Location<'static>) -> Self {
+impl Header {
+    fn new(traits: SpawnOptions, place: &'static Location<'static>) -> Self {
         Self {
             flags: AtomicU32::new(0),
             slot: AtomicU32::new(u32::MAX),
@@ -77,7 +77,7 @@ impl Head {
     }
 
     /// From now on it is this worker's, by this number. Returns whether it was cancelled before.
-    pub fn settle(&self, home: &Arc<Door>, slot: u32) -> bool {
+    pub fn settle(&self, home: &Arc<Inbox>, slot: u32) -> bool {
         self.slot.store(slot, Ordering::Relaxed);
         // SAFETY: invariant 3: the worker's, which calls it once.
         unsafe { *self.home.get() = Some(Arc::clone(home)) };
@@ -85,7 +85,7 @@ impl Head {
     }
 
     /// Its worker, once it has one.
-    pub fn home(&self) -> Option<&Arc<Door>> {
+    pub fn home(&self) -> Option<&Arc<Inbox>> {
         if self.flags.load(Ordering::Acquire) & SETTLED == 0 {
             return None;
         }
@@ -137,7 +137,7 @@ impl Head {
 }
 
 /// Its name and where it was spawned.
-impl fmt::Display for Head {
+impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.traits.name {
             f.write_str("'")?;
@@ -154,8 +154,8 @@ impl fmt::Display for Head {
 }
 
 /// A task of any closure.
-pub(crate) trait Run: Send + Sync {
-    fn head(&self) -> &Head;
+pub(crate) trait Runnable: Send + Sync {
+    fn head(&self) -> &Header;
 
     fn waker(self: Arc<Self>) -> Waker;
 
@@ -170,14 +170,14 @@ pub(crate) trait Run: Send + Sync {
 }
 
 /// Have a coroutine unwind; see `JoinHandle::cancel`.
-pub(crate) fn cancel(task: &Arc<dyn Run>) {
+pub(crate) fn cancel(task: &Arc<dyn Runnable>) {
     if task.head().mark_cancelled() {
         Arc::clone(task).waker().wake();
     }
 }
 
 /// A task as its handle sees it.
-pub(crate) trait Outcome<T>: Run {
+pub(crate) trait Joinable<T>: Runnable {
     /// The result, once, of a task that is over. By the handle.
     fn take(&self) -> Option<Result<T, JoinError>>;
 
@@ -193,7 +193,7 @@ enum Body<F, T> {
 
 #[repr(C)]
 pub(crate) struct Task<F, T> {
-    head: Head,
+    head: Header,
     body: UnsafeCell<Body<F, T>>,
 }
 
@@ -207,9 +207,9 @@ where
     F: FnOnce() -> T + 'static,
     T: 'static,
 {
-    pub fn new(traits: Traits, place: &'static Location<'static>, closure: F) -> Arc<Self> {
+    pub fn new(traits: SpawnOptions, place: &'static Location<'static>, closure: F) -> Arc<Self> {
         Arc::new(Self {
-            head: Head::new(traits, place),
+            head: Header::new(traits, place),
             body: UnsafeCell::new(Body::Closure(closure)),
         })
     }
@@ -222,12 +222,12 @@ where
     }
 }
 
-impl<F, T> Run for Task<F, T>
+impl<F, T> Runnable for Task<F, T>
 where
     F: FnOnce() -> T + 'static,
     T: 'static,
 {
-    fn head(&self) -> &Head {
+    fn head(&self) -> &Header {
         &self.head
     }
 
@@ -268,7 +268,7 @@ where
     }
 }
 
-impl<F, T> Outcome<T> for Task<F, T>
+impl<F, T> Joinable<T> for Task<F, T>
 where
     F: FnOnce() -> T + 'static,
     T: 'static,
@@ -301,13 +301,13 @@ where
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if host::wake_here(&self.head) || !self.head.knock() {
+        if scheduler::wake_here(&self.head) || !self.head.knock() {
             return;
         }
         // A task without a home has not begun, and no waker.
         if let Some(home) = self.head.home() {
             // A worker that is gone has ended its coroutines.
-            drop(home.send(Arc::clone(self) as Arc<dyn Run>));
+            drop(home.send(Arc::clone(self) as Arc<dyn Runnable>));
         }
     }
 }
@@ -317,8 +317,8 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    fn task<T: 'static>(closure: impl FnOnce() -> T + 'static) -> Arc<dyn Outcome<T>> {
-        Task::new(Traits::default(), Location::caller(), closure)
+    fn task<T: 'static>(closure: impl FnOnce() -> T + 'static) -> Arc<dyn Joinable<T>> {
+        Task::new(SpawnOptions::default(), Location::caller(), closure)
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         let result = Rc::new(());
         let given = Rc::clone(&result);
         let task = task(move || given);
-        let waker = (Arc::clone(&task) as Arc<dyn Run>).waker();
+        let waker = (Arc::clone(&task) as Arc<dyn Runnable>).waker();
         task.run();
         task.finish();
         drop(task.take());
@@ -384,8 +384,8 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    fn head() -> loom::sync::Arc<Head> {
-        loom::sync::Arc::new(Head::new(Traits::default(), Location::caller()))
+    fn head() -> loom::sync::Arc<Header> {
+        loom::sync::Arc::new(Header::new(SpawnOptions::default(), Location::caller()))
     }
 
     /// A cancel and the worker that takes the task: the later of the two sees the other.

@@ -8,12 +8,12 @@
 //!
 //! Whether it unwinds a coroutine knows from `std::thread::panicking`, which speaks of the thread. While another one
 //! waits in the midst of its unwinding the answer is yes for all of the thread. So it is asked before the stack is left
-//! ([`Calm`]): where nothing on the thread unwound then, this stack does not when it comes back, whatever the others
+//! ([`UnwindCheck`]): where nothing on the thread unwound then, this stack does not when it comes back, whatever the others
 //! have begun, and it may unwind beside them: std counts a thread's unwindings, and each `catch_unwind` ends one. The same
 //! holds where nothing unwound at any moment while the stack was left, which the host looks for. Until then the coroutine
-//! may itself be in a destructor; cancelled, it waits until no other unwinds (`host::defer`).
+//! may itself be in a destructor; cancelled, it waits until no other unwinds (`scheduler::defer`).
 
-use crate::host;
+use crate::scheduler;
 use crate::switch::{self, Suspend, suspend, with_current, with_parkable};
 use std::cell::Cell;
 use std::fmt;
@@ -112,12 +112,12 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
         if let Poll::Ready(output) = polled {
             return Ok(output);
         }
-        let calm = *calm.get_or_insert_with(Calm::now);
+        let calm = *calm.get_or_insert_with(UnwindCheck::now);
         if unwinds_instead(calm) {
             if give_up {
                 return Err(WaitError::Cancelled);
             }
-            with_current(|frame| frame.map(|frame| host::defer(frame.head())));
+            with_current(|frame| frame.map(|frame| scheduler::defer(frame.head())));
         }
         suspend(Suspend::Park);
     }
@@ -126,7 +126,7 @@ fn wait<F: Future>(future: F, give_up: bool) -> Result<F::Output, WaitError> {
 /// Park until `future` is ready, also where the coroutine was cancelled: for what must not be left before.
 pub(crate) fn wait_out<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let _outlasting = host::outlast();
+    let _outlasting = scheduler::outlast();
     loop {
         let polled = with_current(|frame| match frame {
             Some(frame) => future.as_mut().poll(&mut Context::from_waker(&frame.waker)),
@@ -153,12 +153,12 @@ pub(crate) fn note_calm() {
 /// What a function knows of whether its own coroutine unwinds: not at any later point of the same function, once it is
 /// sure.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Calm {
+pub(crate) struct UnwindCheck {
     /// [`CALM_SEEN`] when somebody on the thread unwound, perhaps this coroutine; nought: nobody did.
     doubted: u64,
 }
 
-impl Calm {
+impl UnwindCheck {
     pub const SURE: Self = Self { doubted: 0 };
 
     #[inline(always)]
@@ -171,7 +171,7 @@ impl Calm {
 
     #[cold]
     fn doubt() -> Self {
-        host::ask_for_calm();
+        scheduler::ask_for_calm();
         Self {
             doubted: CALM_SEEN.get(),
         }
@@ -183,22 +183,22 @@ impl Calm {
 }
 
 /// Unwind, as one that was cancelled does; `calm` as it was in the same function.
-pub(crate) fn unwind(calm: Calm) -> ! {
+pub(crate) fn unwind(calm: UnwindCheck) -> ! {
     loop {
         unwind_if_sure(calm);
-        with_current(|frame| frame.map(|frame| host::defer(frame.head())));
+        with_current(|frame| frame.map(|frame| scheduler::defer(frame.head())));
         suspend(Suspend::Park);
     }
 }
 
 /// A coroutine that was cancelled unwinds here, unless it does so already; `calm` as it was before its wait.
-pub(crate) fn leave_if_cancelled(calm: Calm) {
+pub(crate) fn leave_if_cancelled(calm: UnwindCheck) {
     unwinds_instead(calm);
 }
 
 /// Begin the unwinding of a cancelled coroutine; returns whether it was cancelled and perhaps unwinds already.
 #[inline(always)]
-fn unwinds_instead(calm: Calm) -> bool {
+fn unwinds_instead(calm: UnwindCheck) -> bool {
     if !with_current(|frame| frame.is_some_and(|frame| frame.head().is_cancelled())) {
         return false;
     }
@@ -207,7 +207,7 @@ fn unwinds_instead(calm: Calm) -> bool {
 }
 
 #[cold]
-fn unwind_if_sure(calm: Calm) {
+fn unwind_if_sure(calm: UnwindCheck) {
     if !calm.is_sure() {
         return;
     }
@@ -228,7 +228,7 @@ pub fn yield_now() {
     if !is_coroutine() {
         return std::thread::yield_now();
     }
-    let calm = Calm::now();
+    let calm = UnwindCheck::now();
     unwinds_instead(calm);
     switch::suspend(Suspend::Yield);
     // Its next wait could not tell any more.

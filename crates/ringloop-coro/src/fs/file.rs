@@ -2,8 +2,9 @@
 //!
 //! Byte path: from the kernel to the operation's own buffer and from there to the caller's slice, and back.
 
-use crate::descriptor::Descriptor;
-use crate::{block_on, bytes, limits};
+use super::buffers;
+use crate::shared_fd::SharedFd;
+use crate::{block_on, limits};
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::Op;
 use ringloop::fs::Metadata;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 /// An open file; `&File` reads, writes and seeks too, and clones share the position.
 #[derive(Debug)]
 pub struct File {
-    file: Arc<Descriptor<std::fs::File>>,
+    file: Arc<SharedFd<std::fs::File>>,
 }
 
 /// How a file is opened; the options are those of `std::fs::OpenOptions`.
@@ -129,7 +130,7 @@ impl File {
     fn read_from(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::FILE_BYTES_MAX);
         let buf = if len <= limits::COPIED_BYTES_MAX {
-            bytes::take()
+            buffers::take()
         } else {
             Vec::with_capacity(len)
         };
@@ -142,7 +143,7 @@ impl File {
         let buf = buf.into_vec();
         let count = result?;
         into[..count].copy_from_slice(&buf[..count]);
-        bytes::give_back(buf);
+        buffers::give_back(buf);
         Ok(count)
     }
 
@@ -194,7 +195,7 @@ impl File {
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
         Self {
-            file: Arc::new(Descriptor::new(file)),
+            file: Arc::new(SharedFd::new(file)),
         }
     }
 }

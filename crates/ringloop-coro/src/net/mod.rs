@@ -46,9 +46,9 @@
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `lookup` | names of hosts, without blocking |
 
-mod lent;
+mod borrowed;
 mod lookup;
-mod shape;
+mod macros;
 mod socket;
 mod tcp;
 mod udp;

@@ -17,11 +17,11 @@
 //! | with a time limit, or non-blocking | the call, then readiness | it may end without what it waits for |
 //! | of one that is cancelled | an operation with memory of its own | it may leave at any moment |
 
-use super::lent;
-use crate::ask::ask;
-use crate::descriptor::Descriptor;
-use crate::wait::{self, Calm};
-use crate::{block_on, host, limits, turns};
+use super::borrowed;
+use crate::parked_op::ask;
+use crate::shared_fd::SharedFd;
+use crate::wait::{self, UnwindCheck};
+use crate::{block_on, coop, limits, scheduler};
 use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
 use ringloop::limits::{ACCEPT_PAUSE, CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
@@ -39,23 +39,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A socket; a clone is the same one.
-pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<Inner<S>>);
+pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<SocketInner<S>>);
 
 /// What every read and write looks at lies together.
 #[repr(C)]
-struct Inner<S: Into<OwnedFd> + AsRawFd> {
-    limits: Limits,
+struct SocketInner<S: Into<OwnedFd> + AsRawFd> {
+    limits: WaitLimits,
     /// The last read was a large one: more is likely to come at once.
     bulk: AtomicBool,
     /// The last read left nothing behind: the next one has to wait.
     drained: AtomicBool,
-    socket: Descriptor<S>,
+    socket: SharedFd<S>,
 }
 
 /// What a caller may have to wait for, and how long.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Limits {
+struct WaitLimits {
     /// In nanoseconds; 0: none.
     read_ns: AtomicU64,
     write_ns: AtomicU64,
@@ -64,21 +64,21 @@ struct Limits {
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    In,
-    Out,
+pub(crate) enum Direction {
+    Read,
+    Write,
 }
 
-impl Limits {
-    fn of(&self, way: Way) -> &AtomicU64 {
+impl WaitLimits {
+    fn of(&self, way: Direction) -> &AtomicU64 {
         match way {
-            Way::In => &self.read_ns,
-            Way::Out => &self.write_ns,
+            Direction::Read => &self.read_ns,
+            Direction::Write => &self.write_ns,
         }
     }
 
     /// Whether a wait may end without what was waited for.
-    fn may_give_up(&self, way: Way) -> bool {
+    fn may_give_up(&self, way: Direction) -> bool {
         self.nonblocking.load(Relaxed) || self.of(way).load(Relaxed) != 0
     }
 }
@@ -112,9 +112,9 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for Socket<S> {
 impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     /// A socket that does not block.
     pub fn new(socket: S) -> Self {
-        Self(Arc::new(Inner {
-            socket: Descriptor::new(socket),
-            limits: Limits::default(),
+        Self(Arc::new(SocketInner {
+            socket: SharedFd::new(socket),
+            limits: WaitLimits::default(),
             bulk: AtomicBool::new(false),
             drained: AtomicBool::new(false),
         }))
@@ -131,7 +131,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     /// Whether a call may end without what it waits for.
-    pub fn may_give_up(&self, way: Way) -> bool {
+    pub fn may_give_up(&self, way: Direction) -> bool {
         self.0.limits.may_give_up(way)
     }
 
@@ -141,7 +141,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     /// How long a read or write parks at most.
-    pub fn set_timeout(&self, way: Way, limit: Option<Duration>) -> io::Result<()> {
+    pub fn set_timeout(&self, way: Direction, limit: Option<Duration>) -> io::Result<()> {
         if limit == Some(Duration::ZERO) {
             let error = "cannot set a 0 duration timeout";
             return Err(io::Error::new(ErrorKind::InvalidInput, error));
@@ -154,7 +154,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     /// How long a read or write parks at most.
-    pub fn timeout(&self, way: Way) -> Option<Duration> {
+    pub fn timeout(&self, way: Direction) -> Option<Duration> {
         let ns = self.0.limits.of(way).load(Relaxed);
         (ns != 0).then(|| Duration::from_nanos(ns))
     }
@@ -174,8 +174,12 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
 
     /// Make a call that does not block, and wait where it would.
     #[inline(always)]
-    pub fn when_ready<T>(&self, way: Way, call: impl FnMut(&S) -> io::Result<T>) -> io::Result<T> {
-        turns::take();
+    pub fn when_ready<T>(
+        &self,
+        way: Direction,
+        call: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        coop::take();
         self.when_ready_by(&mut None, way, call)
     }
 
@@ -184,7 +188,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     fn when_ready_by<T>(
         &self,
         deadline: &mut Option<Instant>,
-        way: Way,
+        way: Direction,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
@@ -206,7 +210,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         &self,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        turns::take();
+        coop::take();
         let (mut deadline, mut pause) = (None, CONNECT_PAUSE_MIN);
         loop {
             match call(self) {
@@ -217,7 +221,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
                 }
                 done => return done,
             }
-            self.wait(Way::Out, &mut deadline)?;
+            self.wait(Direction::Write, &mut deadline)?;
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             match left {
                 Some(Duration::ZERO) => return Err(time_is_up()),
@@ -230,7 +234,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     /// As [`Socket::when_ready`], as a future: for `select!`.
     pub async fn when_ready_async<T>(
         &self,
-        way: Way,
+        way: Direction,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
@@ -244,8 +248,8 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     #[inline(always)]
-    fn wait(&self, way: Way, deadline: &mut Option<Instant>) -> io::Result<()> {
-        turns::waited();
+    fn wait(&self, way: Direction, deadline: &mut Option<Instant>) -> io::Result<()> {
+        coop::waited();
         let poll = Poll {
             fd: self.on_loop(),
             interest: interest(way),
@@ -254,7 +258,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         let poll = Op::patient(poll);
         match self.timeout(way) {
             None => {
-                let calm = Calm::now();
+                let calm = UnwindCheck::now();
                 match ask(poll) {
                     Ok(polled) => polled.map(drop),
                     Err(poll) => {
@@ -297,11 +301,12 @@ where
         }
         let inner = &*self.0;
         let is_bulk = into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed);
-        let count = if is_bulk || self.may_give_up(Way::In) || host::goes_by_readiness() {
-            self.read_ready(into)?
-        } else {
-            self.read_lent(into)?
-        };
+        let count =
+            if is_bulk || self.may_give_up(Direction::Read) || scheduler::goes_by_readiness() {
+                self.read_ready(into)?
+            } else {
+                self.read_lent(into)?
+            };
         note(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
         note(&inner.drained, (1..into.len()).contains(&count));
         Ok(count)
@@ -313,19 +318,21 @@ where
         let mut deadline = None;
         let limits = &self.0.limits;
         if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
-            self.wait(Way::In, &mut deadline)?;
+            self.wait(Direction::Read, &mut deadline)?;
         }
-        turns::take();
-        self.when_ready_by(&mut deadline, Way::In, |mut socket| socket.read(into))
+        coop::take();
+        self.when_ready_by(&mut deadline, Direction::Read, |mut socket| {
+            socket.read(into)
+        })
     }
 
     /// Read by an operation that has the caller's memory for as long as this takes.
     #[inline(always)]
     fn read_lent(&self, into: &mut [u8]) -> io::Result<usize> {
         // Where others are ready, bytes are often there by the time the ring looks.
-        let is_empty = self.0.drained.load(Relaxed) && host::is_alone();
-        let calm = Calm::now();
-        match lent::receive(self.on_loop(), into, is_empty) {
+        let is_empty = self.0.drained.load(Relaxed) && scheduler::is_alone();
+        let calm = UnwindCheck::now();
+        match borrowed::receive(self.on_loop(), into, is_empty) {
             Some(received) => received,
             None => self.read_copied(into, calm),
         }
@@ -333,7 +340,7 @@ where
 
     /// As a cancelled one reads in a destructor, where it does not unwind: by an operation that may outlive the wait.
     #[cold]
-    fn read_copied(&self, into: &mut [u8], calm: Calm) -> io::Result<usize> {
+    fn read_copied(&self, into: &mut [u8], calm: UnwindCheck) -> io::Result<usize> {
         wait::leave_if_cancelled(calm);
         block_on(RecvInto::new(self.on_loop(), into))
     }
@@ -344,19 +351,19 @@ where
             return Ok(0);
         }
         let is_long = from.len() > limits::COPIED_BYTES_MAX;
-        if is_long || self.may_give_up(Way::Out) || host::goes_by_readiness() {
-            return self.when_ready(Way::Out, |mut socket| socket.write(from));
+        if is_long || self.may_give_up(Direction::Write) || scheduler::goes_by_readiness() {
+            return self.when_ready(Direction::Write, |mut socket| socket.write(from));
         }
-        if host::is_alone() {
-            turns::take();
+        if scheduler::is_alone() {
+            coop::take();
             let mut socket: &S = self;
             match socket.write(from) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
-        let calm = Calm::now();
-        match lent::send(self.on_loop(), from) {
+        let calm = UnwindCheck::now();
+        match borrowed::send(self.on_loop(), from) {
             Some(sent) => sent,
             None => self.write_copied(from, calm),
         }
@@ -364,7 +371,7 @@ where
 
     /// See [`Socket::read_copied`].
     #[cold]
-    fn write_copied(&self, from: &[u8], calm: Calm) -> io::Result<usize> {
+    fn write_copied(&self, from: &[u8], calm: UnwindCheck) -> io::Result<usize> {
         wait::leave_if_cancelled(calm);
         let send = Send {
             fd: self.on_loop(),
@@ -381,10 +388,10 @@ fn note(flag: &AtomicBool, holds: bool) {
     }
 }
 
-fn interest(way: Way) -> Interest {
+fn interest(way: Direction) -> Interest {
     match way {
-        Way::In => Interest::READ,
-        Way::Out => Interest::WRITE,
+        Direction::Read => Interest::READ,
+        Direction::Write => Interest::WRITE,
     }
 }
 

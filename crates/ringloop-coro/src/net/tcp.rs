@@ -3,8 +3,8 @@
 //! Byte path: `socket` reads and writes; connecting and accepting are the engine's operations.
 
 use super::lookup::{self, ToSocketAddrs};
-use super::shape;
-use super::socket::{Socket, Way, after_a_pause, pause_after};
+use super::macros;
+use super::socket::{Direction, Socket, after_a_pause, pause_after};
 use crate::block_on;
 use ringloop::executor::Op;
 use ringloop::net::SockAddr;
@@ -28,7 +28,7 @@ pub struct TcpListener {
     socket: Socket<std::net::TcpListener>,
 }
 
-shape::socket!(TcpListener, std::net::TcpListener);
+macros::socket!(TcpListener, std::net::TcpListener);
 
 impl TcpListener {
     /// Listen on the first of the addresses that can be had, with `SO_REUSEADDR` and the system's largest backlog.
@@ -72,9 +72,9 @@ impl TcpListener {
 
     /// The next connection, whatever became of its peer.
     fn next(&self) -> io::Result<TcpStream> {
-        if self.socket.may_give_up(Way::In) {
+        if self.socket.may_give_up(Direction::Read) {
             let accept = std::net::TcpListener::accept;
-            let accepted = self.socket.when_ready(Way::In, accept);
+            let accepted = self.socket.when_ready(Direction::Read, accept);
             pause_after(&accepted);
             return accepted?.0.try_into();
         }
@@ -93,7 +93,7 @@ impl TcpListener {
     pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = self
             .socket
-            .when_ready_async(Way::In, std::net::TcpListener::accept);
+            .when_ready_async(Direction::Read, std::net::TcpListener::accept);
         let (stream, peer) = after_a_pause(accept.await).await?;
         Ok((stream.try_into()?, peer))
     }
@@ -130,9 +130,9 @@ pub struct TcpStream {
     socket: Socket<std::net::TcpStream>,
 }
 
-shape::socket!(TcpStream, std::net::TcpStream);
-shape::timeouts!(TcpStream);
-shape::stream!(TcpStream);
+macros::socket!(TcpStream, std::net::TcpStream);
+macros::timeouts!(TcpStream);
+macros::stream!(TcpStream);
 
 impl TcpStream {
     /// A connection that does not block.
@@ -177,7 +177,8 @@ impl TcpStream {
 
     /// Receive, and leave the bytes where they are.
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.when_ready(Way::In, |socket| socket.peek(into))
+        self.socket
+            .when_ready(Direction::Read, |socket| socket.peek(into))
     }
 
     /// This end's address.

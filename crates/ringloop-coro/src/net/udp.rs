@@ -4,8 +4,8 @@
 //! coroutine that is cancelled.
 
 use super::lookup::{self, ToSocketAddrs};
-use super::shape;
-use super::socket::{Socket, Way};
+use super::macros;
+use super::socket::{Direction, Socket};
 use ringloop::sys::interest::Interest;
 use std::fmt;
 use std::future::Future;
@@ -19,8 +19,8 @@ pub struct UdpSocket {
     socket: Socket<std::net::UdpSocket>,
 }
 
-shape::socket!(UdpSocket, std::net::UdpSocket);
-shape::timeouts!(UdpSocket);
+macros::socket!(UdpSocket, std::net::UdpSocket);
+macros::timeouts!(UdpSocket);
 
 impl UdpSocket {
     /// A socket at the first of the addresses that can be had; port 0 lets the system choose.
@@ -42,41 +42,43 @@ impl UdpSocket {
             ));
         };
         self.socket
-            .when_ready(Way::Out, |socket| socket.send_to(bytes, addr))
+            .when_ready(Direction::Write, |socket| socket.send_to(bytes, addr))
     }
 
     /// Receive one datagram, with where it came from; what is longer than `into` is cut.
     pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.socket
-            .when_ready(Way::In, |socket| socket.recv_from(into))
+            .when_ready(Direction::Read, |socket| socket.recv_from(into))
     }
 
     /// Receive one datagram, as a future: for `select!`. Cancel safety: safe.
     pub async fn recv_from_async(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let recv = |socket: &std::net::UdpSocket| socket.recv_from(into);
-        self.socket.when_ready_async(Way::In, recv).await
+        self.socket.when_ready_async(Direction::Read, recv).await
     }
 
     /// Receive as [`UdpSocket::recv_from`], and leave the datagram where it is.
     pub fn peek_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.socket
-            .when_ready(Way::In, |socket| socket.peek_from(into))
+            .when_ready(Direction::Read, |socket| socket.peek_from(into))
     }
 
     /// Send one datagram to the peer.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.socket
-            .when_ready(Way::Out, |socket| socket.send(bytes))
+            .when_ready(Direction::Write, |socket| socket.send(bytes))
     }
 
     /// Receive one datagram of the peer.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.when_ready(Way::In, |socket| socket.recv(into))
+        self.socket
+            .when_ready(Direction::Read, |socket| socket.recv(into))
     }
 
     /// Receive as [`UdpSocket::recv`], and leave the datagram where it is.
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.when_ready(Way::In, |socket| socket.peek(into))
+        self.socket
+            .when_ready(Direction::Read, |socket| socket.peek(into))
     }
 
     /// The socket's address.

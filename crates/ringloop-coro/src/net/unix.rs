@@ -3,8 +3,8 @@
 //! Byte path: `socket` reads and writes streams; datagrams go by the call and readiness. A listener that is dropped
 //! leaves its file behind, as std's does.
 
-use super::shape;
-use super::socket::{Socket, Way, after_a_pause, pause_after};
+use super::macros;
+use super::socket::{Direction, Socket, after_a_pause, pause_after};
 use crate::{block_on, wait};
 use ringloop::executor::Op;
 use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
@@ -30,7 +30,7 @@ pub struct UnixListener {
     socket: Socket<std_net::UnixListener>,
 }
 
-shape::socket!(UnixListener, std_net::UnixListener);
+macros::socket!(UnixListener, std_net::UnixListener);
 
 impl UnixListener {
     /// Listen at `path`.
@@ -50,9 +50,9 @@ impl UnixListener {
     }
 
     fn next(&self) -> io::Result<UnixStream> {
-        if self.socket.may_give_up(Way::In) {
+        if self.socket.may_give_up(Direction::Read) {
             let accept = std_net::UnixListener::accept;
-            let accepted = self.socket.when_ready(Way::In, accept);
+            let accepted = self.socket.when_ready(Direction::Read, accept);
             pause_after(&accepted);
             return accepted?.0.try_into();
         }
@@ -68,7 +68,7 @@ impl UnixListener {
     /// Take a connection, as a future: for `select!`. Cancel safety: safe.
     pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let accept = std_net::UnixListener::accept;
-        let accepted = self.socket.when_ready_async(Way::In, accept).await;
+        let accepted = self.socket.when_ready_async(Direction::Read, accept).await;
         let (stream, peer) = after_a_pause(accepted).await?;
         Ok((stream.try_into()?, peer))
     }
@@ -105,9 +105,9 @@ pub struct UnixStream {
     socket: Socket<std_net::UnixStream>,
 }
 
-shape::socket!(UnixStream, std_net::UnixStream);
-shape::timeouts!(UnixStream);
-shape::stream!(UnixStream);
+macros::socket!(UnixStream, std_net::UnixStream);
+macros::timeouts!(UnixStream);
+macros::stream!(UnixStream);
 
 impl UnixStream {
     /// A connection that does not block.
@@ -160,8 +160,8 @@ pub struct UnixDatagram {
     socket: Socket<std_net::UnixDatagram>,
 }
 
-shape::socket!(UnixDatagram, std_net::UnixDatagram);
-shape::timeouts!(UnixDatagram);
+macros::socket!(UnixDatagram, std_net::UnixDatagram);
+macros::timeouts!(UnixDatagram);
 
 impl UnixDatagram {
     /// A socket at `path`.
@@ -195,18 +195,19 @@ impl UnixDatagram {
     /// Receive one datagram, with where it came from; what is longer than `into` is cut.
     pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.socket
-            .when_ready(Way::In, |socket| socket.recv_from(into))
+            .when_ready(Direction::Read, |socket| socket.recv_from(into))
     }
 
     /// Send one datagram to the peer.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.socket
-            .when_ready(Way::Out, |socket| socket.send(bytes))
+            .when_ready(Direction::Write, |socket| socket.send(bytes))
     }
 
     /// Receive one datagram.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.when_ready(Way::In, |socket| socket.recv(into))
+        self.socket
+            .when_ready(Direction::Read, |socket| socket.recv(into))
     }
 
     /// Shut down one or both directions.

@@ -64,19 +64,19 @@ impl Barrier {
 
     /// As [`Barrier::wait`], as a future. Cancel safety: safe.
     pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> {
-        Arriving {
+        ArriveFuture {
             barrier: self,
             ticket: None,
         }
     }
 }
 
-struct Arriving<'a> {
+struct ArriveFuture<'a> {
     barrier: &'a Barrier,
     ticket: Option<Ticket>,
 }
 
-impl Future for Arriving<'_> {
+impl Future for ArriveFuture<'_> {
     type Output = BarrierWaitResult;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -106,7 +106,7 @@ impl Future for Arriving<'_> {
     }
 }
 
-impl Drop for Arriving<'_> {
+impl Drop for ArriveFuture<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let mut round = locked(&self.barrier.state);

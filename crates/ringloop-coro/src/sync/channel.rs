@@ -6,7 +6,7 @@
 
 use super::waiters::{Ticket, Waiters};
 use super::{locked, wait};
-use crate::turns;
+use crate::coop;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use ringloop::sync::mpsc::{SendError, TryRecvError, TrySendError};
 
-struct State<T> {
+struct ChannelState<T> {
     queue: VecDeque<T>,
     capacity: usize,
     senders: usize,
@@ -30,7 +30,7 @@ struct State<T> {
 
 /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let state = Arc::new(Mutex::new(State {
+    let state = Arc::new(Mutex::new(ChannelState {
         queue: VecDeque::new(),
         capacity: capacity.max(1),
         senders: 1,
@@ -52,14 +52,14 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 
 /// Sends to a channel; a clone sends to the same.
 pub struct Sender<T> {
-    state: Arc<Mutex<State<T>>>,
+    state: Arc<Mutex<ChannelState<T>>>,
     /// Bounded: a call that may park.
     may_wait: bool,
 }
 
 /// Receives from a channel; a clone receives from the same, each value once.
 pub struct Receiver<T> {
-    state: Arc<Mutex<State<T>>>,
+    state: Arc<Mutex<ChannelState<T>>>,
 }
 
 /// All senders are gone, and everything was received.
@@ -74,7 +74,7 @@ impl fmt::Display for RecvError {
 
 impl std::error::Error for RecvError {}
 
-impl<T> State<T> {
+impl<T> ChannelState<T> {
     fn push(&mut self, value: T) -> Result<Option<Waker>, TrySendError<T>> {
         if self.receivers == 0 {
             return Err(TrySendError::Closed(value));
@@ -110,13 +110,13 @@ impl<T> Sender<T> {
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.may_wait {
-            turns::take();
+            coop::take();
         }
         match self.try_send(value) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(value)) => Err(SendError(value)),
             Err(TrySendError::Full(value)) => {
-                turns::waited();
+                coop::waited();
                 wait(self.send_async(value), "Sender::send_async()")
             }
         }
@@ -126,7 +126,7 @@ impl<T> Sender<T> {
     ///
     /// Cancel safety: a send that is dropped before it is over has sent nothing.
     pub fn send_async(&self, value: T) -> impl Future<Output = Result<(), SendError<T>>> {
-        Sending {
+        SendFuture {
             sender: self,
             value: Some(value),
             ticket: None,
@@ -146,15 +146,15 @@ impl<T> Sender<T> {
     }
 }
 
-struct Sending<'a, T> {
+struct SendFuture<'a, T> {
     sender: &'a Sender<T>,
     value: Option<T>,
     ticket: Option<Ticket>,
 }
 
-impl<T> Unpin for Sending<'_, T> {}
+impl<T> Unpin for SendFuture<'_, T> {}
 
-impl<T> Future for Sending<'_, T> {
+impl<T> Future for SendFuture<'_, T> {
     type Output = Result<(), SendError<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -180,7 +180,7 @@ impl<T> Future for Sending<'_, T> {
     }
 }
 
-impl<T> Drop for Sending<'_, T> {
+impl<T> Drop for SendFuture<'_, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else {
             return;
@@ -205,12 +205,12 @@ impl<T> Receiver<T> {
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         if crate::is_coroutine() {
-            turns::take();
+            coop::take();
             // The first poll looks; a look before it would only take the lock once more.
             let mut receiving = self.receiving();
             let received = crate::block_on(&mut receiving);
             if receiving.has_waited {
-                turns::waited();
+                coop::waited();
             }
             return received;
         }
@@ -228,8 +228,8 @@ impl<T> Receiver<T> {
         self.receiving()
     }
 
-    fn receiving(&self) -> Receiving<'_, T> {
-        Receiving {
+    fn receiving(&self) -> RecvFuture<'_, T> {
+        RecvFuture {
             receiver: self,
             ticket: None,
             has_waited: false,
@@ -238,7 +238,7 @@ impl<T> Receiver<T> {
 
     /// Wait for the next value, for `limit` at most; `None` where none came. In a coroutine.
     pub fn recv_timeout(&self, limit: Duration) -> Result<Option<T>, RecvError> {
-        turns::take();
+        coop::take();
         match crate::block_on(ringloop::time::timeout(limit, self.recv_async())) {
             Ok(received) => received.map(Some),
             Err(ringloop::time::Elapsed) => Ok(None),
@@ -268,13 +268,13 @@ impl<T> Receiver<T> {
     }
 }
 
-struct Receiving<'a, T> {
+struct RecvFuture<'a, T> {
     receiver: &'a Receiver<T>,
     ticket: Option<Ticket>,
     has_waited: bool,
 }
 
-impl<T> Future for Receiving<'_, T> {
+impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -300,7 +300,7 @@ impl<T> Future for Receiving<'_, T> {
     }
 }
 
-impl<T> Drop for Receiving<'_, T> {
+impl<T> Drop for RecvFuture<'_, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else {
             return;

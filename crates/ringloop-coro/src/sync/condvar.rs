@@ -62,7 +62,7 @@ impl Condvar {
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         wait(self.notified(guard), "Condvar::wait_async()");
-        let told = Told(self);
+        let told = PassOnGuard(self);
         let guard = mutex.lock();
         mem::forget(told);
         guard
@@ -74,7 +74,7 @@ impl Condvar {
     pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         self.notified(guard).await;
-        let told = Told(self);
+        let told = PassOnGuard(self);
         let guard = mutex.lock_async().await;
         mem::forget(told);
         guard
@@ -100,7 +100,7 @@ impl Condvar {
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
         let mutex = guard.mutex();
         let waited = crate::block_on(ringloop::time::timeout(limit, self.notified(guard)));
-        let told = waited.is_ok().then(|| Told(self));
+        let told = waited.is_ok().then(|| PassOnGuard(self));
         let guard = mutex.lock();
         mem::forget(told);
         (guard, WaitTimeoutResult(waited.is_err()))
@@ -167,9 +167,9 @@ impl<T: ?Sized> Drop for Notified<'_, T> {
 }
 
 /// A notification whose receiver does not hold the lock yet: where it never does, the next one is told.
-struct Told<'a>(&'a Condvar);
+struct PassOnGuard<'a>(&'a Condvar);
 
-impl Drop for Told<'_> {
+impl Drop for PassOnGuard<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }

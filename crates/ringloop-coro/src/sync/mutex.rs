@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! 1. Whoever has changed the word from `FREE`, or was given the lock by who had, has the value alone until it changes it
-//!    back or gives it away; a guard does both, or [`Locking`] for as long as it has not taken what it was given.
+//!    back or gives it away; a guard does both, or [`LockFuture`] for as long as it has not taken what it was given.
 
 use super::wait;
 use super::waiters::{Ticket, Waiters};
@@ -48,12 +48,12 @@ const SPINS: u32 = 40;
 /// ```
 pub struct Mutex<T: ?Sized> {
     word: AtomicU32,
-    line: Line<Queue>,
+    line: Line<LockQueue>,
     value: UnsafeCell<T>,
 }
 
 /// Who waits for the lock.
-struct Queue {
+struct LockQueue {
     waiters: Waiters,
     /// The first in the line, if it was passed too often.
     passed: Option<Ticket>,
@@ -61,7 +61,7 @@ struct Queue {
     given: Option<Ticket>,
 }
 
-impl Queue {
+impl LockQueue {
     const fn new() -> Self {
         Self {
             waiters: Waiters::new(),
@@ -96,7 +96,7 @@ impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(Queue::new()),
+            line: Line::new(LockQueue::new()),
             value: UnsafeCell::new(value),
         }
     }
@@ -106,7 +106,7 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(Queue::new()),
+            line: Line::new(LockQueue::new()),
             value: UnsafeCell::new(value),
         }
     }
@@ -146,7 +146,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// Cancel safety: safe.
     pub fn lock_async(&self) -> impl Future<Output = MutexGuard<'_, T>> {
-        Locking {
+        LockFuture {
             mutex: self,
             ticket: None,
             passes: 0,
@@ -175,7 +175,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Look at the line, or change it.
-    fn in_line<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> R {
+    fn in_line<R>(&self, work: impl FnOnce(&mut LockQueue) -> R) -> R {
         // It is whole at any point; a panic elsewhere does not change that.
         work(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -218,14 +218,14 @@ impl<T: Default> Default for Mutex<T> {
     }
 }
 
-struct Locking<'a, T: ?Sized> {
+struct LockFuture<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     ticket: Option<Ticket>,
     /// Tries for which it was woken, and in vain.
     passes: u32,
 }
 
-impl<'a, T: ?Sized> Future for Locking<'a, T> {
+impl<'a, T: ?Sized> Future for LockFuture<'a, T> {
     type Output = MutexGuard<'a, T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -254,8 +254,8 @@ impl<'a, T: ?Sized> Future for Locking<'a, T> {
     }
 }
 
-impl<T: ?Sized> Locking<'_, T> {
-    fn stand(&mut self, queue: &mut Queue, waker: &Waker) {
+impl<T: ?Sized> LockFuture<'_, T> {
+    fn stand(&mut self, queue: &mut LockQueue, waker: &Waker) {
         let was_woken = self
             .ticket
             .is_some_and(|ticket| !queue.waiters.stands(ticket));
@@ -267,7 +267,7 @@ impl<T: ?Sized> Locking<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for Locking<'_, T> {
+impl<T: ?Sized> Drop for LockFuture<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let (is_given, stood) = self

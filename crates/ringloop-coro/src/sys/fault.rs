@@ -30,7 +30,7 @@ static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// A thread whose faults are explained, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct FaultGuard {
     /// The stack of the handler, where the thread had none.
     stack: Option<Mapping>,
     /// It is the thread's own.
@@ -38,7 +38,7 @@ pub(crate) struct Watch {
 }
 
 /// Have the faults of the calling thread explained, on a stack of their own.
-pub(crate) fn watch(explain: Explain) -> io::Result<Watch> {
+pub(crate) fn watch(explain: Explain) -> io::Result<FaultGuard> {
     install(explain)?;
     let mut known = no_stack();
     // SAFETY: the pointers are to values of this frame, or null.
@@ -47,7 +47,7 @@ pub(crate) fn watch(explain: Explain) -> io::Result<Watch> {
     }
     let thread = PhantomData;
     if known.ss_flags & libc::SS_DISABLE == 0 {
-        return Ok(Watch {
+        return Ok(FaultGuard {
             stack: None,
             thread,
         });
@@ -64,13 +64,13 @@ pub(crate) fn watch(explain: Explain) -> io::Result<Watch> {
     if unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Watch {
+    Ok(FaultGuard {
         stack: Some(mapping),
         thread,
     })
 }
 
-impl Drop for Watch {
+impl Drop for FaultGuard {
     fn drop(&mut self) {
         if self.stack.is_some() {
             let none = no_stack();

@@ -8,43 +8,43 @@
 //! see (`fence`), so a coroutine is never left lying with an idle worker beside it. Checked by loom below.
 
 use crate::atomics::{AtomicBool, AtomicUsize, Ordering, fence};
-use crate::deadlock::Census;
-use crate::door::Door;
-use crate::task::Run;
+use crate::deadlock::DeadlockDetector;
+use crate::inbox::Inbox;
+use crate::task::Runnable;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use std::sync::Arc;
 
 /// The queue of a worker: coroutines that have not begun.
-pub(crate) type Queue = Worker<Arc<dyn Run>>;
+pub(crate) type StealQueue = Worker<Arc<dyn Runnable>>;
 
 /// The workers of one runtime.
-pub(crate) struct Team {
-    seats: Vec<Seat>,
-    idle: Idle,
+pub(crate) struct WorkerSet {
+    seats: Vec<Remote>,
+    idle: IdleSet,
     /// Workers that have not ended.
     present: AtomicUsize,
     /// Where deadlocks are looked for.
-    pub census: Option<Census>,
+    pub census: Option<DeadlockDetector>,
 }
 
-struct Seat {
-    door: Arc<Door>,
-    stealer: Stealer<Arc<dyn Run>>,
+struct Remote {
+    door: Arc<Inbox>,
+    stealer: Stealer<Arc<dyn Runnable>>,
 }
 
 /// What a worker is started with.
-pub(crate) struct Place {
-    pub team: Arc<Team>,
+pub(crate) struct WorkerParts {
+    pub team: Arc<WorkerSet>,
     pub number: usize,
-    pub door: Arc<Door>,
-    pub queue: Queue,
-    pub presence: Presence,
+    pub door: Arc<Inbox>,
+    pub queue: StealQueue,
+    pub presence: LiveWorker,
 }
 
 /// A worker that has not ended, until this is dropped.
-pub(crate) struct Presence(Arc<Team>);
+pub(crate) struct LiveWorker(Arc<WorkerSet>);
 
-impl Drop for Presence {
+impl Drop for LiveWorker {
     fn drop(&mut self) {
         // Whoever sees it go sees whom it has woken before.
         self.0.present.fetch_sub(1, Ordering::AcqRel);
@@ -52,31 +52,31 @@ impl Drop for Presence {
 }
 
 /// A team of so many, and each one's place in it.
-pub(crate) fn places(count: usize, census: Option<Census>) -> Vec<Place> {
-    let parts: Vec<(Queue, Arc<Door>)> = (0..count.max(1))
+pub(crate) fn places(count: usize, census: Option<DeadlockDetector>) -> Vec<WorkerParts> {
+    let parts: Vec<(StealQueue, Arc<Inbox>)> = (0..count.max(1))
         .map(|_| (Worker::new_fifo(), Arc::default()))
         .collect();
-    let seats = parts.iter().map(|(queue, door)| Seat {
+    let seats = parts.iter().map(|(queue, door)| Remote {
         door: Arc::clone(door),
         stealer: queue.stealer(),
     });
-    let team = Arc::new(Team {
+    let team = Arc::new(WorkerSet {
         seats: seats.collect(),
-        idle: Idle::new(parts.len()),
+        idle: IdleSet::new(parts.len()),
         present: AtomicUsize::new(parts.len()),
         census,
     });
-    let place = |(number, (queue, door))| Place {
+    let place = |(number, (queue, door))| WorkerParts {
         team: Arc::clone(&team),
         number,
         door,
         queue,
-        presence: Presence(Arc::clone(&team)),
+        presence: LiveWorker(Arc::clone(&team)),
     };
     parts.into_iter().enumerate().map(place).collect()
 }
 
-impl Team {
+impl WorkerSet {
     /// Whether there is anybody to share with.
     pub fn is_alone(&self) -> bool {
         self.seats.len() < 2
@@ -102,7 +102,7 @@ impl Team {
     }
 
     /// Take coroutines from others' queues: the first is returned, the rest is put in `queue`.
-    pub fn steal(&self, number: usize, queue: &Queue) -> Option<Arc<dyn Run>> {
+    pub fn steal(&self, number: usize, queue: &StealQueue) -> Option<Arc<dyn Runnable>> {
         let count = self.seats.len();
         for offset in 1..count {
             let seat = self.seats.get((number + offset) % count)?;
@@ -139,13 +139,13 @@ impl Team {
 }
 
 /// Who is idle.
-struct Idle {
+struct IdleSet {
     flags: Vec<AtomicBool>,
     /// How many of the flags are up, for a look at one word.
     count: AtomicUsize,
 }
 
-impl Idle {
+impl IdleSet {
     fn new(count: usize) -> Self {
         Self {
             flags: (0..count).map(|_| AtomicBool::new(false)).collect(),
@@ -190,7 +190,7 @@ mod loom_tests {
     #[test]
     fn coroutine_is_seen_or_the_worker_is_called() {
         loom::model(|| {
-            let idle = loom::sync::Arc::new(Idle::new(1));
+            let idle = loom::sync::Arc::new(IdleSet::new(1));
             let queued = loom::sync::Arc::new(AtomicUsize::new(0));
             let spawner = {
                 let (idle, queued) = (idle.clone(), queued.clone());
@@ -210,7 +210,7 @@ mod loom_tests {
     #[test]
     fn note_is_cleared_once() {
         loom::model(|| {
-            let idle = loom::sync::Arc::new(Idle::new(1));
+            let idle = loom::sync::Arc::new(IdleSet::new(1));
             idle.note(0);
             let spawner = {
                 let idle = idle.clone();

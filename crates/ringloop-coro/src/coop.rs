@@ -3,7 +3,7 @@
 //! Owns: the count of such calls. Called by: what waits in a coroutine most often, before it takes or gives anything: a
 //! coroutine that is cancelled unwinds there. Never does: anything outside of a coroutine.
 
-use crate::{host, limits, wait};
+use crate::{limits, scheduler, wait};
 use std::cell::Cell;
 
 thread_local! {
@@ -33,7 +33,7 @@ pub(crate) fn waited() {
 fn give_up() {
     COUNT.set(0);
     if wait::is_coroutine() {
-        host::end_turn();
+        scheduler::end_turn();
         wait::yield_now();
     }
 }

@@ -12,13 +12,13 @@
 //! 1. A slice is lent from the submission of its operation to its last completion, and [`lend`] is not left before: a
 //!    coroutine that is cancelled meanwhile has the operation cancelled and stays for its end ([`reclaim`]); at the end of the
 //!    runtime its host turns the loop for it (`host`); nothing on the way panics. A frame that is left all the same aborts
-//!    the process ([`Held`]), as does a host that ends with a slice lent.
+//!    the process ([`AbortOnUnwind`]), as does a host that ends with a slice lent.
 //! 2. The request comes back with the last completion, and with nothing else: an outcome without one says nothing of
 //!    what the kernel has, and aborts the process. (A future of the engine's keeps its driver alive: there is none.)
 
-use super::socket::Way;
-use crate::ask::ask;
-use crate::host;
+use super::socket::Direction;
+use crate::parked_op::ask;
+use crate::scheduler;
 use crate::wait::wait_out;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::{Local, Op};
@@ -30,9 +30,9 @@ use std::ptr;
 
 /// A receive or send on lent memory.
 #[derive(Debug)]
-struct Lent {
+struct BorrowedIo {
     fd: RawFd,
-    way: Way,
+    way: Direction,
     at: *mut u8,
     len: usize,
 }
@@ -40,17 +40,17 @@ struct Lent {
 /// Of memory that goes back to its owner by `lend`'s return.
 unsafe fn release(_: *mut ()) {}
 
-impl Kind for Lent {
+impl Kind for BorrowedIo {
     type Output = io::Result<usize>;
 
     fn into_request(self) -> Request {
         match self.way {
-            Way::In => {
+            Direction::Read => {
                 // SAFETY: invariant 1, of an exclusive slice.
                 let buf = unsafe { RecvBuf::from_raw(self.at, self.len, ptr::null_mut(), release) };
                 Request::Recv(Recv { fd: self.fd, buf })
             }
-            Way::Out => {
+            Direction::Write => {
                 // SAFETY: invariant 1, of a shared slice.
                 let buf = unsafe { SendBuf::from_raw(self.at, self.len, ptr::null_mut(), release) };
                 Request::Send(Send { fd: self.fd, buf })
@@ -72,9 +72,9 @@ impl Kind for Lent {
 }
 
 /// Invariant 1, for whoever unwinds through the frame that has it.
-struct Held;
+struct AbortOnUnwind;
 
-impl Drop for Held {
+impl Drop for AbortOnUnwind {
     #[cold]
     fn drop(&mut self) {
         std::process::abort();
@@ -85,9 +85,9 @@ impl Drop for Held {
 /// is none. A socket that is known to be empty is waited for first.
 #[inline(always)]
 pub(super) fn receive(fd: RawFd, into: &mut [u8], is_empty: bool) -> Option<io::Result<usize>> {
-    let receive = Lent {
+    let receive = BorrowedIo {
         fd,
-        way: Way::In,
+        way: Direction::Read,
         at: into.as_mut_ptr(),
         len: into.len(),
     };
@@ -101,17 +101,17 @@ pub(super) fn receive(fd: RawFd, into: &mut [u8], is_empty: bool) -> Option<io::
 /// Park until some bytes of the slice were sent; `None` as [`receive`].
 #[inline(always)]
 pub(super) fn send(fd: RawFd, from: &[u8]) -> Option<io::Result<usize>> {
-    lend(Op::new(Lent {
+    lend(Op::new(BorrowedIo {
         fd,
-        way: Way::Out,
+        way: Direction::Write,
         at: from.as_ptr().cast_mut(),
         len: from.len(),
     }))
 }
 
 #[inline(always)]
-fn lend(op: Op<Lent>) -> Option<io::Result<usize>> {
-    let held = Held;
+fn lend(op: Op<BorrowedIo>) -> Option<io::Result<usize>> {
+    let held = AbortOnUnwind;
     let done = match ask(op) {
         Ok(output) => Some(output),
         Err(op) => reclaim(op),
@@ -122,10 +122,10 @@ fn lend(op: Op<Lent>) -> Option<io::Result<usize>> {
 
 /// Have the operation of a cancelled coroutine end, and wait for that; what it has moved by then counts.
 #[cold]
-fn reclaim(op: Op<Lent>) -> Option<io::Result<usize>> {
+fn reclaim(op: Op<BorrowedIo>) -> Option<io::Result<usize>> {
     // One that has not begun has lent nothing.
     let key = op.key()?;
-    let _reclaiming = host::reclaim();
+    let _reclaiming = scheduler::reclaim();
     if let Some(local) = Local::try_current() {
         local.engine().driver_mut().cancel(key);
     }

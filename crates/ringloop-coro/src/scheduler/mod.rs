@@ -1,7 +1,7 @@
 //! The coroutines of one thread: who is ready, and their turn.
 //!
 //! Owns: the table of its coroutines with their stacks, the ready queue, the pool of stacks; other threads knock at its
-//! `door`. Called by: the engine's executor, one of whose tasks it is ([`Hosting`]), and by wakers.
+//! `door`. Called by: the engine's executor, one of whose tasks it is ([`SchedulerTask`]), and by wakers.
 //! Never does: hold a borrow while a coroutine runs.
 //!
 //! ```text
@@ -19,20 +19,20 @@
 //! the last one that was spawned, which nobody takes: most often its spawner waits for it a moment later, and it
 //! runs on the same stack, with what it was given in cache.
 
-mod end;
+mod shutdown;
 
-pub(crate) use end::{outlast, reclaim, usable};
+pub(crate) use shutdown::{outlast, reclaim, usable};
 
 use crate::deadlock::{self, Next};
-use crate::door::Door;
+use crate::inbox::Inbox;
 use crate::join::JoinError;
 use crate::limits;
-use crate::overflow::{self, Watch};
-use crate::stack::Pool;
+use crate::overflow::{self, FaultGuard};
+use crate::stack::StackPool;
 use crate::switch::{Fiber, Suspend, with_current};
-use crate::task::{Head, Run};
-use crate::team::{Place, Presence, Queue, Team};
+use crate::task::{Header, Runnable};
 use crate::wait;
+use crate::workers::{LiveWorker, StealQueue, WorkerParts, WorkerSet};
 use ringloop::driver::Kind;
 use ringloop::executor::Local;
 use std::cell::{Cell, RefCell};
@@ -45,9 +45,9 @@ use std::task::{Context, Poll, Waker};
 
 thread_local! {
     /// The one whose loop was at work last.
-    static HOST: RefCell<Option<Rc<Host>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<Scheduler>>> = const { RefCell::new(None) };
     /// Every one of the thread, which may run several loops by turns.
-    static HOSTS: RefCell<Vec<Weak<Host>>> = const { RefCell::new(Vec::new()) };
+    static SCHEDULERS: RefCell<Vec<Weak<Scheduler>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where a coroutine stands.
@@ -62,7 +62,7 @@ enum Phase {
 
 /// A coroutine that is not over.
 struct Live {
-    task: Arc<dyn Run>,
+    task: Arc<dyn Runnable>,
     /// Its stack, while it has one and does not run on it.
     fiber: Option<Fiber>,
     phase: Phase,
@@ -79,16 +79,16 @@ struct Inner {
     free_head: Option<u32>,
     ready: VecDeque<u32>,
     /// The last one that was spawned and may begin anywhere.
-    next: Option<Arc<dyn Run>>,
+    next: Option<Arc<dyn Runnable>>,
     /// Cancelled ones that wait to unwind until no other is in the midst of it.
     deferred: Vec<u32>,
-    /// They, or somebody's [`Calm`](crate::wait::Calm), are to know when no coroutine unwinds.
+    /// They, or somebody's [`UnwindCheck`](crate::wait::UnwindCheck), are to know when no coroutine unwinds.
     asks_for_calm: bool,
     /// Those that wait for coroutines which perhaps unwind elsewhere, and do not unwind before.
     outlasting: Vec<u32>,
     /// How many of them wait for the kernel to let go of their memory.
     reclaiming: usize,
-    stacks: Pool,
+    stacks: StackPool,
     /// The executor's task that runs the coroutines.
     waker: Option<Waker>,
     /// It runs, or was woken already.
@@ -97,14 +97,14 @@ struct Inner {
 }
 
 /// The coroutines of one thread.
-pub(crate) struct Host {
-    team: Arc<Team>,
+pub(crate) struct Scheduler {
+    team: Arc<WorkerSet>,
     /// Until its end.
-    presence: Cell<Option<Presence>>,
+    presence: Cell<Option<LiveWorker>>,
     number: usize,
-    door: Arc<Door>,
+    door: Arc<Inbox>,
     /// Those that were spawned before `next`.
-    queue: Queue,
+    queue: StealQueue,
     inner: RefCell<Inner>,
     /// The loop that runs it, from its first turn on.
     loop_id: Cell<u64>,
@@ -199,8 +199,8 @@ impl Inner {
 }
 
 /// Wake a coroutine of the calling thread's host. `false`: it is another thread's.
-pub(crate) fn wake_here(head: &Head) -> bool {
-    let woken = HOST.try_with(|host| {
+pub(crate) fn wake_here(head: &Header) -> bool {
+    let woken = CURRENT.try_with(|host| {
         let host = host.try_borrow().ok()?;
         let (host, home) = (host.as_ref()?, head.home()?);
         if !Arc::ptr_eq(&host.door, home) {
@@ -216,7 +216,7 @@ pub(crate) fn wake_here(head: &Head) -> bool {
 
 /// Whether no other coroutine of the calling thread is ready.
 pub(crate) fn is_alone() -> bool {
-    HOST.with_borrow(|host| {
+    CURRENT.with_borrow(|host| {
         host.as_ref().is_some_and(|host| {
             let inner = host.inner.borrow();
             inner.ready.is_empty() && inner.next.is_none() && host.queue.is_empty()
@@ -227,12 +227,12 @@ pub(crate) fn is_alone() -> bool {
 /// Whether the driver of the calling thread's loop waits for readiness, so that an operation is a system call of ours
 /// in any case.
 pub(crate) fn goes_by_readiness() -> bool {
-    HOST.with_borrow(|host| host.as_ref().is_some_and(|host| host.is_readiness.get()))
+    CURRENT.with_borrow(|host| host.as_ref().is_some_and(|host| host.is_readiness.get()))
 }
 
 /// Once the coroutine that runs gives up its turn, the driver has its own.
 pub(crate) fn end_turn() {
-    HOST.with_borrow(|host| {
+    CURRENT.with_borrow(|host| {
         if let Some(host) = host {
             host.is_turn_over.set(true);
         }
@@ -241,8 +241,8 @@ pub(crate) fn end_turn() {
 
 /// The coroutine that runs is cancelled and cannot tell whether it unwinds: it is woken once no coroutine of the
 /// thread does.
-pub(crate) fn defer(head: &Head) {
-    HOST.with_borrow(|host| {
+pub(crate) fn defer(head: &Header) {
+    CURRENT.with_borrow(|host| {
         if let Some(host) = host {
             let mut inner = host.inner.borrow_mut();
             inner.deferred.push(head.slot());
@@ -253,17 +253,17 @@ pub(crate) fn defer(head: &Head) {
 
 /// Note the next moment at which no coroutine of the thread unwinds; see [`wait::note_calm`].
 pub(crate) fn ask_for_calm() {
-    HOST.with_borrow(|host| {
+    CURRENT.with_borrow(|host| {
         if let Some(host) = host {
             host.inner.borrow_mut().asks_for_calm = true;
         }
     });
 }
 
-impl Host {
+impl Scheduler {
     /// The host of the loop that the calling code runs in.
     pub fn current() -> Option<Rc<Self>> {
-        let last = HOST.with_borrow(Option::clone);
+        let last = CURRENT.with_borrow(Option::clone);
         // On the stack of a coroutine what is spawned is its host's, whatever loop runs there.
         if with_current(|frame| frame.is_some()) {
             return last;
@@ -271,9 +271,9 @@ impl Host {
         let loop_id = Local::current_id()?;
         let is_its_loop = |host: &Rc<Self>| host.loop_id.get() == loop_id;
         last.filter(is_its_loop).or_else(|| {
-            let hosts = HOSTS.take();
+            let hosts = SCHEDULERS.take();
             let found = hosts.iter().filter_map(Weak::upgrade).find(is_its_loop);
-            HOSTS.set(hosts);
+            SCHEDULERS.set(hosts);
             found
         })
     }
@@ -281,16 +281,16 @@ impl Host {
     /// From now on the loop at work is this one's.
     #[inline(always)]
     fn come_on(self: &Rc<Self>) {
-        HOST.with_borrow_mut(|last| {
+        CURRENT.with_borrow_mut(|last| {
             if !last.as_ref().is_some_and(|last| Rc::ptr_eq(last, self)) {
-                // Its `Hosting` has the other one, too.
+                // Its `SchedulerTask` has the other one, too.
                 *last = Some(Rc::clone(self));
             }
         });
     }
 
     /// A host for the calling thread, whose stacks have so many usable bytes; the future runs its coroutines.
-    pub fn open(place: Place, stack_bytes: usize) -> Hosting {
+    pub fn open(place: WorkerParts, stack_bytes: usize) -> SchedulerTask {
         let inner = Inner {
             slots: Vec::new(),
             free_head: None,
@@ -300,7 +300,7 @@ impl Host {
             asks_for_calm: false,
             outlasting: Vec::new(),
             reclaiming: 0,
-            stacks: Pool::new(stack_bytes),
+            stacks: StackPool::new(stack_bytes),
             waker: None,
             awake: true,
             closed: false,
@@ -316,21 +316,21 @@ impl Host {
             is_readiness: Cell::new(false),
             is_turn_over: Cell::new(false),
         });
-        HOSTS.with_borrow_mut(|hosts| hosts.push(Rc::downgrade(&host)));
+        SCHEDULERS.with_borrow_mut(|hosts| hosts.push(Rc::downgrade(&host)));
         host.come_on();
-        Hosting {
+        SchedulerTask {
             host,
             _watch: overflow::watch(),
         }
     }
 
     /// Where other threads reach it.
-    pub fn door(&self) -> &Arc<Door> {
+    pub fn door(&self) -> &Arc<Inbox> {
         &self.door
     }
 
     /// Take a task for good: it begins here when its turn comes.
-    pub fn adopt(&self, task: Arc<dyn Run>) {
+    pub fn adopt(&self, task: Arc<dyn Runnable>) {
         let mut inner = self.inner.borrow_mut();
         if inner.closed {
             drop(inner);
@@ -342,7 +342,7 @@ impl Host {
     }
 
     /// Take a task that may begin anywhere: here, when its turn comes, or where somebody is idle.
-    pub fn offer(&self, task: Arc<dyn Run>) {
+    pub fn offer(&self, task: Arc<dyn Runnable>) {
         if self.team.is_alone() {
             return self.adopt(task);
         }
@@ -360,7 +360,7 @@ impl Host {
         }
     }
 
-    fn insert(&self, inner: &mut Inner, task: Arc<dyn Run>) -> u32 {
+    fn insert(&self, inner: &mut Inner, task: Arc<dyn Runnable>) -> u32 {
         let slot = inner.insert(Live {
             task: Arc::clone(&task),
             fiber: None,
@@ -405,7 +405,7 @@ impl Host {
                 break Suspend::Park;
             }
             match fiber.resume() {
-                Some(Suspend::Ask(_)) => {}
+                Some(Suspend::ParkedOpRef(_)) => {}
                 Some(why) => break why,
                 None => {
                     let mut inner = self.inner.borrow_mut();
@@ -523,18 +523,18 @@ impl Host {
 }
 
 /// End a task that will not begin.
-fn refuse(task: &dyn Run) {
+fn refuse(task: &dyn Runnable) {
     task.refuse(JoinError::Cancelled);
     task.finish();
 }
 
 /// The executor's task that runs the coroutines of a thread; dropping it cancels them.
-pub(crate) struct Hosting {
-    host: Rc<Host>,
-    _watch: Option<Watch>,
+pub(crate) struct SchedulerTask {
+    host: Rc<Scheduler>,
+    _watch: Option<FaultGuard>,
 }
 
-impl Future for Hosting {
+impl Future for SchedulerTask {
     type Output = std::convert::Infallible;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -584,17 +584,17 @@ impl Future for Hosting {
     }
 }
 
-impl Drop for Hosting {
+impl Drop for SchedulerTask {
     fn drop(&mut self) {
-        let last = HOST.replace(Some(Rc::clone(&self.host)));
+        let last = CURRENT.replace(Some(Rc::clone(&self.host)));
         if Local::try_current().is_some_and(|local| local.is_inherited()) {
             // In a forked child: to unwind, destructors would wait for what is the parent's. The stacks are left.
             std::mem::forget(Rc::clone(&self.host));
         } else {
             self.host.shut_down();
         }
-        HOST.set(last.filter(|last| !Rc::ptr_eq(last, &self.host)));
-        HOSTS.with_borrow_mut(|hosts| {
+        CURRENT.set(last.filter(|last| !Rc::ptr_eq(last, &self.host)));
+        SCHEDULERS.with_borrow_mut(|hosts| {
             hosts.retain(|host| !std::ptr::eq(host.as_ptr(), Rc::as_ptr(&self.host)));
         });
     }

@@ -3,11 +3,11 @@
 //! Owns: who may not leave before (see [`outlast`], [`reclaim`]). Called by: `host`, and by waits that end late. Never does:
 //! wait for ever, or free a stack that somebody may still come back to.
 
-use super::{HOST, Host, Slot, refuse};
+use super::{CURRENT, Scheduler, Slot, refuse};
 use crate::limits;
-use crate::stack::Pool;
+use crate::stack::StackPool;
 use crate::switch::with_current;
-use crate::task::Run;
+use crate::task::Runnable;
 use ringloop::executor::Local;
 use std::cell::Cell;
 use std::io;
@@ -36,20 +36,20 @@ pub(crate) fn usable() -> Result<(), &'static str> {
 }
 
 /// The coroutine that runs waits for others to the end, whatever happens to it, until this is dropped.
-pub(crate) fn outlast() -> Option<Outlasting> {
+pub(crate) fn outlast() -> Option<OutlastGuard> {
     let slot = with_current(|frame| frame.map(|frame| frame.head().slot()))?;
-    let host = HOST.with_borrow(Option::clone)?;
+    let host = CURRENT.with_borrow(Option::clone)?;
     host.inner.borrow_mut().outlasting.push(slot);
-    Some(Outlasting { host, slot })
+    Some(OutlastGuard { host, slot })
 }
 
 /// See [`outlast`].
-pub(crate) struct Outlasting {
-    host: Rc<Host>,
+pub(crate) struct OutlastGuard {
+    host: Rc<Scheduler>,
     slot: u32,
 }
 
-impl Drop for Outlasting {
+impl Drop for OutlastGuard {
     fn drop(&mut self) {
         let outlasting = &mut self.host.inner.borrow_mut().outlasting;
         if let Some(place) = outlasting.iter().position(|slot| *slot == self.slot) {
@@ -59,24 +59,24 @@ impl Drop for Outlasting {
 }
 
 /// The coroutine that runs has lent memory to the kernel, and stays until that has let go of it and this is dropped.
-pub(crate) fn reclaim() -> Option<Reclaiming> {
-    let host = HOST.with_borrow(Option::clone)?;
+pub(crate) fn reclaim() -> Option<ReclaimGuard> {
+    let host = CURRENT.with_borrow(Option::clone)?;
     host.inner.borrow_mut().reclaiming += 1;
-    Some(Reclaiming { host })
+    Some(ReclaimGuard { host })
 }
 
 /// See [`reclaim`].
-pub(crate) struct Reclaiming {
-    host: Rc<Host>,
+pub(crate) struct ReclaimGuard {
+    host: Rc<Scheduler>,
 }
 
-impl Drop for Reclaiming {
+impl Drop for ReclaimGuard {
     fn drop(&mut self) {
         self.host.inner.borrow_mut().reclaiming -= 1;
     }
 }
 
-impl Host {
+impl Scheduler {
     /// Every coroutine unwinds, and none begins any more. What destructors wait for is waited for, as long as something is
     /// on its way and one coroutine ends within [`limits::OUTLAST_MAX`] of the one before.
     pub(super) fn shut_down(&self) {
@@ -98,7 +98,7 @@ impl Host {
             }
             self.run_ready();
         }
-        let never_begun = |task: &Arc<dyn Run>| task.head().home().is_none();
+        let never_begun = |task: &Arc<dyn Runnable>| task.head().home().is_none();
         let arrivals = self.door.close();
         for task in arrivals.into_iter().filter(never_begun) {
             refuse(&*task);
@@ -222,7 +222,7 @@ impl Host {
             if thread::panicking() {
                 UNWINDS_FOR_EVER.set(true);
             }
-            std::mem::forget(std::mem::replace(&mut inner.stacks, Pool::new(0)));
+            std::mem::forget(std::mem::replace(&mut inner.stacks, StackPool::new(0)));
         }
         for task in left {
             eprintln!(

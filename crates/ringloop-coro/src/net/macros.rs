@@ -95,24 +95,24 @@ macro_rules! timeouts {
             ///
             /// Errors: `InvalidInput` for zero.
             pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-                self.socket.set_timeout(Way::In, limit)
+                self.socket.set_timeout(Direction::Read, limit)
             }
 
             /// Let a write wait so long at most, then return `WouldBlock`; `None`: for ever.
             ///
             /// Errors: `InvalidInput` for zero.
             pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-                self.socket.set_timeout(Way::Out, limit)
+                self.socket.set_timeout(Direction::Write, limit)
             }
 
             /// How long a read waits at most.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-                Ok(self.socket.timeout(Way::In))
+                Ok(self.socket.timeout(Direction::Read))
             }
 
             /// How long a write waits at most.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-                Ok(self.socket.timeout(Way::Out))
+                Ok(self.socket.timeout(Direction::Write))
             }
         }
     };
@@ -132,7 +132,7 @@ macro_rules! stream {
             /// Cancel safety: safe; nothing is taken before it is ready.
             pub async fn read_async(&self, into: &mut [u8]) -> io::Result<usize> {
                 self.socket
-                    .when_ready_async(Way::In, |mut socket| socket.read(into))
+                    .when_ready_async(Direction::Read, |mut socket| socket.read(into))
                     .await
             }
 
@@ -141,7 +141,7 @@ macro_rules! stream {
             /// Cancel safety: safe; nothing is sent before it is ready.
             pub async fn write_async(&self, from: &[u8]) -> io::Result<usize> {
                 self.socket
-                    .when_ready_async(Way::Out, |mut socket| socket.write(from))
+                    .when_ready_async(Direction::Write, |mut socket| socket.write(from))
                     .await
             }
         }
@@ -163,7 +163,7 @@ macro_rules! stream {
 
             fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
                 self.socket
-                    .when_ready(Way::In, |mut socket| socket.read_vectored(into))
+                    .when_ready(Direction::Read, |mut socket| socket.read_vectored(into))
             }
         }
 
@@ -188,7 +188,7 @@ macro_rules! stream {
 
             fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
                 self.socket
-                    .when_ready(Way::Out, |mut socket| socket.write_vectored(from))
+                    .when_ready(Direction::Write, |mut socket| socket.write_vectored(from))
             }
 
             fn flush(&mut self) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! A wait for one operation, which the host begins and looks at on the loop's own stack.
 //!
-//! Owns: [`Asking`], an operation on the stack of the coroutine that waits for it. Called by: `net` (which asks) and
+//! Owns: [`ParkedOp`], an operation on the stack of the coroutine that waits for it. Called by: `net` (which asks) and
 //! `switch` (which looks). Never does: run code that is not the engine's, which could want to park.
 //!
 //! The frames of a poll are a dozen lines of the cache deep. On the stack of a coroutine they are memory that was not
@@ -9,13 +9,13 @@
 //!
 //! ```text
 //!   the coroutine's stack                          the loop's stack
-//!   Asking { op } ── suspend(Ask) ───────────────▶ Fiber::is_answered: submits the operation
+//!   ParkedOp { op } ── suspend(ParkedOpRef) ───────────────▶ Fiber::is_answered: submits the operation
 //!                                                  … woken: is_answered takes its output
 //!   output ◀────────────── Fiber::resume ─────────
 //! ```
 //!
 //! # Invariants
-//! 1. An [`Ask`] names an [`Asking`] on the stack of the coroutine that left with it. Until that coroutine is resumed it
+//! 1. An [`ParkedOpRef`] names an [`ParkedOp`] on the stack of the coroutine that left with it. Until that coroutine is resumed it
 //!    stays where it is, and whoever has the fiber is the only one to touch it.
 //! 2. Its waker is the coroutine's, which lies at the root of the same stack.
 
@@ -30,24 +30,24 @@ use std::task::{Context, Poll, Waker};
 
 /// What a coroutine left its stack for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask(NonNull<Head>);
+pub(crate) struct ParkedOpRef(NonNull<OpHeader>);
 
-/// The part of an [`Asking`] that does not depend on its operation.
-struct Head {
-    poll: unsafe fn(NonNull<Head>) -> bool,
+/// The part of an [`ParkedOp`] that does not depend on its operation.
+struct OpHeader {
+    poll: unsafe fn(NonNull<OpHeader>) -> bool,
     waker: NonNull<Waker>,
 }
 
 /// An operation that is asked for, and what it ended with: one line of the cache where both are small.
 #[repr(C, align(64))]
-struct Asking<K: Kind> {
-    head: Head,
+struct ParkedOp<K: Kind> {
+    head: OpHeader,
     /// Over, with nothing left to drop, once there is an output.
     op: ManuallyDrop<Op<K>>,
     output: Option<K::Output>,
 }
 
-impl Ask {
+impl ParkedOpRef {
     /// Where it lies.
     #[inline(always)]
     pub fn address(self) -> *const i8 {
@@ -68,10 +68,10 @@ impl Ask {
 }
 
 /// # Safety
-/// `head` is that of an `Asking<K>`, and invariant 1 holds.
-unsafe fn poll<K: Kind>(head: NonNull<Head>) -> bool {
+/// `head` is that of an `ParkedOp<K>`, and invariant 1 holds.
+unsafe fn poll<K: Kind>(head: NonNull<OpHeader>) -> bool {
     // SAFETY: by the caller; the head is the first field (`repr(C)`).
-    let asking = unsafe { head.cast::<Asking<K>>().as_mut() };
+    let asking = unsafe { head.cast::<ParkedOp<K>>().as_mut() };
     // SAFETY: invariant 2.
     let waker = unsafe { asking.head.waker.as_ref() };
     match Pin::new(&mut *asking.op).poll(&mut Context::from_waker(waker)) {
@@ -96,15 +96,17 @@ pub(crate) fn ask<K: Kind>(op: Op<K>) -> Result<K::Output, Op<K>> {
     let Some(waker) = waker else {
         return Err(op);
     };
-    let mut asking = Asking {
-        head: Head {
+    let mut asking = ParkedOp {
+        head: OpHeader {
             poll: poll::<K>,
             waker,
         },
         op: ManuallyDrop::new(op),
         output: None,
     };
-    suspend(Suspend::Ask(Ask(NonNull::from(&mut asking).cast())));
+    suspend(Suspend::ParkedOpRef(ParkedOpRef(
+        NonNull::from(&mut asking).cast(),
+    )));
     match asking.output {
         Some(output) => Ok(output),
         None => Err(ManuallyDrop::into_inner(asking.op)),

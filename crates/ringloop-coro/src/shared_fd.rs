@@ -1,6 +1,6 @@
 //! A descriptor that several loops may know.
 //!
-//! Owns: [`Descriptor`], a value of std's around a descriptor, and the list of loops whose drivers were given its
+//! Owns: [`SharedFd`], a value of std's around a descriptor, and the list of loops whose drivers were given its
 //! number. Called by: `net`, `fs`, `event`. Never does: I/O.
 //!
 //! A coroutine never changes its thread, but what it holds may go to another one, or be used by two at once. Each
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A loop whose driver knows the number.
-struct Home {
+struct KnownLoop {
     id: u64,
     workers: Workers,
     worker: usize,
@@ -29,15 +29,15 @@ struct Home {
 
 /// A descriptor as a value of std's, with the loops that use it. What is used first comes first.
 #[repr(C)]
-pub(crate) struct Descriptor<S: Into<OwnedFd> + AsRawFd> {
+pub(crate) struct SharedFd<S: Into<OwnedFd> + AsRawFd> {
     /// Until it is dropped.
     value: Option<S>,
     /// The loop that used it first; most descriptors know no other. 0: none did.
     first: AtomicU64,
-    homes: Mutex<Vec<Home>>,
+    homes: Mutex<Vec<KnownLoop>>,
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Descriptor<S> {
+impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
     pub fn new(value: S) -> Self {
         Self {
             value: Some(value),
@@ -65,7 +65,7 @@ impl<S: Into<OwnedFd> + AsRawFd> Descriptor<S> {
         if homes.is_empty() {
             self.first.store(id, Ordering::Relaxed);
         }
-        homes.push(Home {
+        homes.push(KnownLoop {
             id,
             workers: Workers::current(),
             worker: ringloop::worker(),
@@ -81,7 +81,7 @@ impl<S: Into<OwnedFd> + AsRawFd> Descriptor<S> {
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Deref for Descriptor<S> {
+impl<S: Into<OwnedFd> + AsRawFd> Deref for SharedFd<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -92,19 +92,19 @@ impl<S: Into<OwnedFd> + AsRawFd> Deref for Descriptor<S> {
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for Descriptor<S> {
+impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for SharedFd<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         (**self).as_fd()
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for Descriptor<S> {
+impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for SharedFd<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Drop for Descriptor<S> {
+impl<S: Into<OwnedFd> + AsRawFd> Drop for SharedFd<S> {
     fn drop(&mut self) {
         let homes = self.homes.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = self.value.take() {
@@ -114,7 +114,7 @@ impl<S: Into<OwnedFd> + AsRawFd> Drop for Descriptor<S> {
 }
 
 /// Close a descriptor once every loop has forgotten it.
-fn close(fd: OwnedFd, homes: Vec<Home>) {
+fn close(fd: OwnedFd, homes: Vec<KnownLoop>) {
     let local = Local::try_current();
     let here = Local::current_id();
     if homes.iter().all(|home| Some(home.id) == here) {
