@@ -238,8 +238,8 @@ def test_a_packet_pipe_keeps_packets(loop: Any, run: Run, loop_name: str, room: 
 
 def test_a_device_gets_each_write_by_itself(loop: Any, run: Run) -> None:
     async def main() -> None:
-        # Of a terminal the reader cannot see where writes end, but that they are made at once: the bytes come while
-        # the loop stands. The kernel hands them from one end to the other in a thread of its own.
+        # A terminal does not keep write boundaries. That the bytes arrive while the loop stands
+        # still shows that the write was made at once. A kernel thread hands them over.
         master, slave = pty.openpty()
         tty.setraw(slave)
         with os.fdopen(master, "rb", 0) as source, os.fdopen(slave, "wb", 0) as target:
