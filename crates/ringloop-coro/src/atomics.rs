@@ -1,4 +1,7 @@
-//! The atomics of the crate, and the lock of what loom looks at, from `std`, or from loom when its model checker runs.
+//! The crate's atomics and locks: std's, or loom's when its model checker runs.
+//!
+//! Called by: whatever threads share. `Mutex` is for what loom checks; everything else locks std's
+//! with [`locked`].
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Mutex;
@@ -8,3 +11,10 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering
 pub(crate) use std::sync::Mutex;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+
+use std::sync::{MutexGuard, PoisonError};
+
+/// Locks a state that is consistent at any point: a panic elsewhere does not change that.
+pub(crate) fn locked<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

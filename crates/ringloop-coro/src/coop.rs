@@ -1,36 +1,37 @@
-//! Turns between the coroutines of a thread, where none of their calls has to wait.
+//! Cooperative scheduling: a budget of calls that did not have to wait.
 //!
-//! Owns: the count of such calls. Called by: what waits in a coroutine most often, before it takes or gives anything: a
-//! coroutine that is cancelled unwinds there. Never does: anything outside of a coroutine.
+//! Owns: the thread's count of such calls. Called by: the calls of sockets, event sources and
+//! channels, before they take or give anything, since a cancelled coroutine unwinds in there.
+//! Outside of a coroutine it changes nothing.
 
 use crate::{limits, scheduler, wait};
 use std::cell::Cell;
 
 thread_local! {
-    /// Calls of this thread that did not have to wait, since one did.
+    /// Calls of this thread since one had to wait.
     static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A call that may not have to wait: a peer that always has more must not keep the other coroutines waiting, nor what the
-/// driver has to tell.
+/// Counts a call that may not have to wait, and yields when the budget is spent: a peer that always
+/// has more starves neither the other coroutines nor the driver.
 #[inline]
-pub(crate) fn take() {
+pub(crate) fn consume_budget() {
     let count = COUNT.get() + 1;
     if count < limits::CALLS_PER_TURN {
         COUNT.set(count);
     } else {
-        give_up();
+        end_turn();
     }
 }
 
-/// A call has waited: the others had their turn.
+/// A call waits: the others have their turn.
 #[inline]
-pub(crate) fn waited() {
+pub(crate) fn reset_budget() {
     COUNT.set(0);
 }
 
 #[cold]
-fn give_up() {
+fn end_turn() {
     COUNT.set(0);
     if wait::is_coroutine() {
         scheduler::end_turn();

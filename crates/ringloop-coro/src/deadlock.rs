@@ -1,67 +1,60 @@
-//! Deadlocks, found in debug builds: every coroutine is parked, and nothing is left that could wake one.
+//! Deadlock detection in debug builds: every coroutine is parked, and nothing can wake one.
 //!
-//! Owns: what the workers of a runtime have said of themselves. Called by: `host` at the end of each turn, `runtime`
-//! (which waits for the verdict). Never does: anything in a release build, or where it cannot be sure.
+//! Owns: what the workers of a runtime have reported. Called by: `scheduler` at the end of each
+//! turn, `runtime`, which waits for the verdict. Release builds compile it and do not call it.
 //!
-//! A worker is quiet when its coroutines are parked and its loop waits for nothing (no operation, timer, call or
-//! message). All of them quiet is not enough: one may have sent another a message before it went quiet. So when all
-//! have been found quiet with nothing done in between, all are called, and each has to be found so once more; a
-//! message that was on its way has arrived by then.
+//! A worker is idle when its coroutines are parked and its loop has no operation, timer, blocking
+//! call or message pending. All workers idle is not enough: one may have sent another a message
+//! before. So once all have reported idle with no progress in between, all are notified and have
+//! to report it again; a message that was in flight has arrived by then.
 //!
-//! Threads that are not the runtime's could wake a coroutine too, so with such in the process nothing is said. One that
-//! has ended by the time they are counted may have done so after a worker had looked: all have to be found quiet a third
-//! time, behind the count.
+//! Threads outside of the runtime could wake a coroutine too, so a process with such threads gets
+//! no verdict. A thread that has ended when they are counted may have sent something before: all
+//! workers have to report a third time, after the count.
 
-use crate::join::JoinError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::atomics::locked;
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// Whether deadlocks are looked for.
-pub(crate) const SOUGHT: bool = cfg!(debug_assertions);
+/// Whether deadlocks are detected.
+pub(crate) const ENABLED: bool = cfg!(debug_assertions);
 
-/// What the workers have said of themselves.
+/// The reports of a runtime's workers.
 pub(crate) struct DeadlockDetector(Mutex<DetectorState>);
 
 struct DetectorState {
-    /// Counts the turns in which anything was done.
-    deeds: u64,
+    /// Number of turns that ran a coroutine.
+    progress: u64,
     workers: Vec<WorkerReport>,
-    /// What the count of deeds was when no other thread was left in the process.
+    /// `progress` when the process was found to have no other threads.
     alone_at: Option<u64>,
     verdict: Option<String>,
-    /// Who waits for the verdict.
     waiter: Option<Waker>,
 }
 
-#[derive(Clone)]
+#[derive(Default, Clone)]
 struct WorkerReport {
-    /// What the count of deeds was when it was found quiet.
+    /// `progress` when it was idle.
     at: Option<u64>,
-    /// How often it was, with nothing done in between.
-    times: u32,
+    /// Rounds of reports, with no progress in between.
+    rounds: u32,
     parked: Vec<String>,
-    pool_threads: usize,
+    pool_thread_count: usize,
 }
 
-/// What a quiet worker has to do.
+/// What a worker has to do after its report.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum AfterReport {
     Sleep,
-    /// All were found quiet, or some before the last deed: have each look again.
-    CallAll,
+    /// Notify all workers, which report again.
+    NotifyAll,
 }
 
 impl DeadlockDetector {
-    pub fn new(workers: usize) -> Self {
-        let said = WorkerReport {
-            at: None,
-            times: 0,
-            parked: Vec::new(),
-            pool_threads: 0,
-        };
+    pub fn new(worker_count: usize) -> Self {
         Self(Mutex::new(DetectorState {
-            deeds: 0,
-            workers: vec![said; workers],
+            progress: 0,
+            workers: vec![WorkerReport::default(); worker_count],
             alone_at: None,
             verdict: None,
             waiter: None,
@@ -69,51 +62,57 @@ impl DeadlockDetector {
     }
 
     fn lock(&self) -> MutexGuard<'_, DetectorState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// A worker has run a coroutine.
-    pub fn active(&self, number: usize) {
+    pub fn note_progress(&self, worker: usize) {
         let mut state = self.lock();
-        state.deeds += 1;
-        if let Some(said) = state.workers.get_mut(number) {
-            said.at = None;
+        state.progress += 1;
+        if let Some(report) = state.workers.get_mut(worker) {
+            report.at = None;
         }
     }
 
-    /// A worker is quiet; `parked` are its coroutines, `pool_threads` the idle threads of its loop.
-    pub fn quiet(&self, number: usize, parked: Vec<String>, pool_threads: usize) -> Next {
+    /// A worker is idle; `parked` names its coroutines, its loop has `pool_thread_count` idle
+    /// threads.
+    pub fn report_idle(
+        &self,
+        worker: usize,
+        parked: Vec<String>,
+        pool_thread_count: usize,
+    ) -> AfterReport {
         let mut state = self.lock();
-        let deeds = state.deeds;
-        let least = state.least_times();
-        let Some(said) = state.workers.get_mut(number) else {
-            return Next::Sleep;
+        let progress = state.progress;
+        let complete = state.complete_rounds();
+        let Some(report) = state.workers.get_mut(worker) else {
+            return AfterReport::Sleep;
         };
-        // The second time counts once all have been quiet a first time, and so on.
-        said.times = match said.at {
-            Some(at) if at == deeds => said.times.max(1 + least),
+        // The second round counts once all workers have reported a first time, and so on.
+        report.rounds = match report.at {
+            Some(at) if at == progress => report.rounds.max(1 + complete),
             _ => 1,
         };
-        said.at = Some(deeds);
-        said.parked = parked;
-        said.pool_threads = pool_threads;
-        let is_stale = |said: &WorkerReport| said.at.is_some_and(|at| at != deeds);
-        match (least, state.least_times()) {
-            (0, 1) => Next::CallAll,
-            (0, 0) if state.workers.iter().any(is_stale) => Next::CallAll,
+        report.at = Some(progress);
+        report.parked = parked;
+        report.pool_thread_count = pool_thread_count;
+        let is_stale = |report: &WorkerReport| report.at.is_some_and(|at| at != progress);
+        match (complete, state.complete_rounds()) {
+            (0, 1) => AfterReport::NotifyAll,
+            (0, 0) if state.workers.iter().any(is_stale) => AfterReport::NotifyAll,
             (1, 2) if state.is_alone() => {
-                state.alone_at = Some(deeds);
-                Next::CallAll
+                state.alone_at = Some(progress);
+                AfterReport::NotifyAll
             }
-            (2, 3) if state.alone_at == Some(deeds) => {
-                state.judge();
-                Next::Sleep
+            (2, 3) if state.alone_at == Some(progress) => {
+                state.decide();
+                AfterReport::Sleep
             }
-            _ => Next::Sleep,
+            _ => AfterReport::Sleep,
         }
     }
 
-    /// The deadlock, once one is found.
+    /// Ready with the message once a deadlock is found.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<String> {
         let mut state = self.lock();
         if let Some(verdict) = state.verdict.take() {
@@ -125,30 +124,28 @@ impl DeadlockDetector {
 }
 
 impl DetectorState {
-    /// How often all have been found quiet with nothing done in between.
-    fn least_times(&self) -> u32 {
-        let times = |said: &WorkerReport| {
-            if said.at == Some(self.deeds) {
-                said.times
-            } else {
-                0
-            }
+    /// Rounds in which all workers have reported, with no progress in between.
+    fn complete_rounds(&self) -> u32 {
+        let rounds = |report: &WorkerReport| match report.at {
+            Some(at) if at == self.progress => report.rounds,
+            _ => 0,
         };
-        self.workers.iter().map(times).min().unwrap_or(0)
+        self.workers.iter().map(rounds).min().unwrap_or(0)
     }
 
-    /// Whether the process has no threads but the workers' and those of their loops.
+    /// Whether the process has no threads besides the workers and those of their loops.
     fn is_alone(&self) -> bool {
-        let known = self.workers.iter().map(|said| 1 + said.pool_threads).sum();
-        threads().is_some_and(|count| count <= known)
+        let threads = |report: &WorkerReport| 1 + report.pool_thread_count;
+        let known = self.workers.iter().map(threads).sum();
+        thread_count().is_some_and(|count| count <= known)
     }
 
-    fn judge(&mut self) {
-        let parked: Vec<_> = self.workers.iter().flat_map(|said| &said.parked).collect();
+    fn decide(&mut self) {
+        let parked = self.workers.iter().flat_map(|report| &report.parked);
         let mut verdict = format!(
             "deadlock: all {} coroutines are parked, and no operation, timer, call or thread is left that could \
              wake one:",
-            parked.len()
+            parked.clone().count()
         );
         for coroutine in parked {
             verdict.push_str("\n  ");
@@ -161,18 +158,12 @@ impl DetectorState {
     }
 }
 
-/// The threads of the process; the kernel's own, which a ring starts, do not count.
-fn threads() -> Option<usize> {
+/// Threads of the process, without the kernel's own that a ring starts.
+fn thread_count() -> Option<usize> {
     let mut count = 0;
     for entry in std::fs::read_dir("/proc/self/task").ok()? {
         let name = std::fs::read_to_string(entry.ok()?.path().join("comm")).ok()?;
         count += usize::from(!name.starts_with("iou-"));
     }
     Some(count)
-}
-
-/// How a runtime's first coroutine ended.
-pub(crate) enum Ended<T> {
-    Joined(Result<T, JoinError>),
-    Deadlock(String),
 }

@@ -78,11 +78,11 @@ impl<S> EventSource<S> {
         interest: Interest,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        coop::take();
+        coop::consume_budget();
         loop {
             match call(&self.source) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    coop::waited();
+                    coop::reset_budget();
                     self.wait(interest)?;
                 }
                 done => return done,

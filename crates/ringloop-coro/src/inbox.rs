@@ -1,45 +1,39 @@
-//! Where other threads reach a host.
+//! Tasks that other threads send to a scheduler: remote wakes and spawns.
 //!
-//! Owns: the list of those that were woken elsewhere or sent to begin here, until the host takes them.
-//! Called by: wakers and spawners on any thread, and `host`. Never does: run a coroutine.
+//! Owns: the list of sent tasks until the scheduler takes it. Called by: wakers and spawners on
+//! any thread (`send`), `scheduler` (`take`, `close`), `workers` (`notify`).
 
+use crate::atomics::locked;
 use crate::task::Runnable;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
-/// Where other threads reach a host.
+/// Tasks sent to one scheduler.
 #[derive(Default)]
 pub(crate) struct Inbox(Mutex<InboxState>);
 
 #[derive(Default)]
 struct InboxState {
-    /// Coroutines that were woken elsewhere, or spawned for this host.
+    /// Tasks to wake, and new ones to adopt.
     tasks: Vec<Arc<dyn Runnable>>,
     waker: Option<Waker>,
-    closed: bool,
+    is_closed: bool,
 }
 
 impl Inbox {
     fn lock(&self) -> MutexGuard<'_, InboxState> {
-        // Nothing can panic while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
-    /// Send a coroutine: one to wake, or a new one. A host that is gone gives it back.
+    /// Sends a task: one to wake, or a new one. A scheduler that has ended gives it back.
     pub fn send(&self, task: Arc<dyn Runnable>) -> Result<(), Arc<dyn Runnable>> {
-        let waker = {
-            let mut arrivals = self.lock();
-            if arrivals.closed {
-                return Err(task);
-            }
-            arrivals.tasks.push(task);
-            if arrivals.tasks.len() > 1 {
-                return Ok(());
-            }
-            arrivals.waker.clone()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(task);
+        }
+        state.tasks.push(task);
+        if state.tasks.len() == 1 {
+            wake(state);
         }
         Ok(())
     }
@@ -48,32 +42,38 @@ impl Inbox {
         self.lock().tasks.is_empty()
     }
 
-    /// Have the host look for work.
-    pub fn call(&self) {
-        let waker = self.lock().waker.clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    /// Has the scheduler look for work.
+    pub fn notify(&self) {
+        wake(self.lock());
     }
 
-    /// What has arrived, by the host; `waker` is called for the next.
+    /// Takes what was sent; the next `send` calls `waker`.
     pub fn take(&self, waker: &Waker) -> Vec<Arc<dyn Runnable>> {
-        let mut arrivals = self.lock();
-        let known = arrivals.waker.as_ref();
-        if !known.is_some_and(|known| known.will_wake(waker)) {
-            arrivals.waker = Some(waker.clone());
+        let mut state = self.lock();
+        match &mut state.waker {
+            Some(known) => known.clone_from(waker),
+            unknown => *unknown = Some(waker.clone()),
         }
-        std::mem::take(&mut arrivals.tasks)
+        std::mem::take(&mut state.tasks)
     }
 
-    /// Take nothing more; what has arrived by now.
+    /// Takes what was sent, and nothing more from now on.
     pub fn close(&self) -> Vec<Arc<dyn Runnable>> {
         let closed = InboxState {
-            closed: true,
+            is_closed: true,
             ..InboxState::default()
         };
-        let arrivals = std::mem::replace(&mut *self.lock(), closed);
+        let state = std::mem::replace(&mut *self.lock(), closed);
         // The waker is dropped with the lock free.
-        arrivals.tasks
+        state.tasks
+    }
+}
+
+/// Wakes the scheduler with the lock free.
+fn wake(state: MutexGuard<'_, InboxState>) {
+    let waker = state.waker.clone();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

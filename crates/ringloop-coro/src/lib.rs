@@ -23,6 +23,7 @@
 mod atomics;
 mod coop;
 mod deadlock;
+mod error;
 pub mod event;
 pub mod fs;
 mod inbox;
@@ -45,17 +46,19 @@ pub mod sync;
 mod sys;
 mod task;
 pub mod time;
+mod unwind;
 mod wait;
 mod workers;
 
 #[doc(no_inline)]
 pub use ringloop;
 
-pub use join::{Join, JoinError, JoinHandle, JoinRef};
+pub use error::{JoinError, WaitError};
+pub use join::JoinHandle;
 pub use local::LocalKey;
 pub use offload::offload;
 pub use runtime::{Builder, Spawn, Spawner, name, spawn, spawn_local, spawner, start};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 #[doc(hidden)]
 pub use select::{Either as __Either, race as __race};
-pub use wait::{WaitError, block_on, is_coroutine, sleep, try_block_on, yield_now};
+pub use wait::{block_on, is_coroutine, sleep, try_block_on, yield_now};

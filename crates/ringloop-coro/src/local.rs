@@ -5,9 +5,7 @@
 
 use crate::switch::with_current;
 use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// Declare a value that each coroutine has its own of, like `thread_local!`.
@@ -43,30 +41,6 @@ pub struct LocalKey<T: 'static> {
     make: fn() -> T,
 }
 
-/// The values of one coroutine, by the address of their key.
-#[derive(Default)]
-pub(crate) struct LocalMap(RefCell<Vec<(usize, Rc<dyn Any>)>>);
-
-impl LocalMap {
-    fn find(&self, key: usize) -> Option<Rc<dyn Any>> {
-        let values = self.0.borrow();
-        let (_, value) = values.iter().find(|(known, _)| *known == key)?;
-        Some(Rc::clone(value))
-    }
-
-    /// Drop them, the last one first; also those that are made meanwhile.
-    pub fn clear(&self) {
-        loop {
-            let last = self.0.borrow_mut().pop();
-            if last.is_none() {
-                return;
-            }
-            // A drop that panics has told the panic hook; there is nobody else to tell.
-            drop(catch_unwind(AssertUnwindSafe(|| drop(last))));
-        }
-    }
-}
-
 impl<T: 'static> LocalKey<T> {
     #[doc(hidden)]
     pub const fn new(make: fn() -> T) -> Self {
@@ -91,10 +65,11 @@ impl<T: 'static> LocalKey<T> {
     pub fn try_with<R>(&'static self, work: impl FnOnce(&T) -> R) -> Option<R> {
         let key = std::ptr::from_ref(self).addr();
         with_current(|frame| {
-            let values = &frame?.values;
-            let value = values.find(key).unwrap_or_else(|| {
+            let locals = &frame?.locals;
+            // No borrow is held while a value is made, used or dropped.
+            let value = locals.find(key).unwrap_or_else(|| {
                 let made: Rc<dyn Any> = Rc::new((self.make)());
-                values.0.borrow_mut().push((key, Rc::clone(&made)));
+                locals.insert(key, Rc::clone(&made));
                 made
             });
             value.downcast_ref().map(work)

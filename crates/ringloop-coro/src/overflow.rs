@@ -1,41 +1,25 @@
-//! What is said when a coroutine has used up its stack.
+//! The message for a coroutine that has overflowed its stack.
 //!
-//! Called by: `host` (once a thread), and the fault's handler. Never does: allocate or lock in the handler.
+//! Owns: the text. Called by: `scheduler` (once a thread), and the fault handler (`sys/fault`), in
+//! which nothing may allocate or lock.
 //!
-//! The access that goes past the stack hits its guard and faults. Rust's code touches every page on its way down, so
-//! it cannot step over the guard; C code with frames of more than a page might.
+//! The access beyond the stack hits its guard and faults. Rust's code touches every page on its way
+//! down, so it cannot step over the guard; C code with frames of more than a page might.
 
 use crate::switch::with_current;
 use crate::sys::{self, fault};
-use std::fmt::{self, Write};
+use std::io::Write;
 
 pub(crate) use crate::sys::fault::FaultGuard;
 
-/// Explain the overflows of the calling thread's coroutines. Where the system refuses it they end the process
-/// without a word.
-pub(crate) fn watch() -> Option<FaultGuard> {
+/// Reports the overflows of the calling thread's coroutines. If the system refuses the handler, an
+/// overflow ends the process without a message.
+pub(crate) fn report_overflows() -> Option<FaultGuard> {
     fault::watch(explain).ok()
 }
 
-/// Text of bounded length, on the stack.
-struct MessageBuf {
-    bytes: [u8; 512],
-    len: usize,
-}
-
-impl Write for MessageBuf {
-    /// What does not fit is left out.
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.len..];
-        let len = text.len().min(room.len());
-        room[..len].copy_from_slice(&text.as_bytes()[..len]);
-        self.len += len;
-        Ok(())
-    }
-}
-
-/// Whether the fault at `address` is an overflow of the coroutine that runs; said if so.
-fn explain(address: usize, say: fn(&[u8])) -> bool {
+/// Explains a fault that is an overflow of the running coroutine; `false` for any other.
+fn explain(address: usize, write: fn(&[u8])) -> bool {
     with_current(|frame| {
         let Some(frame) = frame else {
             return false;
@@ -44,19 +28,18 @@ fn explain(address: usize, say: fn(&[u8])) -> bool {
         if !(low..low + sys::page_len()).contains(&address) {
             return false;
         }
-        let mut words = MessageBuf {
-            bytes: [0; 512],
-            len: 0,
-        };
-        // It never fails.
+        let mut text = [0; 512];
+        let mut room = &mut text[..];
+        // A message that is too long is cut.
         let _ = writeln!(
-            words,
+            room,
             "\ncoroutine {} has overflowed its stack of {} KiB; Spawn::stack_size raises it for one coroutine, \
              Builder::stack_size for all",
-            frame.head(),
+            frame.header(),
             (len - sys::page_len()) / 1024
         );
-        say(&words.bytes[..words.len]);
+        let room_len = room.len();
+        write(&text[..text.len() - room_len]);
         true
     })
 }

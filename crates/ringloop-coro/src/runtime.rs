@@ -1,31 +1,31 @@
-//! A runtime of coroutines: `start`, and how coroutines are spawned.
+//! Starting a runtime of coroutines, and spawning coroutines in it.
 //!
-//! Called by: programs. Never does: run a coroutine by itself; each worker's host does.
+//! Owns: [`start`], [`Builder`], [`Spawn`], [`Spawner`]. Called by: applications. Coroutines run in
+//! the `scheduler` of each worker.
 
-use crate::deadlock::{self, DeadlockDetector, Ended};
+use crate::deadlock::{self, DeadlockDetector};
+use crate::error::JoinError;
 use crate::inbox::Inbox;
-use crate::join::{JoinError, JoinHandle};
+use crate::join::JoinHandle;
 use crate::limits;
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::switch::with_current;
-use crate::task::{Joinable, Runnable, SpawnOptions, Task};
-use crate::workers;
+use crate::task::{Joinable, Runnable, SpawnOptions, Task, reject};
+use crate::unwind;
+use crate::workers::worker_parts;
 use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::Local;
-use std::future::{Future, IntoFuture, poll_fn};
+use ringloop::future::{Either, select};
+use std::future::poll_fn;
 use std::io;
 use std::panic::{Location, resume_unwind};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Run `main` as the first coroutine of a runtime with so many workers (threads with a loop each, the calling one
-/// among them), and return its result. The coroutines that are left when it ends are cancelled.
-///
-/// Errors: a driver, ring or thread that the system refuses; on a thread where a runtime had to leave a coroutine in a
-/// destructor that waited for what never came: use another thread.
+/// Runs `main` as the first coroutine of a runtime with `workers` threads, the calling one among
+/// them, and returns its result. Coroutines that are left when it ends are cancelled.
 ///
 /// ```
 /// let sum = ringloop_coro::start(1, || {
@@ -36,15 +36,20 @@ use std::task::Poll;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
 ///
+/// # Errors
+/// A driver, ring or thread that the system refuses; a thread on which an earlier runtime had to
+/// abandon a coroutine in a destructor: use another thread.
+///
 /// # Panics
-/// With the panic of `main`; inside of a coroutine. In a debug build with the list of the coroutines where all of them are parked and nothing
-/// is left that could wake one, as far as the process has no other threads.
+/// With the panic of `main`; inside of a coroutine. In a debug build, with the list of the
+/// coroutines, if all of them are parked and nothing can wake one (and the process has no other
+/// threads).
 #[track_caller]
 pub fn start<T: 'static>(workers: usize, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
     Builder::new().workers(workers).start(main)
 }
 
-/// How a runtime of coroutines is set up.
+/// Settings of a runtime of coroutines.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until start() is called"]
 pub struct Builder {
@@ -62,41 +67,44 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// One worker, the driver that `RINGLOOP_DRIVER` names or the best there is, stacks of
+    /// One worker, the driver that `RINGLOOP_DRIVER` names or the best available, stacks of
     /// [`limits::STACK_BYTES`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many threads run coroutines, the calling one among them.
+    /// Number of threads that run coroutines, the calling one among them.
     pub fn workers(mut self, count: usize) -> Self {
         self.runtime = self.runtime.workers(count);
         self
     }
 
-    /// What the threads are named before their number.
+    /// The threads' name, to which their number is added.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.runtime = self.runtime.thread_name(name);
         self
     }
 
-    /// Which driver to use.
+    /// The driver to use.
     pub fn driver(mut self, driver: Choice) -> Self {
         self.runtime = self.runtime.driver(driver);
         self
     }
 
-    /// Usable bytes of each coroutine's stack, from [`limits::STACK_BYTES_MIN`] to [`limits::STACK_BYTES_MAX`]. A
-    /// page costs memory once it was touched.
+    /// Usable bytes of each coroutine's stack, from [`limits::STACK_BYTES_MIN`] to
+    /// [`limits::STACK_BYTES_MAX`]. A page costs memory once it is touched.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
         self
     }
 
-    /// Run `main` as the first coroutine; see [`start`].
+    /// Runs `main` as the first coroutine; see [`start`].
+    ///
+    /// # Errors
+    /// As [`start`].
     ///
     /// # Panics
-    /// With the panic of `main`; inside of a coroutine.
+    /// As [`start`].
     #[track_caller]
     pub fn start<T: 'static>(self, main: impl FnOnce() -> T + 'static) -> Result<T, Error> {
         assert!(
@@ -104,57 +112,45 @@ impl Builder {
             "a runtime was started inside of a coroutine, whose thread it would stop: spawn in the runtime that there is, \
              or start another one on a thread of its own"
         );
-        scheduler::usable().map_err(io::Error::other)?;
-        let place = Location::caller();
+        unwind::check_thread().map_err(io::Error::other)?;
+        let spawned_at = Location::caller();
         let runtime = self.runtime.build()?;
         let stack_bytes = self.stack_bytes;
-        let workers = runtime.workers().count();
-        let census = deadlock::SOUGHT.then(|| DeadlockDetector::new(workers));
-        let mut places = workers::places(workers, census).into_iter();
-        let first = places.next();
-        let team = first.as_ref().map(|place| Arc::clone(&place.team));
-        if let Some(place) = first {
-            drop(runtime.spawn(Scheduler::open(place, stack_bytes)));
-        }
-        for place in places {
-            let worker = place.number;
-            drop(
-                runtime
-                    .workers()
-                    .spawn_on(worker, move || Scheduler::open(place, stack_bytes))?,
-            );
+        let count = runtime.workers().count();
+        let detector = deadlock::ENABLED.then(|| DeadlockDetector::new(count));
+        let mut set = None;
+        for parts in worker_parts(count, detector) {
+            set.get_or_insert_with(|| Arc::clone(&parts.set));
+            match parts.index {
+                0 => drop(runtime.spawn(Scheduler::open(parts, stack_bytes))),
+                index => {
+                    let open = move || Scheduler::open(parts, stack_bytes);
+                    drop(runtime.workers().spawn_on(index, open)?);
+                }
+            }
         }
         let ended = runtime.block_on(async move {
-            let traits = SpawnOptions {
-                name: Some("main".into()),
-                stack_bytes: None,
-            };
-            let mut joining = pin!(Spawn { traits }.here(place, main).into_future());
-            let census = team.as_ref().and_then(|team| team.census.as_ref());
-            poll_fn(|cx| {
-                if let Poll::Ready(joined) = joining.as_mut().poll(cx) {
-                    return Poll::Ready(Ended::Joined(joined));
-                }
-                match census {
-                    Some(census) => census.poll(cx).map(Ended::Deadlock),
-                    None => Poll::Pending,
-                }
-            })
-            .await
+            let main = Spawn::new().name("main").spawn_here(spawned_at, main);
+            let detector = set.as_ref().and_then(|set| set.detector.as_ref());
+            let deadlock = poll_fn(|cx| match detector {
+                Some(detector) => detector.poll(cx),
+                None => Poll::Pending,
+            });
+            select(main, deadlock).await
         })?;
         runtime.shut_down()?;
         match ended {
-            Ended::Joined(Ok(value)) => Ok(value),
-            Ended::Joined(Err(JoinError::Panicked(payload))) => resume_unwind(payload),
-            Ended::Joined(Err(JoinError::Cancelled)) => Err(Error::Closed),
-            Ended::Joined(Err(JoinError::Refused(error))) => Err(error.into()),
-            Ended::Deadlock(verdict) => panic!("{verdict}"),
+            Either::Left(Ok(value)) => Ok(value),
+            Either::Left(Err(JoinError::Panicked(payload))) => resume_unwind(payload),
+            Either::Left(Err(JoinError::Cancelled)) => Err(Error::Closed),
+            Either::Left(Err(JoinError::Refused(error))) => Err(error.into()),
+            Either::Right(deadlock) => panic!("{deadlock}"),
         }
     }
 }
 
-/// The host of the calling thread; made where a loop runs without one.
-fn host() -> Rc<Scheduler> {
+/// The scheduler of the calling thread; opened here for a loop that has none.
+fn scheduler() -> Rc<Scheduler> {
     Scheduler::current().unwrap_or_else(|| {
         let Some(local) = Local::try_current() else {
             panic!(
@@ -162,20 +158,20 @@ fn host() -> Rc<Scheduler> {
                  ringloop::Runtime"
             );
         };
-        if let Err(reason) = scheduler::usable() {
+        if let Err(reason) = unwind::check_thread() {
             panic!("{reason}");
         }
-        for place in workers::places(1, None) {
-            drop(local.spawn(Scheduler::open(place, limits::STACK_BYTES)));
+        for parts in worker_parts(1, None) {
+            drop(local.spawn(Scheduler::open(parts, limits::STACK_BYTES)));
         }
-        host()
+        scheduler()
     })
 }
 
-/// Start a coroutine on any worker of the runtime that the calling code runs in.
+/// Starts a coroutine on any worker of the current runtime.
 ///
-/// Shape: the closure may begin on another thread, so it is `Send`, and so is its result; once it has begun it never
-/// leaves its thread, and what it makes there need not be `Send`.
+/// It may begin on another thread, so the closure and its result are `Send`. Once it has begun it
+/// never leaves its thread, and what it makes there need not be `Send`.
 /// ```compile_fail,E0277
 /// let local = std::rc::Rc::new(1);
 /// ringloop_coro::start(1, move || drop(ringloop_coro::spawn(move || *local)));
@@ -204,7 +200,8 @@ where
     Spawn::new().spawn(closure)
 }
 
-/// Start a coroutine on the calling thread, where it stays: neither its closure nor its result need be `Send`.
+/// Starts a coroutine on the calling thread, where it stays: neither its closure nor its result
+/// need be `Send`.
 ///
 /// # Panics
 /// Outside of a runtime; on a thread that [`start`] refuses.
@@ -217,7 +214,7 @@ where
     Spawn::new().spawn_local(closure)
 }
 
-/// How one coroutine is started: its name, the size of its stack.
+/// Settings of one coroutine: its name, the size of its stack.
 ///
 /// ```
 /// use ringloop_coro::Spawn;
@@ -232,63 +229,63 @@ where
 #[derive(Debug, Clone, Default)]
 #[must_use = "a coroutine is started by spawn() or spawn_local()"]
 pub struct Spawn {
-    traits: SpawnOptions,
+    options: SpawnOptions,
 }
 
 impl Spawn {
-    /// No name, and the runtime's own size of stack.
+    /// No name, and the runtime's stack size.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the coroutine is called where something is said of it.
+    /// The coroutine's name in messages.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.traits.name = Some(name.into().into_boxed_str());
+        self.options.name = Some(name.into().into_boxed_str());
         self
     }
 
     /// Usable bytes of its stack; see [`Builder::stack_size`].
     pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.traits.stack_bytes = Some(bytes);
+        self.options.stack_bytes = Some(bytes);
         self
     }
 
     /// See [`spawn`].
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// As [`spawn`].
     #[track_caller]
     pub fn spawn<T, F>(self, closure: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let task = Task::new(self.traits, Location::caller(), closure);
-        host().offer(Arc::clone(&task) as Arc<dyn Runnable>);
-        JoinHandle::new(task as Arc<dyn Joinable<T>>)
+        let task = Task::new(self.options, Location::caller(), closure);
+        scheduler().spawn(Arc::clone(&task) as Arc<dyn Runnable>);
+        JoinHandle::new(task)
     }
 
     /// See [`spawn_local`].
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// As [`spawn_local`].
     #[track_caller]
     pub fn spawn_local<T, F>(self, closure: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + 'static,
         T: 'static,
     {
-        self.here(Location::caller(), closure)
+        self.spawn_here(Location::caller(), closure)
     }
 
-    fn here<T: 'static>(
+    fn spawn_here<T: 'static>(
         self,
-        place: &'static Location<'static>,
+        spawned_at: &'static Location<'static>,
         closure: impl FnOnce() -> T + 'static,
     ) -> JoinHandle<T> {
-        let task = Task::new(self.traits, place, closure);
-        host().adopt(Arc::clone(&task) as Arc<dyn Runnable>);
-        JoinHandle::new(task as Arc<dyn Joinable<T>>)
+        let task = Task::new(self.options, spawned_at, closure);
+        scheduler().spawn_local(Arc::clone(&task) as Arc<dyn Runnable>);
+        JoinHandle::new(task)
     }
 
     /// See [`Spawner::spawn`].
@@ -298,19 +295,18 @@ impl Spawn {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let task = Task::new(self.traits, Location::caller(), closure);
-        if let Err(task) = spawner.door.send(Arc::clone(&task) as Arc<dyn Runnable>) {
-            task.refuse(JoinError::Cancelled);
-            task.finish();
+        let task = Task::new(self.options, Location::caller(), closure);
+        if let Err(task) = spawner.inbox.send(Arc::clone(&task) as Arc<dyn Runnable>) {
+            reject(&*task);
         }
         JoinHandle::new(task as Arc<dyn Joinable<T>>)
     }
 }
 
-/// Starts coroutines of a runtime from any thread.
+/// Starts coroutines on one worker from any thread; [`spawner`] makes one.
 #[derive(Clone)]
 pub struct Spawner {
-    door: Arc<Inbox>,
+    inbox: Arc<Inbox>,
 }
 
 impl std::fmt::Debug for Spawner {
@@ -320,7 +316,7 @@ impl std::fmt::Debug for Spawner {
 }
 
 impl Spawner {
-    /// Start a coroutine on the worker that made the spawner; once that has ended, the result is
+    /// Starts a coroutine on the spawner's worker. If that has ended, the result is
     /// [`JoinError::Cancelled`].
     #[track_caller]
     pub fn spawn<T, F>(&self, closure: F) -> JoinHandle<T>
@@ -332,7 +328,7 @@ impl Spawner {
     }
 }
 
-/// What starts coroutines on this worker from any thread.
+/// A handle that starts coroutines on this worker from any thread.
 ///
 /// ```
 /// let sum = ringloop_coro::start(1, || {
@@ -349,11 +345,11 @@ impl Spawner {
 #[track_caller]
 pub fn spawner() -> Spawner {
     Spawner {
-        door: Arc::clone(host().door()),
+        inbox: Arc::clone(scheduler().inbox()),
     }
 }
 
-/// The name of the coroutine that the calling code runs in.
+/// The name of the running coroutine.
 pub fn name() -> Option<String> {
-    with_current(|frame| Some(frame?.head().traits.name.as_deref()?.to_owned()))
+    with_current(|frame| Some(frame?.header().options.name.as_deref()?.to_owned()))
 }

@@ -16,10 +16,14 @@
 //!    then, so that is done only where the scope's coroutines never run again: on this worker, of a runtime with no other.
 //!    Else the process is aborted.
 
-use crate::join::{JoinError, JoinHandle};
+use crate::atomics::locked;
+use crate::error::{Cancelled, JoinError};
+use crate::join::JoinHandle;
 use crate::runtime::Spawn;
+use crate::scheduler::Uninterruptible;
 use crate::task::{self, Runnable};
-use crate::wait::{self, Cancelled, UnwindCheck, block_on};
+use crate::unwind::UnwindCheck;
+use crate::wait::{self, block_on};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -27,7 +31,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 /// Run `work` with a scope in which coroutines may borrow what is outside of it; they are joined before this returns.
@@ -76,14 +80,14 @@ where
         env: PhantomData,
     };
     let data = &scope.data;
-    let calm = UnwindCheck::now();
+    let check = wait::check_unwinding();
     let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
     let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_over())));
     if waited.is_err() {
         data.cancel();
     }
     // Invariant 1.
-    wait::wait_out(data.all_over());
+    wait::block_on_uninterruptible(Uninterruptible::Scope, data.all_over());
     match worked {
         Err(payload) if !payload.is::<Cancelled>() => resume_unwind(payload),
         Ok(value) if waited.is_ok() => {
@@ -95,9 +99,9 @@ where
         }
         // A wait unwinds where it is sure.
         _ => wait::unwind(if waited.is_err() {
-            UnwindCheck::SURE
+            UnwindCheck::CERTAIN
         } else {
-            calm
+            check
         }),
     }
 }
@@ -200,8 +204,7 @@ struct ScopeState {
 
 impl ScopeData {
     fn lock(&self) -> MutexGuard<'_, ScopeState> {
-        // It is whole at any point; a panic elsewhere does not change that.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Ready when every coroutine of the scope is over.
@@ -336,7 +339,7 @@ struct Packet<T> {
 
 impl<T> Packet<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Result<T, JoinError>>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.result)
     }
 
     fn put(&self, result: Result<T, JoinError>) {

@@ -12,6 +12,7 @@
 //!        └─▶ others too: a message to each; the descriptor is closed by the last who has forgotten it
 //! ```
 
+use crate::atomics::locked;
 use ringloop::Error;
 use ringloop::executor::{Local, Workers};
 use std::fmt;
@@ -58,7 +59,7 @@ impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
 
     #[cold]
     fn settle(&self, id: u64) {
-        let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut homes = locked(&self.homes);
         if id == 0 || homes.iter().any(|home| home.id == id) {
             return;
         }

@@ -1,7 +1,7 @@
-//! Stacks: memory with a guard at its low end, handed out and taken back.
+//! Stacks: memory with a guard at its low end, pooled by size.
 //!
-//! Owns: the slabs that stacks are cut from, and the stacks that are free.
-//! Called by: `host`, on its own thread. Never does: run on a stack.
+//! Owns: the slabs that stacks are cut from, and the free stacks. Called by: `scheduler`, on its
+//! own thread; `switch`, which puts a coroutine on a [`Stack`].
 //!
 //! ```text
 //!   slab (one mapping)
@@ -9,15 +9,20 @@
 //!       │ guard │ stack 0    ◀─│ guard │ stack 1    ◀─│        a stack grows down to its guard
 //!       └───────┴──────────────┴───────┴──────────────┴ ─ ─
 //! ```
-//! The memory behind a stack is taken page by page when it is first touched, and given back by `trim`.
+//! Pages are allocated when first touched. The pool keeps up to `limits::STACKS_KEPT` free stacks
+//! with their pages, and frees the pages of others.
+//!
+//! # Invariants
+//! 1. A stack has a guard at its low end, and one user until it is put back.
 
 use crate::limits;
-use crate::switch::ValgrindNote;
 use crate::sys::{self, Mapping};
+use corosensei::stack::StackPointer;
+use corosensei::stack::valgrind::ValgrindStackRegistration;
 use std::io;
 use std::num::NonZeroUsize;
 
-/// One stack. It names memory of its pool's, which outlives it.
+/// One stack, in memory of its pool, which outlives it.
 #[derive(Debug)]
 pub(crate) struct Stack {
     low: NonZeroUsize,
@@ -25,7 +30,7 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// The lowest address: of the guard.
+    /// The lowest address: the guard's.
     pub fn low(&self) -> NonZeroUsize {
         self.low
     }
@@ -36,75 +41,79 @@ impl Stack {
     }
 
     /// The address past the highest byte.
-    pub fn top(&self) -> NonZeroUsize {
+    fn top(&self) -> NonZeroUsize {
         self.low.saturating_add(self.len)
     }
+}
 
-    /// Where the first frame begins: a little below the top, and each stack at another distance, so that what many
-    /// coroutines keep at the root of theirs does not meet in the same few sets of a cache.
-    pub fn base(&self) -> NonZeroUsize {
-        let number = self.low.get() / self.len;
-        let below = number % limits::STACK_COLOURS * limits::STACK_COLOUR_BYTES;
+// SAFETY: invariant 1; a stack is at least two pages above its guard.
+unsafe impl corosensei::stack::Stack for Stack {
+    /// Below the top by a distance that varies between stacks, so that the roots of many stacks do
+    /// not compete for the same few sets of a cache.
+    fn base(&self) -> StackPointer {
+        let index = self.low.get() / self.len;
+        let below = index % limits::STACK_COLOURS * limits::STACK_COLOUR_BYTES;
         self.low.saturating_add(self.len - below)
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.low
     }
 }
 
 /// The free stacks of one worker, by size.
-#[derive(Debug)]
 pub(crate) struct StackPool {
-    /// The runtime's own size first.
+    /// The default size first.
     sizes: Vec<SizeClass>,
 }
 
 /// Stacks of one size.
-#[derive(Debug)]
 struct SizeClass {
     /// With the guard.
     len: usize,
-    /// The last one back goes out first: its memory is in cache.
+    /// Last in, first out: its memory is in cache.
     free: Vec<Stack>,
     slabs: Vec<Mapping>,
-    /// What valgrind knows of them; a few instructions each where it does not watch.
-    noted: Vec<ValgrindNote>,
-    /// Where in the last slab the next stack that was never used begins.
+    /// Tells valgrind of the stacks; a few instructions each outside of valgrind.
+    registrations: Vec<ValgrindStackRegistration>,
+    /// Offset of the first unused stack in the last slab.
     unused_at: usize,
 }
 
-/// The whole of a stack for so many usable bytes.
+/// Length of a stack with `bytes` usable bytes.
 fn len_of(bytes: usize) -> usize {
     let bytes = bytes.clamp(limits::STACK_BYTES_MIN, limits::STACK_BYTES_MAX);
     bytes.next_multiple_of(sys::page_len()) + sys::page_len()
 }
 
 impl StackPool {
-    /// No stacks yet; `bytes` is what a coroutine gets that does not ask for a size.
+    /// An empty pool whose stacks have `bytes` usable bytes by default.
     pub fn new(bytes: usize) -> Self {
         Self {
             sizes: vec![SizeClass::new(len_of(bytes))],
         }
     }
 
-    /// A stack of at least so many usable bytes, or of the pool's own size.
+    /// A stack of at least `bytes` usable bytes, or of the default size.
     pub fn take(&mut self, bytes: Option<usize>) -> io::Result<Stack> {
-        let index = match bytes {
-            None => 0,
-            Some(bytes) => self.index_of(len_of(bytes)),
+        let class = match bytes {
+            None => &mut self.sizes[0],
+            Some(bytes) => self.class_of(len_of(bytes)),
         };
-        self.sizes[index].take()
+        class.take()
     }
 
-    /// Take a stack back.
-    pub fn give(&mut self, stack: Stack) {
-        let index = self.index_of(stack.len);
-        self.sizes[index].give(stack);
+    pub fn put_back(&mut self, stack: Stack) {
+        self.class_of(stack.len).put_back(stack);
     }
 
-    fn index_of(&mut self, len: usize) -> usize {
-        if let Some(index) = self.sizes.iter().position(|size| size.len == len) {
-            return index;
-        }
-        self.sizes.push(SizeClass::new(len));
-        self.sizes.len() - 1
+    fn class_of(&mut self, len: usize) -> &mut SizeClass {
+        let known = self.sizes.iter().position(|class| class.len == len);
+        let index = known.unwrap_or_else(|| {
+            self.sizes.push(SizeClass::new(len));
+            self.sizes.len() - 1
+        });
+        &mut self.sizes[index]
     }
 }
 
@@ -114,7 +123,7 @@ impl SizeClass {
             len,
             free: Vec::new(),
             slabs: Vec::new(),
-            noted: Vec::new(),
+            registrations: Vec::new(),
             unused_at: 0,
         }
     }
@@ -126,20 +135,14 @@ impl SizeClass {
         }
     }
 
-    fn give(&mut self, stack: Stack) {
+    fn put_back(&mut self, stack: Stack) {
         if self.free.len() >= limits::STACKS_KEPT {
-            // Where it fails the memory stays with the stack, which is as good as before.
-            drop(self.slab_of(&stack).map(|slab| {
-                slab.forget_contents(stack.low.get() + sys::page_len(), stack.top().get())
-            }));
+            let low = stack.low.get();
+            let slab = self.slabs.iter().find(|slab| slab.contains(low));
+            // If it fails the pages stay, as those of the stacks below the limit do.
+            drop(slab.map(|slab| slab.discard(low + sys::page_len(), stack.top().get())));
         }
         self.free.push(stack);
-    }
-
-    fn slab_of(&self, stack: &Stack) -> Option<&Mapping> {
-        self.slabs
-            .iter()
-            .find(|slab| slab.contains(stack.low.get()))
     }
 
     /// The next stack of the last slab, or of a new one.
@@ -161,7 +164,9 @@ impl SizeClass {
         let low = slab.low().saturating_add(at);
         self.unused_at += self.len;
         let stack = Stack { low, len: self.len };
-        self.noted.push(ValgrindNote::new(&stack));
+        let start = std::ptr::with_exposed_provenance_mut(low.get());
+        let registration = ValgrindStackRegistration::new(start, self.len);
+        self.registrations.push(registration);
         Ok(stack)
     }
 }
@@ -170,7 +175,7 @@ impl SizeClass {
 mod tests {
     use super::*;
 
-    /// Use the highest bytes of a stack, a byte a page.
+    /// Writes a byte into each of the highest pages.
     fn touch(stack: &Stack, bytes: usize) {
         for offset in (1..=bytes).step_by(sys::page_len()) {
             let address = stack.top().get() - offset;
@@ -178,25 +183,25 @@ mod tests {
         }
     }
 
-    fn give_all(pool: &mut StackPool, stacks: Vec<Stack>) {
+    fn put_back_all(pool: &mut StackPool, stacks: Vec<Stack>) {
         for stack in stacks {
-            pool.give(stack);
+            pool.put_back(stack);
         }
     }
 
     #[test]
-    fn last_stack_back_goes_out_first() {
+    fn stack_put_back_last_is_taken_first() {
         let mut pool = StackPool::new(0);
         let (first, second) = (pool.take(None).unwrap(), pool.take(None).unwrap());
         assert_ne!(first.low(), second.low());
         let low = first.low();
-        pool.give(second);
-        pool.give(first);
+        pool.put_back(second);
+        pool.put_back(first);
         assert_eq!(pool.take(None).unwrap().low(), low);
     }
 
     #[test]
-    fn stacks_do_not_overlap_and_have_the_size_asked_for() {
+    fn invariant_1_stacks_do_not_overlap_and_have_the_requested_size() {
         let mut pool = StackPool::new(20_000);
         let sizes = [None, Some(100_000), None, Some(100_000), Some(1)];
         let mut stacks: Vec<_> = sizes.iter().map(|size| pool.take(*size).unwrap()).collect();
@@ -208,7 +213,7 @@ mod tests {
         for pair in stacks.windows(2) {
             assert!(pair[0].top() <= pair[1].low());
         }
-        give_all(&mut pool, stacks);
+        put_back_all(&mut pool, stacks);
     }
 
     #[test]
@@ -219,12 +224,12 @@ mod tests {
             touch(stack, 1);
         }
         assert!(pool.sizes[0].slabs.len() < 16);
-        give_all(&mut pool, stacks);
+        put_back_all(&mut pool, stacks);
         assert_eq!(pool.sizes[0].free.len(), 5000);
     }
 
     #[test]
-    fn stack_past_the_bound_gives_its_memory_back_and_reads_as_zeros() {
+    fn stack_beyond_the_cap_loses_its_pages_and_reads_as_zeros() {
         let mut pool = StackPool::new(0);
         let stacks: Vec<_> = (0..=limits::STACKS_KEPT)
             .map(|_| pool.take(None).unwrap())
@@ -232,7 +237,7 @@ mod tests {
         let last = stacks.last().unwrap().top().get() - 1;
         assert_eq!(sys::memory_of_tests(last), 0);
         assert_eq!(sys::memory_of_tests(last), 1);
-        give_all(&mut pool, stacks);
+        put_back_all(&mut pool, stacks);
         assert_eq!(sys::memory_of_tests(last), 0);
     }
 }

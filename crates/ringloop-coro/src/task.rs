@@ -1,32 +1,32 @@
-//! A coroutine as memory: its closure, then its result, and what other threads may ask of it.
+//! A coroutine's task: its closure, then its result, and the state that threads share.
 //!
-//! Owns: the closure until it begins, the result until somebody takes it. Called by: `host` (which runs it), `join`
-//! (which waits for it), wakers on any thread. Never does: know of stacks.
+//! Owns: the closure until it begins, the result until it is taken. Called by: `scheduler` (runs
+//! it), `join` (takes the result), wakers on any thread. It knows no stack and no scheduler, only
+//! [`Schedule`].
 //!
-//! What other threads share is one word of flags and the waker of whoever joins:
+//! Threads share one word of flags and the waker of the joiner:
 //!
 //! | flag | set by | means |
 //! |---|---|---|
-//! | `CANCELLED` | `cancel`, anywhere | it unwinds at its next park; not begun: never begins |
-//! | `KNOCKED` | a wake elsewhere | it stands in its worker's list of arrivals already |
-//! | `OVER` | its worker | the result is stored |
-//! | `DETACHED` | the handle's drop | nobody will take the result |
-//! | `SETTLED` | the worker that takes it | it has a worker, for good |
+//! | `CANCELLED` | `cancel`, on any thread | unwind at the next park; a task that has not begun never begins |
+//! | `NOTIFIED` | a remote wake | the task is in its scheduler's inbox |
+//! | `FINISHED` | the scheduler | the result is stored |
+//! | `DETACHED` | the handle's drop | the result will not be taken |
+//! | `BOUND` | the scheduler that takes it | the task has its scheduler, for good |
 //!
-//! A cancel and a start meet in this one word: the later of the two sees the other.
+//! Cancelling and binding meet in this word: the later of the two sees the other.
 //!
 //! # Invariants
-//! 1. The body is touched by one at a time: by the worker that has the task until `OVER`, by the handle after that,
-//!    and by whoever of `OVER` and `DETACHED` comes second to drop the result.
-//! 2. A closure or result that is not `Send` stays on its thread: `spawn_local` takes the task to the calling
-//!    thread's worker, and a handle of a `T` that is not `Send` is not `Send`. When the body is `Empty` the memory
-//!    may be dropped anywhere; the worker and the handle see to that.
-//! 3. `home` is written once, by the worker that takes the task, before `SETTLED`, and read after it.
+//! 1. The body has one user at a time: the scheduler until `FINISHED`, the handle after that; of
+//!    `FINISHED` and `DETACHED` the second to be set drops the result.
+//! 2. A closure or result that is not `Send` stays on its thread: `spawn_local` binds the task to
+//!    the calling thread's scheduler, and a handle of a `T` that is not `Send` is not `Send`. A
+//!    body that is `Empty` may be dropped on any thread.
+//! 3. `scheduler` is written once, by the scheduler that takes the task, before `BOUND`, and read
+//!    after it.
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::inbox::Inbox;
-use crate::join::JoinError;
-use crate::scheduler;
+use crate::error::JoinError;
 use atomic_waker::AtomicWaker;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -35,62 +35,71 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 const CANCELLED: u32 = 1;
-const KNOCKED: u32 = 1 << 1;
-const OVER: u32 = 1 << 2;
+const NOTIFIED: u32 = 1 << 1;
+const FINISHED: u32 = 1 << 2;
 const DETACHED: u32 = 1 << 3;
-const SETTLED: u32 = 1 << 4;
+const BOUND: u32 = 1 << 4;
 
-/// What a coroutine is started with beside its closure.
+/// A scheduler, as the wakers of its tasks see it.
+pub(crate) trait Schedule: Send + Sync {
+    /// Makes the task ready if the calling thread is the scheduler's. `false` on any other thread.
+    fn wake_local(&self, task: &Header) -> bool;
+
+    /// Sends the task to the scheduler's thread, which wakes it there.
+    fn wake_remote(&self, task: Arc<dyn Runnable>);
+}
+
+/// How a coroutine is started, besides its closure.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SpawnOptions {
     pub name: Option<Box<str>>,
-    /// Usable bytes of its stack; the runtime's own size where it says nothing.
+    /// Usable bytes of its stack; `None`: the runtime's size.
     pub stack_bytes: Option<usize>,
 }
 
-/// The part of a task that does not depend on its closure. What a wake needs comes first, beside the counts of the
-/// `Arc`: as few lines of the cache as can be.
+/// The part of a task that does not depend on its closure. The fields of a wake come first, next
+/// to the counts of the `Arc`, to touch few cache lines.
 #[repr(C)]
 pub(crate) struct Header {
     flags: AtomicU32,
-    /// Its number with its worker.
+    /// Index in its scheduler's table.
     slot: AtomicU32,
-    /// Its worker, once it has one.
-    home: UnsafeCell<Option<Arc<Inbox>>>,
-    /// Who joins.
-    waiter: AtomicWaker,
-    pub traits: SpawnOptions,
-    /// Where it was spawned.
-    pub place: &'static Location<'static>,
+    scheduler: UnsafeCell<Option<Arc<dyn Schedule>>>,
+    joiner: AtomicWaker,
+    pub options: SpawnOptions,
+    pub spawned_at: &'static Location<'static>,
 }
 
 impl Header {
-    fn new(traits: SpawnOptions, place: &'static Location<'static>) -> Self {
+    fn new(options: SpawnOptions, spawned_at: &'static Location<'static>) -> Self {
         Self {
             flags: AtomicU32::new(0),
             slot: AtomicU32::new(u32::MAX),
-            home: UnsafeCell::new(None),
-            waiter: AtomicWaker::new(),
-            traits,
-            place,
+            scheduler: UnsafeCell::new(None),
+            joiner: AtomicWaker::new(),
+            options,
+            spawned_at,
         }
     }
 
-    /// From now on it is this worker's, by this number. Returns whether it was cancelled before.
-    pub fn settle(&self, home: &Arc<Inbox>, slot: u32) -> bool {
+    /// Binds the task to `scheduler`, for good. Returns whether it was cancelled before.
+    pub fn bind(&self, scheduler: Arc<dyn Schedule>, slot: u32) -> bool {
         self.slot.store(slot, Ordering::Relaxed);
-        // SAFETY: invariant 3: the worker's, which calls it once.
-        unsafe { *self.home.get() = Some(Arc::clone(home)) };
-        self.flags.fetch_or(SETTLED, Ordering::AcqRel) & CANCELLED != 0
+        // SAFETY: invariant 3: the scheduler calls it once.
+        unsafe { *self.scheduler.get() = Some(scheduler) };
+        self.flags.fetch_or(BOUND, Ordering::AcqRel) & CANCELLED != 0
     }
 
-    /// Its worker, once it has one.
-    pub fn home(&self) -> Option<&Arc<Inbox>> {
-        if self.flags.load(Ordering::Acquire) & SETTLED == 0 {
+    fn scheduler(&self) -> Option<&dyn Schedule> {
+        if !self.is_bound() {
             return None;
         }
         // SAFETY: invariant 3.
-        unsafe { &*self.home.get() }.as_ref()
+        unsafe { &*self.scheduler.get() }.as_deref()
+    }
+
+    pub fn is_bound(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & BOUND != 0
     }
 
     pub fn slot(&self) -> u32 {
@@ -101,87 +110,90 @@ impl Header {
         self.flags.load(Ordering::Acquire) & CANCELLED != 0
     }
 
-    pub fn is_over(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & OVER != 0
+    pub fn is_finished(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & FINISHED != 0
     }
 
-    /// Have it unwind; returns whether its worker has to be told: not of one without a worker, which will see it.
-    pub fn mark_cancelled(&self) -> bool {
+    /// Marks the task cancelled. Returns whether it has to be woken: an unbound task has no
+    /// scheduler yet, which will see the flag.
+    pub fn set_cancelled(&self) -> bool {
         let before = self.flags.fetch_or(CANCELLED, Ordering::AcqRel);
-        before & (CANCELLED | OVER | SETTLED) == SETTLED
+        before & (CANCELLED | FINISHED | BOUND) == BOUND
     }
 
-    /// On another thread than its worker's: returns whether the caller has to tell the worker.
-    fn knock(&self) -> bool {
-        self.flags.fetch_or(KNOCKED, Ordering::AcqRel) & (KNOCKED | OVER) == 0
+    /// Returns whether the caller has to send the task to its scheduler.
+    fn set_notified(&self) -> bool {
+        self.flags.fetch_or(NOTIFIED, Ordering::AcqRel) & (NOTIFIED | FINISHED) == 0
     }
 
-    /// The worker was told: later knocks tell it again.
-    pub fn answer(&self) {
-        self.flags.fetch_and(!KNOCKED, Ordering::AcqRel);
+    /// The scheduler has received the task: later remote wakes send it again.
+    pub fn clear_notified(&self) {
+        self.flags.fetch_and(!NOTIFIED, Ordering::AcqRel);
     }
 
-    /// The result is stored; returns whether the handle was gone before.
-    fn mark_over(&self) -> bool {
-        self.flags.fetch_or(OVER, Ordering::AcqRel) & DETACHED != 0
+    /// Returns whether the handle was dropped before.
+    fn set_finished(&self) -> bool {
+        self.flags.fetch_or(FINISHED, Ordering::AcqRel) & DETACHED != 0
     }
 
-    /// The handle is gone; returns whether the result was stored before.
-    fn mark_detached(&self) -> bool {
-        self.flags.fetch_or(DETACHED, Ordering::AcqRel) & OVER != 0
+    /// Returns whether the result was stored before.
+    fn set_detached(&self) -> bool {
+        self.flags.fetch_or(DETACHED, Ordering::AcqRel) & FINISHED != 0
     }
 
-    pub fn register(&self, waiter: &Waker) {
-        self.waiter.register(waiter);
+    /// Registers the waker to call when the task is finished.
+    pub fn register(&self, joiner: &Waker) {
+        self.joiner.register(joiner);
     }
 }
 
-/// Its name and where it was spawned.
+/// The coroutine's name and where it was spawned.
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.traits.name {
-            f.write_str("'")?;
-            f.write_str(name)?;
-            f.write_str("' ")?;
+        if let Some(name) = &self.options.name {
+            write!(f, "'{name}' ")?;
         }
-        write!(
-            f,
-            "(spawned at {}:{})",
-            self.place.file(),
-            self.place.line()
-        )
+        let (file, line) = (self.spawned_at.file(), self.spawned_at.line());
+        write!(f, "(spawned at {file}:{line})")
     }
 }
 
 /// A task of any closure.
 pub(crate) trait Runnable: Send + Sync {
-    fn head(&self) -> &Header;
+    fn header(&self) -> &Header;
 
     fn waker(self: Arc<Self>) -> Waker;
 
-    /// Run the closure to its end and store what came of it. By the worker, on the coroutine's stack, once.
+    /// Runs the closure to its end and stores the result. By the scheduler, on the coroutine's
+    /// stack, once.
     fn run(&self);
 
-    /// Give the closure up and store why. By the worker, in place of `run`.
-    fn refuse(&self, error: JoinError);
+    /// Drops the closure and stores `error` as the result. By the scheduler, in place of `run`.
+    fn fail(&self, error: JoinError);
 
-    /// The result is stored: tell who waits. By the worker, last.
+    /// Publishes the stored result and wakes the joiner. By the scheduler, last.
     fn finish(&self);
 }
 
-/// Have a coroutine unwind; see `JoinHandle::cancel`.
+/// Has a coroutine unwind; see `JoinHandle::cancel`.
 pub(crate) fn cancel(task: &Arc<dyn Runnable>) {
-    if task.head().mark_cancelled() {
+    if task.header().set_cancelled() {
         Arc::clone(task).waker().wake();
     }
 }
 
+/// Ends a task that will not begin as cancelled.
+pub(crate) fn reject(task: &dyn Runnable) {
+    task.fail(JoinError::Cancelled);
+    task.finish();
+}
+
 /// A task as its handle sees it.
 pub(crate) trait Joinable<T>: Runnable {
-    /// The result, once, of a task that is over. By the handle.
+    /// Takes the result of a finished task, once.
     fn take(&self) -> Option<Result<T, JoinError>>;
 
-    /// The handle is gone.
+    /// The handle is dropped.
     fn detach(&self);
 }
 
@@ -193,7 +205,7 @@ enum Body<F, T> {
 
 #[repr(C)]
 pub(crate) struct Task<F, T> {
-    head: Header,
+    header: Header,
     body: UnsafeCell<Body<F, T>>,
 }
 
@@ -202,14 +214,14 @@ unsafe impl<F, T> Send for Task<F, T> {}
 // SAFETY: invariants 1 and 2.
 unsafe impl<F, T> Sync for Task<F, T> {}
 
-impl<F, T> Task<F, T>
-where
-    F: FnOnce() -> T + 'static,
-    T: 'static,
-{
-    pub fn new(traits: SpawnOptions, place: &'static Location<'static>, closure: F) -> Arc<Self> {
+impl<F, T> Task<F, T> {
+    pub fn new(
+        options: SpawnOptions,
+        spawned_at: &'static Location<'static>,
+        closure: F,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            head: Header::new(traits, place),
+            header: Header::new(options, spawned_at),
             body: UnsafeCell::new(Body::Closure(closure)),
         })
     }
@@ -217,18 +229,14 @@ where
     /// # Safety
     /// Invariant 1.
     unsafe fn replace(&self, body: Body<F, T>) -> Body<F, T> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's.
         std::mem::replace(unsafe { &mut *self.body.get() }, body)
     }
 }
 
-impl<F, T> Runnable for Task<F, T>
-where
-    F: FnOnce() -> T + 'static,
-    T: 'static,
-{
-    fn head(&self) -> &Header {
-        &self.head
+impl<T: 'static, F: FnOnce() -> T + 'static> Runnable for Task<F, T> {
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn waker(self: Arc<Self>) -> Waker {
@@ -236,48 +244,42 @@ where
     }
 
     fn run(&self) {
-        // SAFETY: invariant 1: the worker's.
+        // SAFETY: invariant 1: the scheduler's.
         let Body::Closure(closure) = (unsafe { self.replace(Body::Empty) }) else {
             return;
         };
         let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
-        // SAFETY: invariant 1: not over.
+        // SAFETY: invariant 1: not finished.
         unsafe { self.replace(Body::Result(result)) };
     }
 
-    fn refuse(&self, error: JoinError) {
-        // SAFETY: invariant 1: the worker's.
+    fn fail(&self, error: JoinError) {
+        // SAFETY: invariant 1: the scheduler's.
         let closure = unsafe { self.replace(Body::Empty) };
-        let error = match catch_unwind(AssertUnwindSafe(|| drop(closure))) {
-            Ok(()) => error,
-            Err(payload) => JoinError::from_payload(payload),
-        };
-        // SAFETY: invariant 1: not over.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(closure)));
+        let error = dropped.map_or_else(JoinError::from_payload, |()| error);
+        // SAFETY: invariant 1: not finished.
         unsafe { self.replace(Body::Result(Err(error))) };
     }
 
     fn finish(&self) {
-        if !self.head.mark_over() {
-            self.head.waiter.wake();
+        if !self.header.set_finished() {
+            self.header.joiner.wake();
             return;
         }
         // SAFETY: invariant 1: the second of the two.
         let result = unsafe { self.replace(Body::Empty) };
-        // A drop that panics has told the panic hook; there is nobody else to tell.
+        // The panic hook has reported a drop that panics; no handle is left to report it to.
         drop(catch_unwind(AssertUnwindSafe(|| drop(result))));
     }
 }
 
-impl<F, T> Joinable<T> for Task<F, T>
-where
-    F: FnOnce() -> T + 'static,
-    T: 'static,
-{
+impl<T: 'static, F: FnOnce() -> T + 'static> Joinable<T> for Task<F, T> {
     fn take(&self) -> Option<Result<T, JoinError>> {
-        if !self.head.is_over() {
+        if !self.header.is_finished() {
             return None;
         }
-        // SAFETY: invariant 1: over, and the handle's.
+        // SAFETY: invariant 1: finished, and the handle's.
         match unsafe { self.replace(Body::Empty) } {
             Body::Result(result) => Some(result),
             Body::Closure(_) | Body::Empty => None,
@@ -285,29 +287,24 @@ where
     }
 
     fn detach(&self) {
-        if self.head.mark_detached() {
+        if self.header.set_detached() {
             drop(self.take());
         }
     }
 }
 
-impl<F, T> Wake for Task<F, T>
-where
-    F: FnOnce() -> T + 'static,
-    T: 'static,
-{
+impl<T: 'static, F: FnOnce() -> T + 'static> Wake for Task<F, T> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if scheduler::wake_here(&self.head) || !self.head.knock() {
-            return;
-        }
-        // A task without a home has not begun, and no waker.
-        if let Some(home) = self.head.home() {
-            // A worker that is gone has ended its coroutines.
-            drop(home.send(Arc::clone(self) as Arc<dyn Runnable>));
+        // An unbound task has not begun, and has no waker.
+        if let Some(scheduler) = self.header.scheduler()
+            && !scheduler.wake_local(&self.header)
+            && self.header.set_notified()
+        {
+            scheduler.wake_remote(Arc::clone(self) as Arc<dyn Runnable>);
         }
     }
 }
@@ -317,12 +314,24 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
+    struct OtherThread;
+
+    impl Schedule for OtherThread {
+        fn wake_local(&self, _: &Header) -> bool {
+            false
+        }
+
+        fn wake_remote(&self, task: Arc<dyn Runnable>) {
+            task.header().slot.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn task<T: 'static>(closure: impl FnOnce() -> T + 'static) -> Arc<dyn Joinable<T>> {
         Task::new(SpawnOptions::default(), Location::caller(), closure)
     }
 
     #[test]
-    fn invariant_1_result_is_dropped_once_whoever_comes_second() {
+    fn invariant_1_second_of_finish_and_detach_drops_the_result() {
         for handle_first in [true, false] {
             let result = Rc::new(());
             let given = Rc::clone(&result);
@@ -339,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_1_result_is_not_to_be_had_before_the_end() {
+    fn invariant_1_result_is_taken_once_and_only_after_finish() {
         let task = task(|| 3);
         task.run();
         assert!(task.take().is_none());
@@ -349,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_2_memory_without_a_body_is_dropped_anywhere() {
+    fn invariant_2_task_with_empty_body_is_dropped_on_any_thread() {
         let result = Rc::new(());
         let given = Rc::clone(&result);
         let task = task(move || given);
@@ -358,24 +367,31 @@ mod tests {
         task.finish();
         drop(task.take());
         drop(task);
-        std::thread::spawn(move || drop(waker))
-            .join()
-            .expect("no panic");
+        let dropped = std::thread::spawn(move || drop(waker)).join();
+        dropped.expect("no panic");
         assert_eq!(Rc::strong_count(&result), 1);
     }
 
     #[test]
-    fn invariant_3_home_is_there_once_it_is_settled() {
+    fn invariant_3_scheduler_is_seen_once_bound() {
         let task = task(|| ());
-        assert!(task.head().home().is_none());
-        let door = Arc::default();
-        assert!(!task.head().settle(&door, 7));
-        assert!(
-            task.head()
-                .home()
-                .is_some_and(|home| Arc::ptr_eq(home, &door))
-        );
-        assert_eq!(task.head().slot(), 7);
+        assert!(task.header().scheduler().is_none());
+        assert!(!task.header().bind(Arc::new(OtherThread), 7));
+        assert!(task.header().scheduler().is_some());
+        assert_eq!(task.header().slot(), 7);
+    }
+
+    #[test]
+    fn remote_wakes_send_a_task_once_until_it_is_received() {
+        let task = task(|| ());
+        task.header().bind(Arc::new(OtherThread), 0);
+        let waker = (Arc::clone(&task) as Arc<dyn Runnable>).waker();
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+        assert_eq!(task.header().slot(), 1);
+        task.header().clear_notified();
+        waker.wake();
+        assert_eq!(task.header().slot(), 2);
     }
 }
 
@@ -384,53 +400,63 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    fn head() -> loom::sync::Arc<Header> {
+    struct NoScheduler;
+
+    impl Schedule for NoScheduler {
+        fn wake_local(&self, _: &Header) -> bool {
+            false
+        }
+
+        fn wake_remote(&self, _: Arc<dyn Runnable>) {}
+    }
+
+    fn header() -> loom::sync::Arc<Header> {
         loom::sync::Arc::new(Header::new(SpawnOptions::default(), Location::caller()))
     }
 
-    /// A cancel and the worker that takes the task: the later of the two sees the other.
+    /// Of a cancel and the binding to a scheduler, the later sees the other.
     #[test]
-    fn cancel_is_seen_or_told() {
+    fn cancel_is_seen_by_bind_or_wakes_the_task() {
         loom::model(|| {
-            let head = head();
+            let header = header();
             let canceller = {
-                let head = head.clone();
-                thread::spawn(move || head.mark_cancelled())
+                let header = header.clone();
+                thread::spawn(move || header.set_cancelled())
             };
-            let seen = head.settle(&Arc::default(), 1);
-            let told = canceller.join().expect("canceller");
-            assert!(seen != told, "seen {seen}, told {told}");
+            let seen = header.bind(Arc::new(NoScheduler), 1);
+            let wakes = canceller.join().expect("canceller");
+            assert!(seen != wakes, "seen {seen}, wakes {wakes}");
         });
     }
 
-    /// The end and the drop of the handle: the later of the two drops the result.
+    /// Of the end and the drop of the handle, the later drops the result.
     #[test]
-    fn result_is_dropped_by_one() {
+    fn result_is_dropped_by_the_later_of_two() {
         loom::model(|| {
-            let head = head();
+            let header = header();
             let handle = {
-                let head = head.clone();
-                thread::spawn(move || head.mark_detached())
+                let header = header.clone();
+                thread::spawn(move || header.set_detached())
             };
-            let by_worker = head.mark_over();
+            let by_scheduler = header.set_finished();
             let by_handle = handle.join().expect("handle");
-            assert!(by_worker != by_handle);
+            assert!(by_scheduler != by_handle);
         });
     }
 
-    /// A wake from another thread is never lost, and never sent twice.
+    /// A remote wake is never lost, and never sent twice.
     #[test]
-    fn knock_is_answered_and_sent_once() {
+    fn remote_wake_is_received_and_sent_once() {
         loom::model(|| {
-            let head = head();
+            let header = header();
             let data = loom::sync::Arc::new(AtomicU32::new(0));
             let inbox = loom::sync::Arc::new(AtomicU32::new(0));
             let wakers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (head, data, inbox) = (head.clone(), data.clone(), inbox.clone());
+                    let (header, data, inbox) = (header.clone(), data.clone(), inbox.clone());
                     thread::spawn(move || {
                         data.fetch_add(1, Ordering::Relaxed);
-                        if head.knock() {
+                        if header.set_notified() {
                             assert_eq!(inbox.fetch_add(1, Ordering::AcqRel), 0, "sent twice");
                         }
                     })
@@ -440,7 +466,7 @@ mod loom_tests {
             let mut turn = || {
                 if inbox.load(Ordering::Acquire) > 0 {
                     inbox.fetch_sub(1, Ordering::AcqRel);
-                    head.answer();
+                    header.clear_notified();
                     seen = data.load(Ordering::Relaxed);
                 }
             };

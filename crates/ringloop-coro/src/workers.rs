@@ -1,11 +1,11 @@
-//! The workers of a runtime as they meet: who has coroutines that have not begun, and who has nothing to do.
+//! The workers of a runtime, as they share tasks that have not begun.
 //!
-//! Owns: the ends of the workers' queues at which others take, and the note of who is idle.
-//! Called by: `host`. Never does: move a coroutine that has begun.
+//! Owns: the stealing ends of the workers' queues, and the set of idle workers. Called by:
+//! `scheduler`, and `runtime`, which sets it up. A coroutine that has begun never moves.
 //!
-//! A worker that finds nothing notes that it is idle, looks once more, and waits. A spawner puts its coroutine in its
-//! queue, then looks for somebody idle. Each does its own part before it looks at the other's, in an order that both
-//! see (`fence`), so a coroutine is never left lying with an idle worker beside it. Checked by loom below.
+//! A worker without work marks itself idle, checks the queues once more, and waits. A spawner
+//! queues its task, then looks for an idle worker. A `SeqCst` fence lies between the two steps on
+//! either side, so no task stays queued beside an idle worker. Loom checks it below.
 
 use crate::atomics::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::deadlock::DeadlockDetector;
@@ -14,103 +14,103 @@ use crate::task::Runnable;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use std::sync::Arc;
 
-/// The queue of a worker: coroutines that have not begun.
+/// A worker's queue of tasks that have not begun.
 pub(crate) type StealQueue = Worker<Arc<dyn Runnable>>;
 
 /// The workers of one runtime.
 pub(crate) struct WorkerSet {
-    seats: Vec<Remote>,
+    remotes: Vec<Remote>,
     idle: IdleSet,
     /// Workers that have not ended.
-    present: AtomicUsize,
-    /// Where deadlocks are looked for.
-    pub census: Option<DeadlockDetector>,
+    live: AtomicUsize,
+    /// `None` where deadlocks are not detected.
+    pub detector: Option<DeadlockDetector>,
 }
 
+/// A worker, as the others reach it.
 struct Remote {
-    door: Arc<Inbox>,
+    inbox: Arc<Inbox>,
     stealer: Stealer<Arc<dyn Runnable>>,
 }
 
 /// What a worker is started with.
 pub(crate) struct WorkerParts {
-    pub team: Arc<WorkerSet>,
-    pub number: usize,
-    pub door: Arc<Inbox>,
+    pub set: Arc<WorkerSet>,
+    pub index: usize,
+    pub inbox: Arc<Inbox>,
     pub queue: StealQueue,
-    pub presence: LiveWorker,
+    pub live: LiveWorker,
 }
 
-/// A worker that has not ended, until this is dropped.
+/// Counts its worker as live until it is dropped.
 pub(crate) struct LiveWorker(Arc<WorkerSet>);
 
 impl Drop for LiveWorker {
     fn drop(&mut self) {
-        // Whoever sees it go sees whom it has woken before.
-        self.0.present.fetch_sub(1, Ordering::AcqRel);
+        // `Release`: a thread that sees this worker gone also sees the tasks it has woken.
+        self.0.live.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// A team of so many, and each one's place in it.
-pub(crate) fn places(count: usize, census: Option<DeadlockDetector>) -> Vec<WorkerParts> {
+/// Sets up `count` workers.
+pub(crate) fn worker_parts(count: usize, detector: Option<DeadlockDetector>) -> Vec<WorkerParts> {
     let parts: Vec<(StealQueue, Arc<Inbox>)> = (0..count.max(1))
         .map(|_| (Worker::new_fifo(), Arc::default()))
         .collect();
-    let seats = parts.iter().map(|(queue, door)| Remote {
-        door: Arc::clone(door),
+    let remotes = parts.iter().map(|(queue, inbox)| Remote {
+        inbox: Arc::clone(inbox),
         stealer: queue.stealer(),
     });
-    let team = Arc::new(WorkerSet {
-        seats: seats.collect(),
+    let set = Arc::new(WorkerSet {
+        remotes: remotes.collect(),
         idle: IdleSet::new(parts.len()),
-        present: AtomicUsize::new(parts.len()),
-        census,
+        live: AtomicUsize::new(parts.len()),
+        detector,
     });
-    let place = |(number, (queue, door))| WorkerParts {
-        team: Arc::clone(&team),
-        number,
-        door,
+    let worker = |(index, (queue, inbox))| WorkerParts {
+        set: Arc::clone(&set),
+        index,
+        inbox,
         queue,
-        presence: LiveWorker(Arc::clone(&team)),
+        live: LiveWorker(Arc::clone(&set)),
     };
-    parts.into_iter().enumerate().map(place).collect()
+    parts.into_iter().enumerate().map(worker).collect()
 }
 
 impl WorkerSet {
-    /// Whether there is anybody to share with.
-    pub fn is_alone(&self) -> bool {
-        self.seats.len() < 2
+    pub fn is_single(&self) -> bool {
+        self.remotes.len() < 2
     }
 
-    /// Whether every worker but one has ended.
-    pub fn is_last(&self) -> bool {
-        self.present.load(Ordering::Acquire) < 2
+    /// Whether at most one worker has not ended.
+    pub fn is_last_live(&self) -> bool {
+        self.live.load(Ordering::Acquire) < 2
     }
 
-    /// A coroutine was put in a queue: call somebody who is idle.
-    pub fn call_one(&self) {
-        if let Some(number) = self.idle.take_one()
-            && let Some(seat) = self.seats.get(number)
+    /// Notifies an idle worker of a queued task.
+    pub fn notify_one(&self) {
+        if let Some(index) = self.idle.take_one()
+            && let Some(remote) = self.remotes.get(index)
         {
-            seat.door.call();
+            remote.inbox.notify();
         }
     }
 
-    /// Have every worker look for work.
-    pub fn call_all(&self) {
-        self.seats.iter().for_each(|seat| seat.door.call());
+    /// Has every worker look for work.
+    pub fn notify_all(&self) {
+        self.remotes.iter().for_each(|remote| remote.inbox.notify());
     }
 
-    /// Take coroutines from others' queues: the first is returned, the rest is put in `queue`.
-    pub fn steal(&self, number: usize, queue: &StealQueue) -> Option<Arc<dyn Runnable>> {
-        let count = self.seats.len();
+    /// Takes tasks from the other workers: returns the first, puts the rest in `queue`.
+    pub fn steal(&self, index: usize, queue: &StealQueue) -> Option<Arc<dyn Runnable>> {
+        let count = self.remotes.len();
         for offset in 1..count {
-            let seat = self.seats.get((number + offset) % count)?;
+            let remote = self.remotes.get((index + offset) % count)?;
             loop {
-                match seat.stealer.steal_batch_and_pop(queue) {
+                match remote.stealer.steal_batch_and_pop(queue) {
                     Steal::Success(task) => {
-                        if !queue.is_empty() || !seat.stealer.is_empty() {
-                            self.call_one();
+                        if !queue.is_empty() || !remote.stealer.is_empty() {
+                            self.notify_one();
                         }
                         return Some(task);
                     }
@@ -122,26 +122,25 @@ impl WorkerSet {
         None
     }
 
-    /// Note that this worker has nothing to do. `false`: there is something after all.
-    pub fn rest(&self, number: usize) -> bool {
-        self.idle.note(number);
-        if self.seats.iter().all(|seat| seat.stealer.is_empty()) {
+    /// Marks a worker as idle. `false`: a queue has a task after all.
+    pub fn set_idle(&self, index: usize) -> bool {
+        self.idle.insert(index);
+        if self.remotes.iter().all(|remote| remote.stealer.is_empty()) {
             return true;
         }
-        self.idle.clear(number);
+        self.idle.remove(index);
         false
     }
 
-    /// This worker is at work.
-    pub fn rise(&self, number: usize) {
-        self.idle.clear(number);
+    pub fn set_busy(&self, index: usize) {
+        self.idle.remove(index);
     }
 }
 
-/// Who is idle.
+/// The idle workers.
 struct IdleSet {
     flags: Vec<AtomicBool>,
-    /// How many of the flags are up, for a look at one word.
+    /// Number of flags that are set: a spawner mostly reads this word only.
     count: AtomicUsize,
 }
 
@@ -153,31 +152,31 @@ impl IdleSet {
         }
     }
 
-    /// By a worker, before its last look at the queues.
-    fn note(&self, number: usize) {
-        if !self.flags[number].swap(true, Ordering::AcqRel) {
+    /// By a worker, before its last check of the queues.
+    fn insert(&self, index: usize) {
+        if !self.flags[index].swap(true, Ordering::AcqRel) {
             self.count.fetch_add(1, Ordering::AcqRel);
         }
         fence(Ordering::SeqCst);
     }
 
-    /// Returns whether the flag was up: of several that clear it, one is told.
-    fn clear(&self, number: usize) -> bool {
-        let was = self.flags[number].load(Ordering::Relaxed)
-            && self.flags[number].swap(false, Ordering::AcqRel);
-        if was {
+    /// Returns whether the worker was idle; of several callers, one gets `true`.
+    fn remove(&self, index: usize) -> bool {
+        let was_idle = self.flags[index].load(Ordering::Relaxed)
+            && self.flags[index].swap(false, Ordering::AcqRel);
+        if was_idle {
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
-        was
+        was_idle
     }
 
-    /// By a spawner, after it has put its coroutine in the queue.
+    /// By a spawner, after it has queued its task.
     fn take_one(&self) -> Option<usize> {
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        (0..self.flags.len()).find(|number| self.clear(*number))
+        (0..self.flags.len()).find(|index| self.remove(*index))
     }
 }
 
@@ -186,9 +185,9 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// A coroutine that was put in a queue is seen by the worker's last look, or its spawner finds the worker idle.
+    /// A queued task is seen by the worker's last check, or its spawner sees the worker idle.
     #[test]
-    fn coroutine_is_seen_or_the_worker_is_called() {
+    fn queued_task_is_seen_or_the_worker_is_notified() {
         loom::model(|| {
             let idle = loom::sync::Arc::new(IdleSet::new(1));
             let queued = loom::sync::Arc::new(AtomicUsize::new(0));
@@ -199,27 +198,27 @@ mod loom_tests {
                     idle.take_one().is_some()
                 })
             };
-            idle.note(0);
+            idle.insert(0);
             let seen = queued.load(Ordering::Acquire) == 1;
-            let called = spawner.join().expect("spawner");
-            assert!(seen || called, "left lying beside an idle worker");
+            let notified = spawner.join().expect("spawner");
+            assert!(seen || notified, "a task is queued beside an idle worker");
         });
     }
 
-    /// Of a worker that rises and a spawner that calls it, one clears the note.
+    /// Of a worker that becomes busy and a spawner that notifies it, one clears the flag.
     #[test]
-    fn note_is_cleared_once() {
+    fn idle_flag_is_cleared_once() {
         loom::model(|| {
             let idle = loom::sync::Arc::new(IdleSet::new(1));
-            idle.note(0);
+            idle.insert(0);
             let spawner = {
                 let idle = idle.clone();
                 thread::spawn(move || idle.take_one().is_some())
             };
-            let cleared = idle.clear(0);
-            let called = spawner.join().expect("spawner");
-            assert!(!(cleared && called), "cleared twice");
-            assert!(!idle.flags[0].load(Ordering::Acquire), "still noted");
+            let cleared = idle.remove(0);
+            let notified = spawner.join().expect("spawner");
+            assert!(!(cleared && notified), "cleared twice");
+            assert!(!idle.flags[0].load(Ordering::Acquire), "still idle");
             assert_eq!(idle.count.load(Ordering::Acquire), 0);
         });
     }

@@ -1,5 +1,7 @@
 //! Spawning, joining, waiting; on both drivers.
 #![allow(clippy::unwrap_used)]
+// Handles are taken out of `block_on` on purpose.
+#![allow(clippy::async_yields_async)]
 
 mod support;
 

@@ -18,9 +18,9 @@
 //! | of one that is cancelled | an operation with memory of its own | it may leave at any moment |
 
 use super::borrowed;
-use crate::parked_op::ask;
 use crate::shared_fd::SharedFd;
-use crate::wait::{self, UnwindCheck};
+use crate::unwind::UnwindCheck;
+use crate::wait::{self, park_on_op};
 use crate::{block_on, coop, limits, scheduler};
 use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
@@ -179,7 +179,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         way: Direction,
         call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        coop::take();
+        coop::consume_budget();
         self.when_ready_by(&mut None, way, call)
     }
 
@@ -210,7 +210,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         &self,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        coop::take();
+        coop::consume_budget();
         let (mut deadline, mut pause) = (None, CONNECT_PAUSE_MIN);
         loop {
             match call(self) {
@@ -249,7 +249,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
 
     #[inline(always)]
     fn wait(&self, way: Direction, deadline: &mut Option<Instant>) -> io::Result<()> {
-        coop::waited();
+        coop::reset_budget();
         let poll = Poll {
             fd: self.on_loop(),
             interest: interest(way),
@@ -258,11 +258,11 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         let poll = Op::patient(poll);
         match self.timeout(way) {
             None => {
-                let calm = UnwindCheck::now();
-                match ask(poll) {
+                let check = wait::check_unwinding();
+                match park_on_op(poll) {
                     Ok(polled) => polled.map(drop),
                     Err(poll) => {
-                        wait::leave_if_cancelled(calm);
+                        wait::unwind_if_cancelled(check);
                         block_on(poll).map(drop)
                     }
                 }
@@ -302,7 +302,7 @@ where
         let inner = &*self.0;
         let is_bulk = into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed);
         let count =
-            if is_bulk || self.may_give_up(Direction::Read) || scheduler::goes_by_readiness() {
+            if is_bulk || self.may_give_up(Direction::Read) || scheduler::is_readiness_driver() {
                 self.read_ready(into)?
             } else {
                 self.read_lent(into)?
@@ -320,7 +320,7 @@ where
         if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
             self.wait(Direction::Read, &mut deadline)?;
         }
-        coop::take();
+        coop::consume_budget();
         self.when_ready_by(&mut deadline, Direction::Read, |mut socket| {
             socket.read(into)
         })
@@ -331,17 +331,17 @@ where
     fn read_lent(&self, into: &mut [u8]) -> io::Result<usize> {
         // Where others are ready, bytes are often there by the time the ring looks.
         let is_empty = self.0.drained.load(Relaxed) && scheduler::is_alone();
-        let calm = UnwindCheck::now();
+        let check = wait::check_unwinding();
         match borrowed::receive(self.on_loop(), into, is_empty) {
             Some(received) => received,
-            None => self.read_copied(into, calm),
+            None => self.read_copied(into, check),
         }
     }
 
     /// As a cancelled one reads in a destructor, where it does not unwind: by an operation that may outlive the wait.
     #[cold]
-    fn read_copied(&self, into: &mut [u8], calm: UnwindCheck) -> io::Result<usize> {
-        wait::leave_if_cancelled(calm);
+    fn read_copied(&self, into: &mut [u8], check: UnwindCheck) -> io::Result<usize> {
+        wait::unwind_if_cancelled(check);
         block_on(RecvInto::new(self.on_loop(), into))
     }
 
@@ -351,28 +351,28 @@ where
             return Ok(0);
         }
         let is_long = from.len() > limits::COPIED_BYTES_MAX;
-        if is_long || self.may_give_up(Direction::Write) || scheduler::goes_by_readiness() {
+        if is_long || self.may_give_up(Direction::Write) || scheduler::is_readiness_driver() {
             return self.when_ready(Direction::Write, |mut socket| socket.write(from));
         }
         if scheduler::is_alone() {
-            coop::take();
+            coop::consume_budget();
             let mut socket: &S = self;
             match socket.write(from) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
-        let calm = UnwindCheck::now();
+        let check = wait::check_unwinding();
         match borrowed::send(self.on_loop(), from) {
             Some(sent) => sent,
-            None => self.write_copied(from, calm),
+            None => self.write_copied(from, check),
         }
     }
 
     /// See [`Socket::read_copied`].
     #[cold]
-    fn write_copied(&self, from: &[u8], calm: UnwindCheck) -> io::Result<usize> {
-        wait::leave_if_cancelled(calm);
+    fn write_copied(&self, from: &[u8], check: UnwindCheck) -> io::Result<usize> {
+        wait::unwind_if_cancelled(check);
         let send = Send {
             fd: self.on_loop(),
             buf: SendBuf::from(from.to_vec()),

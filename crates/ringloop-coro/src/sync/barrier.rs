@@ -1,7 +1,8 @@
 //! Waiting for each other: a number of them at one point, or until the last handle is gone.
 
 use super::waiters::{Ticket, Waiters};
-use super::{locked, wait};
+use crate::atomics::locked;
+use crate::wait::block_on_anywhere;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -59,7 +60,7 @@ impl Barrier {
     /// Cancellation: who is cancelled here has not arrived.
     #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
-        wait(self.wait_async(), "Barrier::wait_async()")
+        block_on_anywhere(self.wait_async(), "Barrier::wait_async()")
     }
 
     /// As [`Barrier::wait`], as a future. Cancel safety: safe.
@@ -164,7 +165,7 @@ impl WaitGroup {
     /// Drop this handle and wait until the last one is.
     #[track_caller]
     pub fn wait(self) {
-        wait(self.wait_async(), "WaitGroup::wait_async()");
+        block_on_anywhere(self.wait_async(), "WaitGroup::wait_async()");
     }
 
     /// As [`WaitGroup::wait`], as a future. Cancel safety: the handle is dropped in any case.

@@ -5,8 +5,9 @@
 //! it without ever parking. A signal handler may not, since a send takes a lock and may allocate: see [`crate::signal`].
 
 use super::waiters::{Ticket, Waiters};
-use super::{locked, wait};
+use crate::atomics::locked;
 use crate::coop;
+use crate::wait::block_on_anywhere;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -110,14 +111,14 @@ impl<T> Sender<T> {
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.may_wait {
-            coop::take();
+            coop::consume_budget();
         }
         match self.try_send(value) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(value)) => Err(SendError(value)),
             Err(TrySendError::Full(value)) => {
-                coop::waited();
-                wait(self.send_async(value), "Sender::send_async()")
+                coop::reset_budget();
+                block_on_anywhere(self.send_async(value), "Sender::send_async()")
             }
         }
     }
@@ -205,19 +206,21 @@ impl<T> Receiver<T> {
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         if crate::is_coroutine() {
-            coop::take();
+            coop::consume_budget();
             // The first poll looks; a look before it would only take the lock once more.
             let mut receiving = self.receiving();
             let received = crate::block_on(&mut receiving);
             if receiving.has_waited {
-                coop::waited();
+                coop::reset_budget();
             }
             return received;
         }
         match self.try_recv() {
             Ok(value) => Ok(value),
             Err(TryRecvError::Closed) => Err(RecvError),
-            Err(TryRecvError::Empty) => wait(self.recv_async(), "Receiver::recv_async()"),
+            Err(TryRecvError::Empty) => {
+                block_on_anywhere(self.recv_async(), "Receiver::recv_async()")
+            }
         }
     }
 
@@ -238,7 +241,7 @@ impl<T> Receiver<T> {
 
     /// Wait for the next value, for `limit` at most; `None` where none came. In a coroutine.
     pub fn recv_timeout(&self, limit: Duration) -> Result<Option<T>, RecvError> {
-        coop::take();
+        coop::consume_budget();
         match crate::block_on(ringloop::time::timeout(limit, self.recv_async())) {
             Ok(received) => received.map(Some),
             Err(ringloop::time::Elapsed) => Ok(None),

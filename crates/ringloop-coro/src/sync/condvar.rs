@@ -4,7 +4,8 @@
 
 use super::mutex::MutexGuard;
 use super::waiters::{Ticket, Waiters};
-use super::{locked, wait};
+use crate::atomics::locked;
+use crate::wait::block_on_anywhere;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -61,7 +62,7 @@ impl Condvar {
     #[track_caller]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
-        wait(self.notified(guard), "Condvar::wait_async()");
+        block_on_anywhere(self.notified(guard), "Condvar::wait_async()");
         let told = PassOnGuard(self);
         let guard = mutex.lock();
         mem::forget(told);

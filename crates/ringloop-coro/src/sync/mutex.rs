@@ -18,10 +18,10 @@
 //! 1. Whoever has changed the word from `FREE`, or was given the lock by who had, has the value alone until it changes it
 //!    back or gives it away; a guard does both, or [`LockFuture`] for as long as it has not taken what it was given.
 
-use super::wait;
 use super::waiters::{Ticket, Waiters};
 use crate::atomics::{AtomicU32, Mutex as Line, Ordering};
 use crate::limits;
+use crate::wait::block_on_anywhere;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
@@ -139,7 +139,7 @@ impl<T: ?Sized> Mutex<T> {
                 return guard;
             }
         }
-        wait(self.lock_async(), "Mutex::lock_async()")
+        block_on_anywhere(self.lock_async(), "Mutex::lock_async()")
     }
 
     /// Hold the lock, as a future: for `select!` and async code.

@@ -1,6 +1,6 @@
 //! A value that is made once, by whoever comes first; making it may park.
 
-use super::Semaphore;
+use super::semaphore::Semaphore;
 use std::fmt;
 
 /// A value that is made at the first use.

@@ -1,6 +1,6 @@
 //! Channels for one value. The state is the engine's (`ringloop::sync`).
 
-use super::wait;
+use crate::wait::block_on_anywhere;
 use std::fmt;
 use std::future::IntoFuture;
 
@@ -33,7 +33,7 @@ impl<T> Receiver<T> {
     /// Errors: [`Dropped`], when the sender is gone without one.
     #[track_caller]
     pub fn recv(self) -> Result<T, Dropped> {
-        wait(self.into_future(), "the receiver")
+        block_on_anywhere(self.into_future(), "the receiver")
     }
 }
 

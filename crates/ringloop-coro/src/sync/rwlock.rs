@@ -3,7 +3,7 @@
 //! Owns: the value. A reader takes one of many permits, a writer all of them; std's lock, which whoever has permits
 //! finds free, lends the value. Never does: poison.
 
-use super::{Permit, Semaphore};
+use super::semaphore::{Permit, Semaphore};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

@@ -1,6 +1,6 @@
 //! Permits, taken in the order of asking. The state is the engine's (`ringloop::sync`).
 
-use super::wait;
+use crate::wait::block_on_anywhere;
 use ringloop::sync::AnyThread;
 use std::future::Future;
 
@@ -35,7 +35,7 @@ impl Semaphore {
     pub fn acquire(&self, count: usize) -> Permit {
         match self.0.try_acquire(count) {
             Some(permit) => permit,
-            None => wait(self.0.acquire(count), "Semaphore::acquire_async()"),
+            None => block_on_anywhere(self.0.acquire(count), "Semaphore::acquire_async()"),
         }
     }
 

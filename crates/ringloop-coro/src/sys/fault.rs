@@ -11,7 +11,7 @@
 //! 2. What `PREVIOUS` names was a handler of the process when ours replaced it, and is called as its flags say.
 //! 3. An alternate stack is mapped until its thread has given it up.
 
-use super::memory::Mapping;
+use super::memory::{Mapping, page_len};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::io;
@@ -54,7 +54,7 @@ pub(crate) fn watch(explain: Explain) -> io::Result<FaultGuard> {
     }
     let mapping = Mapping::new(ALTERNATE_STACK_LEN)?;
     mapping.guard(0)?;
-    let guard_len = super::page_len();
+    let guard_len = page_len();
     let stack = libc::stack_t {
         ss_sp: ptr::with_exposed_provenance_mut(mapping.low().get() + guard_len),
         ss_flags: 0,

@@ -96,8 +96,8 @@ impl Mapping {
         ))
     }
 
-    /// Give the pages from `low` to `top` back to the system; they read as zeros after that.
-    pub fn forget_contents(&self, low: usize, top: usize) -> io::Result<()> {
+    /// Frees the pages from `low` to `top`, which read as zeros after that.
+    pub fn discard(&self, low: usize, top: usize) -> io::Result<()> {
         self.advise(low, top, libc::MADV_DONTNEED)
     }
 
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         assert_eq!(count_at(mapping.low().get() + page_len() - 1), 0);
         assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
         mapping
-            .forget_contents(
+            .discard(
                 mapping.low().get() + 3 * page_len(),
                 mapping.low().get() + 4 * page_len(),
             )
