@@ -72,14 +72,6 @@ impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
             worker: ringloop::worker(),
         });
     }
-
-    /// A descriptor of one's own for the same thing, which no loop knows.
-    pub fn duplicate(&self) -> std::io::Result<OwnedFd>
-    where
-        S: AsFd,
-    {
-        (**self).as_fd().try_clone_to_owned()
-    }
 }
 
 impl<S: Into<OwnedFd> + AsRawFd> Deref for SharedFd<S> {

@@ -187,7 +187,7 @@ impl File {
 
     /// Look at the file.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let own = ringloop::fs::File::from(self.file.duplicate()?);
+        let own = ringloop::fs::File::from(self.as_fd().try_clone_to_owned()?);
         block_on(own.metadata())
     }
 }

@@ -1,43 +1,44 @@
-//! What all sockets have of std's methods and traits, written once.
+//! Methods and traits that several sockets share with std's, each written once.
 //!
-//! Called by: `tcp`, `udp`, `unix`. Never does: anything by itself.
+//! Called by: `tcp`, `udp`, `unix`, which import what the macros name.
 
 /// Of every socket: the descriptor, readiness, conversions.
 macro_rules! socket {
     ($type:ident, $std:ty) => {
         impl $type {
-            /// Make another handle of the same socket.
+            /// Another handle of the same socket.
             ///
-            /// It is the same descriptor, with the same time limits; nothing is duplicated, and nothing can fail.
+            /// It is the same descriptor, with the same time limits; it never fails.
             pub fn try_clone(&self) -> io::Result<Self> {
-                Ok(Self {
-                    socket: self.socket.clone(),
-                })
+                let socket = self.socket.clone();
+                Ok(Self { socket })
             }
 
-            /// Take the error that waits on the socket (`SO_ERROR`), if any.
+            /// Takes the pending error of the socket (`SO_ERROR`), if any.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 (*self.socket).take_error()
             }
 
-            /// Have calls return `WouldBlock` in place of parking.
+            /// Has calls return `WouldBlock` in place of parking.
             pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
                 self.socket.set_nonblocking(nonblocking);
                 Ok(())
             }
 
-            /// Wait until a read or an accept would not wait, as a future: for `select!`.
+            /// Waits until a read or an accept would not block: for `select!`.
             ///
-            /// Cancel safety: safe.
+            /// # Cancel safety
+            /// Cancel safe.
             pub fn readable(&self) -> impl Future<Output = io::Result<()>> + '_ {
-                self.socket.ready(Interest::READ)
+                self.socket.ready(Direction::Read)
             }
 
-            /// Wait until a write would not wait, as a future: for `select!`.
+            /// Waits until a write would not block: for `select!`.
             ///
-            /// Cancel safety: safe.
+            /// # Cancel safety
+            /// Cancel safe.
             pub fn writable(&self) -> impl Future<Output = io::Result<()>> + '_ {
-                self.socket.ready(Interest::WRITE)
+                self.socket.ready(Direction::Write)
             }
         }
 
@@ -56,61 +57,150 @@ macro_rules! socket {
         impl TryFrom<$std> for $type {
             type Error = io::Error;
 
-            /// Takes the socket over.
+            /// Takes the socket over, and makes it non-blocking.
             ///
-            /// Errors: those of fcntl(2), by which it becomes non-blocking.
+            /// # Errors
+            /// Those of fcntl(2).
             fn try_from(socket: $std) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
-                Ok(Self {
-                    socket: Socket::new(socket),
-                })
+                let socket = Socket::new(socket);
+                Ok(Self { socket })
             }
         }
 
         impl TryFrom<$type> for OwnedFd {
             type Error = io::Error;
 
-            /// A duplicate of the descriptor, which is non-blocking and known to no loop; the socket itself is
-            /// closed with its last clone.
+            /// A duplicate of the descriptor, non-blocking and registered with no loop. The socket
+            /// itself is closed with its last clone.
             ///
-            /// Errors: `EMFILE`.
+            /// # Errors
+            /// `EMFILE`.
             fn try_from(socket: $type) -> io::Result<Self> {
-                socket.socket.into_fd()
+                socket.as_fd().try_clone_to_owned()
             }
         }
 
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.socket, f)
+                fmt::Debug::fmt(&*self.socket, f)
             }
         }
     };
 }
 
-/// How long calls wait.
+/// Methods of std's socket under the same names: `direct` ones never block, `read` and `write` ones
+/// are made when the socket is ready.
+macro_rules! methods {
+    ($type:ident {
+        $($(#[$doc:meta])* $kind:ident $name:ident($($arg:ident: $arg_type:ty),*) -> $output:ty;)*
+    }) => {
+        impl $type {$(
+            $(#[$doc])*
+            pub fn $name(&self $(, $arg: $arg_type)*) -> io::Result<$output> {
+                macros::methods!(@$kind self.socket, |socket| socket.$name($($arg),*))
+            }
+        )*}
+    };
+    (@direct $socket:expr, |$std:ident| $call:expr) => {{
+        let $std = &*$socket;
+        $call
+    }};
+    (@read $socket:expr, |$std:ident| $call:expr) => {
+        $socket.when_ready(Direction::Read, |$std| $call)
+    };
+    (@write $socket:expr, |$std:ident| $call:expr) => {
+        $socket.when_ready(Direction::Write, |$std| $call)
+    };
+}
+
+/// Of listeners: accepting.
+macro_rules! listener {
+    ($type:ident, $std:ty, $stream:ident, $addr:ty, $incoming:ident) => {
+        macros::methods!($type {
+            /// The address it listens on.
+            direct local_addr() -> $addr;
+        });
+
+        impl $type {
+            /// The next connection, even if its peer has reset it.
+            fn next(&self) -> io::Result<$stream> {
+                if self.socket.may_time_out(Direction::Read) {
+                    let accepted = self.socket.when_ready(Direction::Read, <$std>::accept);
+                    pause_after(&accepted);
+                    return accepted?.0.try_into();
+                }
+                let accept = Accept {
+                    fd: self.socket.on_loop(),
+                    multi: false,
+                };
+                let accepted = block_on(Op::new(accept));
+                pause_after(&accepted);
+                Ok($stream::from_fd(accepted?))
+            }
+
+            /// Accepts a connection: for `select!`.
+            ///
+            /// # Cancel safety
+            /// Cancel safe: no connection is taken before it is ready.
+            pub async fn accept_async(&self) -> io::Result<($stream, $addr)> {
+                let accept = self.socket.when_ready_async(Direction::Read, <$std>::accept);
+                let (stream, peer) = after_a_pause(accept.await).await?;
+                Ok((stream.try_into()?, peer))
+            }
+
+            /// The connections in turn, without end; including those that were reset meanwhile,
+            /// whose reads fail.
+            pub fn incoming(&self) -> $incoming<'_> {
+                $incoming { listener: self }
+            }
+        }
+
+        /// The connections of a listener, without end; an error is an item, and the next item is
+        /// another try.
+        #[derive(Debug)]
+        pub struct $incoming<'a> {
+            listener: &'a $type,
+        }
+
+        impl Iterator for $incoming<'_> {
+            type Item = io::Result<$stream>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                Some(self.listener.next())
+            }
+        }
+
+        impl FusedIterator for $incoming<'_> {}
+    };
+}
+
+/// Time limits of reads and writes.
 macro_rules! timeouts {
     ($type:ident) => {
         impl $type {
-            /// Let a read wait so long at most, then return `WouldBlock`; `None`: for ever.
+            /// Lets a read wait at most this long, then return `WouldBlock`; `None`: forever.
             ///
-            /// Errors: `InvalidInput` for zero.
+            /// # Errors
+            /// `InvalidInput` for zero.
             pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
                 self.socket.set_timeout(Direction::Read, limit)
             }
 
-            /// Let a write wait so long at most, then return `WouldBlock`; `None`: for ever.
+            /// Lets a write wait at most this long, then return `WouldBlock`; `None`: forever.
             ///
-            /// Errors: `InvalidInput` for zero.
+            /// # Errors
+            /// `InvalidInput` for zero.
             pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
                 self.socket.set_timeout(Direction::Write, limit)
             }
 
-            /// How long a read waits at most.
+            /// The time limit of a read.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.socket.timeout(Direction::Read))
             }
 
-            /// How long a write waits at most.
+            /// The time limit of a write.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.socket.timeout(Direction::Write))
             }
@@ -120,50 +210,54 @@ macro_rules! timeouts {
 
 /// Of streams: reading and writing.
 macro_rules! stream {
-    ($type:ident) => {
+    ($type:ident, $addr:ty) => {
+        macros::methods!($type {
+            /// Shuts down one or both directions.
+            direct shutdown(how: Shutdown) -> ();
+            /// This end's address.
+            direct local_addr() -> $addr;
+            /// The peer's address.
+            direct peer_addr() -> $addr;
+        });
+
         impl $type {
-            /// Shut down one or both directions.
-            pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-                (*self.socket).shutdown(how)
+            /// A stream of a socket that does not block.
+            fn from_fd(fd: OwnedFd) -> Self {
+                let socket = Socket::new(fd.into());
+                Self { socket }
             }
 
-            /// Receive some bytes, as a future: for `select!`.
+            /// Receives some bytes: for `select!`.
             ///
-            /// Cancel safety: safe; nothing is taken before it is ready.
+            /// # Cancel safety
+            /// Cancel safe: nothing is received before the socket is ready.
             pub async fn read_async(&self, into: &mut [u8]) -> io::Result<usize> {
-                self.socket
-                    .when_ready_async(Direction::Read, |mut socket| socket.read(into))
-                    .await
+                let read = |mut socket: &_| Read::read(&mut socket, into);
+                self.socket.when_ready_async(Direction::Read, read).await
             }
 
-            /// Send some bytes, as a future: for `select!`.
+            /// Sends some bytes: for `select!`.
             ///
-            /// Cancel safety: safe; nothing is sent before it is ready.
+            /// # Cancel safety
+            /// Cancel safe: nothing is sent before the socket is ready.
             pub async fn write_async(&self, from: &[u8]) -> io::Result<usize> {
-                self.socket
-                    .when_ready_async(Direction::Write, |mut socket| socket.write(from))
-                    .await
+                let write = |mut socket: &_| Write::write(&mut socket, from);
+                self.socket.when_ready_async(Direction::Write, write).await
             }
         }
 
+        macros::stream!(@traits $type);
+        macros::stream!(@traits &$type);
+    };
+    (@traits $type:ty) => {
         impl Read for $type {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
                 self.socket.read(into)
             }
 
             fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                (&*self).read_vectored(into)
-            }
-        }
-
-        impl Read for &$type {
-            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-                self.socket.read(into)
-            }
-
-            fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                self.socket
-                    .when_ready(Direction::Read, |mut socket| socket.read_vectored(into))
+                let socket = &self.socket;
+                socket.when_ready(Direction::Read, |mut socket| socket.read_vectored(into))
             }
         }
 
@@ -173,22 +267,8 @@ macro_rules! stream {
             }
 
             fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
-                (&*self).write_vectored(from)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-
-        impl Write for &$type {
-            fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-                self.socket.write(from)
-            }
-
-            fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.socket
-                    .when_ready(Direction::Write, |mut socket| socket.write_vectored(from))
+                let socket = &self.socket;
+                socket.when_ready(Direction::Write, |mut socket| socket.write_vectored(from))
             }
 
             fn flush(&mut self) -> io::Result<()> {
@@ -198,4 +278,4 @@ macro_rules! stream {
     };
 }
 
-pub(super) use {socket, stream, timeouts};
+pub(super) use {listener, methods, socket, stream, timeouts};

@@ -1,27 +1,27 @@
-//! What all sockets share: a blocking-shaped read and write that park the coroutine.
+//! How a socket's read or write waits; what all sockets share.
 //!
-//! Owns: [`Socket`]: a socket of std's, its time limits, and how the next read is best made. Called by: the types of
-//! this folder. Never does: keep a byte; the kernel has the caller's memory for a call, or for as long as `lent` parks.
+//! Owns: [`Socket`]: a socket of std's, its time limits, and hints for the next read. Called by:
+//! the types of this folder. It stores no bytes.
 //!
-//! Byte path: from the kernel to the caller's slice, by an operation that has it meanwhile (`lent`) or by std's own call
-//! once the socket is ready.
+//! Byte path: from the kernel to the caller's slice, by an operation that borrows it (`borrowed`)
+//! or by std's own call once the socket is ready.
 //!
-//! On epoll every read and write is a call on the caller's memory: after a read that left room in it first the wait, else
-//! first the call. On the ring:
+//! On epoll every read and write is a system call on the caller's memory. After a short read, which
+//! has drained the socket, it waits first; else it calls first. On the ring:
 //!
 //! | a read or write | goes by | because |
 //! |---|---|---|
-//! | most | an operation on the caller's memory | on the ring a whole batch of connections is one system call |
-//! | small write, nobody else ready | the call, then an operation | it would be a batch of one |
-//! | write above `limits::COPIED_BYTES_MAX`, read after one | the call, then readiness | it is copied while it is hot |
-//! | with a time limit, or non-blocking | the call, then readiness | it may end without what it waits for |
-//! | of one that is cancelled | an operation with memory of its own | it may leave at any moment |
+//! | most | an operation on the caller's memory | one system call submits a whole batch |
+//! | small write, nothing else ready | the call, then an operation | it would be a batch of one |
+//! | write above `limits::COPIED_BYTES_MAX`, read after one | the call, then readiness | the copy is warm |
+//! | with a time limit, or non-blocking | the call, then readiness | the wait may end early |
+//! | of a cancelled coroutine | an operation that owns its memory | the wait may end at any moment |
 
 use super::borrowed;
 use crate::shared_fd::SharedFd;
 use crate::unwind::UnwindCheck;
-use crate::wait::{self, park_on_op};
-use crate::{block_on, coop, limits, scheduler};
+use crate::wait::{self, block_on, park_on_op};
+use crate::{coop, limits, scheduler};
 use ringloop::buf::SendBuf;
 use ringloop::executor::{Op, RecvInto};
 use ringloop::limits::{ACCEPT_PAUSE, CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
@@ -30,7 +30,6 @@ use ringloop::sys::interest::Interest;
 use ringloop::sys::socket::is_exhaustion;
 use ringloop::time;
 use std::fmt;
-use std::future::Future;
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -38,31 +37,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A socket; a clone is the same one.
+/// A socket; a clone is the same socket.
 pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<SocketInner<S>>);
 
-/// What every read and write looks at lies together.
+/// What every read and write looks at is in one cache line.
 #[repr(C)]
 struct SocketInner<S: Into<OwnedFd> + AsRawFd> {
     limits: WaitLimits,
-    /// The last read was a large one: more is likely to come at once.
+    /// The last read was large: more data is likely to be there.
     bulk: AtomicBool,
-    /// The last read left nothing behind: the next one has to wait.
+    /// The last read emptied the socket: the next one has to wait.
     drained: AtomicBool,
     socket: SharedFd<S>,
 }
 
-/// What a caller may have to wait for, and how long.
+/// How long calls wait.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct WaitLimits {
-    /// In nanoseconds; 0: none.
-    read_ns: AtomicU64,
-    write_ns: AtomicU64,
+    /// 0: forever.
+    read_timeout_ns: AtomicU64,
+    write_timeout_ns: AtomicU64,
     nonblocking: AtomicBool,
 }
 
-/// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -70,16 +68,16 @@ pub(crate) enum Direction {
 }
 
 impl WaitLimits {
-    fn of(&self, way: Direction) -> &AtomicU64 {
-        match way {
-            Direction::Read => &self.read_ns,
-            Direction::Write => &self.write_ns,
+    fn of(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::Read => &self.read_timeout_ns,
+            Direction::Write => &self.write_timeout_ns,
         }
     }
 
-    /// Whether a wait may end without what was waited for.
-    fn may_give_up(&self, way: Direction) -> bool {
-        self.nonblocking.load(Relaxed) || self.of(way).load(Relaxed) != 0
+    /// Whether a wait may end early.
+    fn may_time_out(&self, direction: Direction) -> bool {
+        self.nonblocking.load(Relaxed) || self.of(direction).load(Relaxed) != 0
     }
 }
 
@@ -120,75 +118,72 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         }))
     }
 
-    /// The number, to be used on the loop that runs.
+    /// The descriptor, for use on the current loop.
     pub fn on_loop(&self) -> RawFd {
         self.0.socket.on_loop()
     }
 
-    /// The descriptor itself where no loop knows it, else one of its own.
-    pub fn into_fd(self) -> io::Result<OwnedFd> {
-        self.0.socket.duplicate()
+    /// Whether a wait may end early.
+    pub fn may_time_out(&self, direction: Direction) -> bool {
+        self.0.limits.may_time_out(direction)
     }
 
-    /// Whether a call may end without what it waits for.
-    pub fn may_give_up(&self, way: Direction) -> bool {
-        self.0.limits.may_give_up(way)
-    }
-
-    /// Whether calls return `WouldBlock` in place of parking.
+    /// Has calls return `WouldBlock` in place of parking.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.0.limits.nonblocking.store(nonblocking, Relaxed);
     }
 
-    /// How long a read or write parks at most.
-    pub fn set_timeout(&self, way: Direction, limit: Option<Duration>) -> io::Result<()> {
+    /// Sets the time limit of reads or writes; `InvalidInput` for zero.
+    pub fn set_timeout(&self, direction: Direction, limit: Option<Duration>) -> io::Result<()> {
         if limit == Some(Duration::ZERO) {
-            let error = "cannot set a 0 duration timeout";
-            return Err(io::Error::new(ErrorKind::InvalidInput, error));
+            return Err(zero_timeout());
         }
         let ns = limit.map_or(0, |limit| {
             u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
         });
-        self.0.limits.of(way).store(ns, Relaxed);
+        self.0.limits.of(direction).store(ns, Relaxed);
         Ok(())
     }
 
-    /// How long a read or write parks at most.
-    pub fn timeout(&self, way: Direction) -> Option<Duration> {
-        let ns = self.0.limits.of(way).load(Relaxed);
+    /// The time limit of reads or writes.
+    pub fn timeout(&self, direction: Direction) -> Option<Duration> {
+        let ns = self.0.limits.of(direction).load(Relaxed);
         (ns != 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// A future that is ready when the socket is.
-    pub fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>> + '_ {
-        let socket = self.clone();
-        async move {
-            let poll = Poll {
-                fd: socket.on_loop(),
-                interest,
-                level: false,
-            };
-            Op::new(poll).await.map(drop)
+    /// Waits until the socket is ready.
+    pub async fn ready(&self, direction: Direction) -> io::Result<()> {
+        Op::new(self.poll(direction)).await.map(drop)
+    }
+
+    fn poll(&self, direction: Direction) -> Poll {
+        Poll {
+            fd: self.on_loop(),
+            interest: match direction {
+                Direction::Read => Interest::READ,
+                Direction::Write => Interest::WRITE,
+            },
+            level: false,
         }
     }
 
-    /// Make a call that does not block, and wait where it would.
+    /// Makes a call that does not block, and waits while it returns `WouldBlock`.
     #[inline(always)]
     pub fn when_ready<T>(
         &self,
-        way: Direction,
+        direction: Direction,
         call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         coop::consume_budget();
-        self.when_ready_by(&mut None, way, call)
+        self.when_ready_by(&mut None, direction, call)
     }
 
-    /// The same, of a call that may have begun to wait before; its time limit is one for all of its waits.
+    /// As [`Socket::when_ready`], with one time limit for all of a call's waits.
     #[inline(always)]
     fn when_ready_by<T>(
         &self,
         deadline: &mut Option<Instant>,
-        way: Direction,
+        direction: Direction,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
@@ -197,15 +192,15 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
                     if self.0.limits.nonblocking.load(Relaxed) {
                         return Err(error);
                     }
-                    self.wait(way, deadline)?;
+                    self.wait(direction, deadline)?;
                 }
                 done => return done,
             }
         }
     }
 
-    /// Make a call that sends to whom it names. Where that one's queue is full nobody tells of room: this socket is
-    /// writable all the while, and the call is made again after a pause.
+    /// Makes a call that sends to another socket. No event reports room in that socket's queue (this
+    /// one stays writable): the call is retried after a pause.
     pub fn when_peer_has_room<T>(
         &self,
         mut call: impl FnMut(&S) -> io::Result<T>,
@@ -224,23 +219,23 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
             self.wait(Direction::Write, &mut deadline)?;
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             match left {
-                Some(Duration::ZERO) => return Err(time_is_up()),
+                Some(Duration::ZERO) => return Err(timed_out()),
                 left => wait::sleep(left.unwrap_or(pause).min(pause)),
             }
             pause = (pause * 2).min(CONNECT_PAUSE_MAX);
         }
     }
 
-    /// As [`Socket::when_ready`], as a future: for `select!`.
+    /// As [`Socket::when_ready`]: for `select!`.
     pub async fn when_ready_async<T>(
         &self,
-        way: Direction,
+        direction: Direction,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
             match call(self) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.ready(interest(way)).await?;
+                    self.ready(direction).await?;
                 }
                 done => return done,
             }
@@ -248,15 +243,10 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 
     #[inline(always)]
-    fn wait(&self, way: Direction, deadline: &mut Option<Instant>) -> io::Result<()> {
+    fn wait(&self, direction: Direction, deadline: &mut Option<Instant>) -> io::Result<()> {
         coop::reset_budget();
-        let poll = Poll {
-            fd: self.on_loop(),
-            interest: interest(way),
-            level: false,
-        };
-        let poll = Op::patient(poll);
-        match self.timeout(way) {
+        let poll = Op::patient(self.poll(direction));
+        match self.timeout(direction) {
             None => {
                 let check = wait::check_unwinding();
                 match park_on_op(poll) {
@@ -275,18 +265,18 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
     }
 }
 
-/// Apart, so that what parks without a limit keeps none of this on its stack.
+/// A function of its own keeps its frame off the stacks that park without a limit.
 #[inline(never)]
 fn wait_until(deadline: Instant, poll: Op<Poll>) -> io::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     match block_on(time::timeout(left, poll)) {
         Ok(polled) => polled.map(drop),
-        Err(time::Elapsed) => Err(time_is_up()),
+        Err(time::Elapsed) => Err(timed_out()),
     }
 }
 
-/// As std has it on this system.
-fn time_is_up() -> io::Error {
+/// What std returns on this system.
+fn timed_out() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }
 
@@ -294,7 +284,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S>
 where
     for<'a> &'a S: Read + Write,
 {
-    /// Read some bytes of a stream.
+    /// Reads some bytes of a stream.
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -302,17 +292,17 @@ where
         let inner = &*self.0;
         let is_bulk = into.len() > limits::COPIED_BYTES_MAX && inner.bulk.load(Relaxed);
         let count =
-            if is_bulk || self.may_give_up(Direction::Read) || scheduler::is_readiness_driver() {
+            if is_bulk || self.may_time_out(Direction::Read) || scheduler::is_readiness_driver() {
                 self.read_ready(into)?
             } else {
-                self.read_lent(into)?
+                self.read_borrowed(into)?
             };
-        note(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
-        note(&inner.drained, (1..into.len()).contains(&count));
+        update(&inner.bulk, count >= limits::COPIED_BYTES_MAX);
+        update(&inner.drained, (1..into.len()).contains(&count));
         Ok(count)
     }
 
-    /// Read into the caller's memory, once the socket is ready: what the last read has emptied is not tried before.
+    /// Reads once the socket is ready; a drained socket is not tried before.
     #[inline(always)]
     fn read_ready(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut deadline = None;
@@ -326,32 +316,32 @@ where
         })
     }
 
-    /// Read by an operation that has the caller's memory for as long as this takes.
+    /// Reads by an operation that borrows the caller's memory.
     #[inline(always)]
-    fn read_lent(&self, into: &mut [u8]) -> io::Result<usize> {
-        // Where others are ready, bytes are often there by the time the ring looks.
-        let is_empty = self.0.drained.load(Relaxed) && scheduler::is_alone();
+    fn read_borrowed(&self, into: &mut [u8]) -> io::Result<usize> {
+        // If other coroutines are ready, bytes often arrive before the ring submits.
+        let is_drained = self.0.drained.load(Relaxed) && scheduler::is_alone();
         let check = wait::check_unwinding();
-        match borrowed::receive(self.on_loop(), into, is_empty) {
+        match borrowed::receive(self.on_loop(), into, is_drained) {
             Some(received) => received,
             None => self.read_copied(into, check),
         }
     }
 
-    /// As a cancelled one reads in a destructor, where it does not unwind: by an operation that may outlive the wait.
+    /// Reads for a cancelled coroutine in a destructor: by an operation that may outlive the wait.
     #[cold]
     fn read_copied(&self, into: &mut [u8], check: UnwindCheck) -> io::Result<usize> {
         wait::unwind_if_cancelled(check);
         block_on(RecvInto::new(self.on_loop(), into))
     }
 
-    /// Write some bytes of a stream.
+    /// Writes some bytes of a stream.
     pub fn write(&self, from: &[u8]) -> io::Result<usize> {
         if from.is_empty() {
             return Ok(0);
         }
         let is_long = from.len() > limits::COPIED_BYTES_MAX;
-        if is_long || self.may_give_up(Direction::Write) || scheduler::is_readiness_driver() {
+        if is_long || self.may_time_out(Direction::Write) || scheduler::is_readiness_driver() {
             return self.when_ready(Direction::Write, |mut socket| socket.write(from));
         }
         if scheduler::is_alone() {
@@ -381,28 +371,26 @@ where
     }
 }
 
-/// Store what mostly is so already: the line is read by others more often than it changes.
-fn note(flag: &AtomicBool, holds: bool) {
+/// Stores only a change: other threads read the cache line more often than it changes.
+fn update(flag: &AtomicBool, holds: bool) {
     if flag.load(Relaxed) != holds {
         flag.store(holds, Relaxed);
     }
 }
 
-fn interest(way: Direction) -> Interest {
-    match way {
-        Direction::Read => Interest::READ,
-        Direction::Write => Interest::WRITE,
-    }
+/// What std returns for a time limit of zero.
+pub(super) fn zero_timeout() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "cannot set a 0 duration timeout")
 }
 
-/// Where a listener found no descriptor or memory, wait a little: who asks again at once would find the same.
+/// Pauses after an accept that found no descriptor or memory: a retry at once would fail too.
 pub(super) fn pause_after<T>(accepted: &io::Result<T>) {
     if accepted.as_ref().is_err_and(is_exhaustion) {
         wait::sleep(ACCEPT_PAUSE);
     }
 }
 
-/// As [`pause_after`], of a future.
+/// As [`pause_after`], in a future.
 pub(super) async fn after_a_pause<T>(accepted: io::Result<T>) -> io::Result<T> {
     if accepted.as_ref().is_err_and(is_exhaustion) {
         time::sleep(ACCEPT_PAUSE).await;

@@ -1,12 +1,13 @@
 //! UDP: datagrams, one at a time.
 //!
-//! Byte path: by the call on the caller's slice, and readiness where it would block. A datagram is never taken for a
-//! coroutine that is cancelled.
+//! Owns: [`UdpSocket`]. Called by: coroutines.
+//!
+//! Byte path: by a system call on the caller's slice, and readiness where it would block. A
+//! cancelled coroutine takes no datagram.
 
 use super::lookup::{self, ToSocketAddrs};
 use super::macros;
 use super::socket::{Direction, Socket};
-use ringloop::sys::interest::Interest;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -21,113 +22,75 @@ pub struct UdpSocket {
 
 macros::socket!(UdpSocket, std::net::UdpSocket);
 macros::timeouts!(UdpSocket);
+macros::methods!(UdpSocket {
+    /// Receives one datagram and its sender; what exceeds `into` is cut.
+    read recv_from(into: &mut [u8]) -> (usize, SocketAddr);
+    /// Receives like [`UdpSocket::recv_from`], without removing the datagram.
+    read peek_from(into: &mut [u8]) -> (usize, SocketAddr);
+    /// Sends one datagram to the peer.
+    write send(bytes: &[u8]) -> usize;
+    /// Receives one datagram from the peer.
+    read recv(into: &mut [u8]) -> usize;
+    /// Receives like [`UdpSocket::recv`], without removing the datagram.
+    read peek(into: &mut [u8]) -> usize;
+    /// The socket's address.
+    direct local_addr() -> SocketAddr;
+    /// The peer's address.
+    direct peer_addr() -> SocketAddr;
+    /// Allows datagrams to broadcast addresses.
+    direct set_broadcast(on: bool) -> ();
+    /// Whether datagrams may go to broadcast addresses.
+    direct broadcast() -> bool;
+    /// Sets the hops that a packet may take.
+    direct set_ttl(ttl: u32) -> ();
+    /// Hops that a packet may take.
+    direct ttl() -> u32;
+    /// Joins a multicast group.
+    direct join_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
+    /// Leaves a multicast group.
+    direct leave_multicast_v4(group: &Ipv4Addr, interface: &Ipv4Addr) -> ();
+    /// Joins a multicast group.
+    direct join_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
+    /// Leaves a multicast group.
+    direct leave_multicast_v6(group: &Ipv6Addr, interface: u32) -> ();
+});
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that can be had; port 0 lets the system choose.
+    /// Binds to the first address that is available; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// Those of bind(2), for the last address.
     pub fn bind(addr: impl ToSocketAddrs) -> io::Result<Self> {
         lookup::first(addr, |addr| std::net::UdpSocket::bind(addr)?.try_into())
     }
 
-    /// Set the peer: `send` goes there, and only its datagrams come in.
+    /// Sets the peer: `send` goes to it, and only its datagrams are received.
+    ///
+    /// # Errors
+    /// Those of connect(2), for the last address.
     pub fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
         lookup::first(addr, |addr| (*self.socket).connect(addr))
     }
 
-    /// Send one datagram to the first of the addresses; returns its length.
+    /// Sends one datagram to the first of the addresses; returns its length.
+    ///
+    /// # Errors
+    /// Those of sendto(2), `EMSGSIZE` for a datagram that is too long.
     pub fn send_to(&self, bytes: &[u8], addr: impl ToSocketAddrs) -> io::Result<usize> {
         let Some(addr) = addr.to_socket_addrs()?.next() else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "no addresses to send data to",
-            ));
+            let message = "no addresses to send data to";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         };
         self.socket
             .when_ready(Direction::Write, |socket| socket.send_to(bytes, addr))
     }
 
-    /// Receive one datagram, with where it came from; what is longer than `into` is cut.
-    pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.recv_from(into))
-    }
-
-    /// Receive one datagram, as a future: for `select!`. Cancel safety: safe.
+    /// Receives one datagram: for `select!`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn recv_from_async(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let recv = |socket: &std::net::UdpSocket| socket.recv_from(into);
         self.socket.when_ready_async(Direction::Read, recv).await
-    }
-
-    /// Receive as [`UdpSocket::recv_from`], and leave the datagram where it is.
-    pub fn peek_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.peek_from(into))
-    }
-
-    /// Send one datagram to the peer.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket
-            .when_ready(Direction::Write, |socket| socket.send(bytes))
-    }
-
-    /// Receive one datagram of the peer.
-    pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.recv(into))
-    }
-
-    /// Receive as [`UdpSocket::recv`], and leave the datagram where it is.
-    pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.peek(into))
-    }
-
-    /// The socket's address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).local_addr()
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).peer_addr()
-    }
-
-    /// Let datagrams go to broadcast addresses.
-    pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
-        (*self.socket).set_broadcast(on)
-    }
-
-    /// Whether datagrams may go to broadcast addresses.
-    pub fn broadcast(&self) -> io::Result<bool> {
-        (*self.socket).broadcast()
-    }
-
-    /// Hops that a packet may take.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        (*self.socket).set_ttl(ttl)
-    }
-
-    /// Hops that a packet may take.
-    pub fn ttl(&self) -> io::Result<u32> {
-        (*self.socket).ttl()
-    }
-
-    /// Receive what goes to a group.
-    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
-        (*self.socket).join_multicast_v4(group, interface)
-    }
-
-    /// Stop receiving what goes to a group.
-    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
-        (*self.socket).leave_multicast_v4(group, interface)
-    }
-
-    /// Receive what goes to a group.
-    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        (*self.socket).join_multicast_v6(group, interface)
-    }
-
-    /// Stop receiving what goes to a group.
-    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        (*self.socket).leave_multicast_v6(group, interface)
     }
 }

@@ -1,16 +1,17 @@
 //! Unix sockets: a listener, streams and datagrams, by path; pairs.
 //!
-//! Byte path: `socket` reads and writes streams; datagrams go by the call and readiness. A listener that is dropped
-//! leaves its file behind, as std's does.
+//! Owns: [`UnixListener`], [`UnixStream`], [`UnixDatagram`]. Called by: coroutines.
+//!
+//! Byte path: `socket` reads and writes streams; datagrams go by a system call and readiness. A
+//! dropped listener leaves its file behind, as std's does.
 
 use super::macros;
 use super::socket::{Direction, Socket, after_a_pause, pause_after};
-use crate::{block_on, wait};
+use crate::wait::{block_on, sleep};
 use ringloop::executor::Op;
 use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
 use ringloop::net::{SockAddr, UnixName};
 use ringloop::op::{Accept, Connect};
-use ringloop::sys::interest::Interest;
 use ringloop::sys::socket;
 use std::fmt;
 use std::future::Future;
@@ -24,81 +25,44 @@ use std::time::Duration;
 
 /// Listens for Unix connections.
 ///
-/// For listeners that nobody else accepts from: on the ring an accept waits exclusively, so of several processes or runtimes
-/// at one listening socket the first to wait gets the connections. `accept_async` waits by readiness, which all hear of.
+/// On the ring an accept waits exclusively: of several processes or runtimes that accept from one
+/// listening socket, the first to wait gets the connections. `accept_async` waits for readiness,
+/// which wakes all.
 pub struct UnixListener {
     socket: Socket<std_net::UnixListener>,
 }
 
 macros::socket!(UnixListener, std_net::UnixListener);
+macros::listener!(
+    UnixListener,
+    std_net::UnixListener,
+    UnixStream,
+    SocketAddr,
+    UnixIncoming
+);
 
 impl UnixListener {
-    /// Listen at `path`.
+    /// Listens at `path`.
     ///
-    /// Errors: `EADDRINUSE` also for a file that an earlier listener left behind.
+    /// # Errors
+    /// `EADDRINUSE`, also for a file that an earlier listener has left.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         std_net::UnixListener::bind(path)?.try_into()
     }
 
-    /// Park until a connection comes, and take it.
+    /// Parks until a connection comes, and accepts it.
     ///
-    /// Cancellation: a connection that was taken meanwhile is closed.
+    /// # Errors
+    /// Those of accept(2).
+    ///
+    /// # Cancel safety
+    /// A connection that was accepted meanwhile is closed.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let stream = self.next()?;
         let peer = stream.peer_addr()?;
         Ok((stream, peer))
     }
-
-    fn next(&self) -> io::Result<UnixStream> {
-        if self.socket.may_give_up(Direction::Read) {
-            let accept = std_net::UnixListener::accept;
-            let accepted = self.socket.when_ready(Direction::Read, accept);
-            pause_after(&accepted);
-            return accepted?.0.try_into();
-        }
-        let accept = Accept {
-            fd: self.socket.on_loop(),
-            multi: false,
-        };
-        let accepted = block_on(Op::new(accept));
-        pause_after(&accepted);
-        Ok(UnixStream::of(accepted?))
-    }
-
-    /// Take a connection, as a future: for `select!`. Cancel safety: safe.
-    pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let accept = std_net::UnixListener::accept;
-        let accepted = self.socket.when_ready_async(Direction::Read, accept).await;
-        let (stream, peer) = after_a_pause(accepted).await?;
-        Ok((stream.try_into()?, peer))
-    }
-
-    /// The connections as they come, without end.
-    pub fn incoming(&self) -> UnixIncoming<'_> {
-        UnixIncoming { listener: self }
-    }
-
-    /// The name it listens at.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).local_addr()
-    }
 }
-
-/// The connections of a listener, without end; an error is an item, and the next one is another try.
-#[derive(Debug)]
-pub struct UnixIncoming<'a> {
-    listener: &'a UnixListener,
-}
-
-impl Iterator for UnixIncoming<'_> {
-    type Item = io::Result<UnixStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.next())
-    }
-}
-
-impl FusedIterator for UnixIncoming<'_> {}
 
 /// A Unix connection; `&UnixStream` reads and writes too.
 pub struct UnixStream {
@@ -107,30 +71,24 @@ pub struct UnixStream {
 
 macros::socket!(UnixStream, std_net::UnixStream);
 macros::timeouts!(UnixStream);
-macros::stream!(UnixStream);
+macros::stream!(UnixStream, SocketAddr);
 
 impl UnixStream {
-    /// A connection that does not block.
-    fn of(fd: OwnedFd) -> Self {
-        Self {
-            socket: Socket::new(fd.into()),
-        }
-    }
-
-    /// Connect to the listener at `path`.
+    /// Connects to the listener at `path`.
     ///
-    /// While the listener's backlog is full it tries again every few milliseconds; no event tells of room.
+    /// No event reports room in a full backlog: it retries every few milliseconds.
     ///
-    /// Errors: `ENOENT`, and those of connect(2).
+    /// # Errors
+    /// `ENOENT`, and those of connect(2).
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let address = SockAddr::unix(UnixName::Path(path.as_ref()))?;
-        let stream = Self::of(socket::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
+        let stream = Self::from_fd(socket::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
         let mut pause = CONNECT_PAUSE_MIN;
         loop {
             let connect = Connect::new(stream.socket.on_loop(), address.clone());
             match block_on(Op::new(connect)) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    wait::sleep(pause);
+                    sleep(pause);
                     pause = (pause * 2).min(CONNECT_PAUSE_MAX);
                 }
                 connected => return connected.map(|()| stream),
@@ -138,20 +96,10 @@ impl UnixStream {
         }
     }
 
-    /// Two connected streams.
+    /// Makes two connected streams.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = socket::pair(libc::SOCK_STREAM)?;
-        Ok((Self::of(one), Self::of(other)))
-    }
-
-    /// This end's name.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).local_addr()
-    }
-
-    /// The other end's name.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).peer_addr()
+        Ok((Self::from_fd(one), Self::from_fd(other)))
     }
 }
 
@@ -162,66 +110,48 @@ pub struct UnixDatagram {
 
 macros::socket!(UnixDatagram, std_net::UnixDatagram);
 macros::timeouts!(UnixDatagram);
+macros::methods!(UnixDatagram {
+    /// Receives one datagram and its sender; what exceeds `into` is cut.
+    read recv_from(into: &mut [u8]) -> (usize, SocketAddr);
+    /// Receives one datagram.
+    read recv(into: &mut [u8]) -> usize;
+    /// Sends one datagram to the peer.
+    write send(bytes: &[u8]) -> usize;
+    /// Shuts down one or both directions.
+    direct shutdown(how: Shutdown) -> ();
+    /// This end's address.
+    direct local_addr() -> SocketAddr;
+    /// The peer's address.
+    direct peer_addr() -> SocketAddr;
+});
 
 impl UnixDatagram {
-    /// A socket at `path`.
+    /// Binds a socket to `path`.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         std_net::UnixDatagram::bind(path)?.try_into()
     }
 
-    /// A socket without a name.
+    /// Makes a socket without a name.
     pub fn unbound() -> io::Result<Self> {
         std_net::UnixDatagram::unbound()?.try_into()
     }
 
-    /// Two connected sockets.
+    /// Makes two connected sockets.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = std_net::UnixDatagram::pair()?;
         Ok((one.try_into()?, other.try_into()?))
     }
 
-    /// Set the peer.
+    /// Sets the peer.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         (*self.socket).connect(path)
     }
 
-    /// Send one datagram to `path`; waits while that one's queue is full, with a try every few milliseconds.
+    /// Sends one datagram to `path`. While the receiver's queue is full it retries every few
+    /// milliseconds.
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.socket
             .when_peer_has_room(|socket| socket.send_to(bytes, path))
-    }
-
-    /// Receive one datagram, with where it came from; what is longer than `into` is cut.
-    pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.recv_from(into))
-    }
-
-    /// Send one datagram to the peer.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket
-            .when_ready(Direction::Write, |socket| socket.send(bytes))
-    }
-
-    /// Receive one datagram.
-    pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket
-            .when_ready(Direction::Read, |socket| socket.recv(into))
-    }
-
-    /// Shut down one or both directions.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        (*self.socket).shutdown(how)
-    }
-
-    /// This end's name.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).local_addr()
-    }
-
-    /// The other end's name.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        (*self.socket).peer_addr()
     }
 }
