@@ -1,15 +1,15 @@
-//! A descriptor that several loops may know.
+//! A descriptor that several loops use.
 //!
-//! Owns: [`SharedFd`], a value of std's around a descriptor, and the list of loops whose drivers were given its
-//! number. Called by: `net`, `fs`, `event`. Never does: I/O.
+//! Owns: [`SharedFd`], a std value with a descriptor, and the list of loops whose drivers have used
+//! the descriptor. Called by: `net`, `fs`, `event`. It does no I/O.
 //!
-//! A coroutine never changes its thread, but what it holds may go to another one, or be used by two at once. Each
-//! driver keeps a descriptor's registration by its number, so each has to forget the number before the kernel may
-//! give it to somebody else:
+//! A coroutine never changes its thread, but its descriptors may move, or be used by two at once.
+//! Each driver keeps a registration by the descriptor's number, and has to release it before the
+//! kernel may reuse the number:
 //!
 //! ```text
 //!   drop ──▶ no loop, or this one: closed at once
-//!        └─▶ others too: a message to each; the descriptor is closed by the last who has forgotten it
+//!        └─▶ other loops: a message to each; the last one to release it closes the descriptor
 //! ```
 
 use crate::atomics::locked;
@@ -21,52 +21,52 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A loop whose driver knows the number.
-struct KnownLoop {
+/// A loop whose driver has used the descriptor.
+struct UserLoop {
     id: u64,
     workers: Workers,
     worker: usize,
 }
 
-/// A descriptor as a value of std's, with the loops that use it. What is used first comes first.
+/// A std value with a descriptor, and the loops that use it. The hot fields come first.
 #[repr(C)]
 pub(crate) struct SharedFd<S: Into<OwnedFd> + AsRawFd> {
     /// Until it is dropped.
     value: Option<S>,
-    /// The loop that used it first; most descriptors know no other. 0: none did.
-    first: AtomicU64,
-    homes: Mutex<Vec<KnownLoop>>,
+    /// The loop that used it first, mostly the only one; 0: none.
+    first_id: AtomicU64,
+    loops: Mutex<Vec<UserLoop>>,
 }
 
 impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
     pub fn new(value: S) -> Self {
         Self {
             value: Some(value),
-            first: AtomicU64::new(0),
-            homes: Mutex::new(Vec::new()),
+            first_id: AtomicU64::new(0),
+            loops: Mutex::new(Vec::new()),
         }
     }
 
-    /// The number, to be used on the loop that runs.
+    /// The descriptor, for use on the current loop.
     #[inline]
     pub fn on_loop(&self) -> RawFd {
         let id = Local::current_id().unwrap_or(0);
-        if self.first.load(Ordering::Relaxed) != id {
-            self.settle(id);
+        if self.first_id.load(Ordering::Relaxed) != id {
+            self.add_loop(id);
         }
         (**self).as_raw_fd()
     }
 
     #[cold]
-    fn settle(&self, id: u64) {
-        let mut homes = locked(&self.homes);
-        if id == 0 || homes.iter().any(|home| home.id == id) {
+    fn add_loop(&self, id: u64) {
+        let mut loops = locked(&self.loops);
+        if id == 0 || loops.iter().any(|known| known.id == id) {
             return;
         }
-        if homes.is_empty() {
-            self.first.store(id, Ordering::Relaxed);
+        if loops.is_empty() {
+            self.first_id.store(id, Ordering::Relaxed);
         }
-        homes.push(KnownLoop {
+        loops.push(UserLoop {
             id,
             workers: Workers::current(),
             worker: ringloop::worker(),
@@ -80,7 +80,7 @@ impl<S: Into<OwnedFd> + AsRawFd> Deref for SharedFd<S> {
     fn deref(&self) -> &S {
         match &self.value {
             Some(value) => value,
-            None => unreachable!("a descriptor is used by nobody while it is dropped"),
+            None => unreachable!("the value is there until the drop"),
         }
     }
 }
@@ -99,37 +99,37 @@ impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for SharedFd<S> {
 
 impl<S: Into<OwnedFd> + AsRawFd> Drop for SharedFd<S> {
     fn drop(&mut self) {
-        let homes = self.homes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let loops = self.loops.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = self.value.take() {
-            close(value.into(), std::mem::take(homes));
+            close(value.into(), std::mem::take(loops));
         }
     }
 }
 
-/// Close a descriptor once every loop has forgotten it.
-fn close(fd: OwnedFd, homes: Vec<KnownLoop>) {
+/// Closes a descriptor once every loop has released it.
+fn close(fd: OwnedFd, loops: Vec<UserLoop>) {
     let local = Local::try_current();
     let here = Local::current_id();
-    if homes.iter().all(|home| Some(home.id) == here) {
+    if loops.iter().all(|known| Some(known.id) == here) {
         match local {
-            Some(local) if !homes.is_empty() => local.close(fd),
+            Some(local) if !loops.is_empty() => local.close(fd),
             _ => drop(fd),
         }
         return;
     }
     let fd = Arc::new(fd);
-    for home in homes {
-        if let (true, Some(local)) = (Some(home.id) == here, &local) {
+    for known in loops {
+        if let (true, Some(local)) = (Some(known.id) == here, &local) {
             local.release(fd.as_raw_fd());
             continue;
         }
         let held = Arc::clone(&fd);
-        let told = home.workers.spawn_on(home.worker, move || async move {
+        let sent = known.workers.spawn_on(known.worker, move || async move {
             Local::current().release(held.as_raw_fd());
         });
-        // A loop that has ended knows no number any more. One that takes no messages still does: the number must
-        // not become another descriptor's.
-        if let Err(Error::InboxFull { .. }) = told {
+        // A loop that has ended has no registrations. One whose inbox is full has: the number must
+        // not be reused.
+        if let Err(Error::InboxFull { .. }) = sent {
             std::mem::forget(Arc::clone(&fd));
         }
     }

@@ -1,15 +1,17 @@
-//! Waiting for each other: a number of them at one point, or until the last handle is gone.
+//! Waiting for each other: a number of coroutines at one point, or until the last handle is gone.
+//!
+//! Owns: [`Barrier`], [`WaitGroup`]. Called by: coroutines, threads and async code.
 
-use super::waiters::{Ticket, Waiters};
-use crate::atomics::locked;
+use super::channel::{Receiver, Sender, bounded};
+use super::waiters::{Line, LineWait, Waiters};
 use crate::wait::block_on_anywhere;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Mutex;
+use std::task::Waker;
 
-/// Lets so many wait for each other, again and again.
+/// Lets a number of coroutines wait for each other, repeatedly.
 ///
 /// ```
 /// use ringloop_coro::sync::Barrier;
@@ -26,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 /// ```
 pub struct Barrier {
     count: usize,
-    state: Mutex<Round>,
+    round: Mutex<Round>,
 }
 
 #[derive(Default)]
@@ -35,86 +37,72 @@ struct Round {
     waiters: Waiters,
 }
 
-/// What came of a wait at a [`Barrier`].
+struct Arrivals;
+
+impl Line<Round> for Arrivals {
+    fn waiters(round: &mut Round) -> &mut Waiters {
+        &mut round.waiters
+    }
+
+    fn abandon(round: &mut Round, was_in_line: bool) -> Option<Waker> {
+        round.arrived -= usize::from(was_in_line);
+        None
+    }
+}
+
+/// Returned by a wait at a [`Barrier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether it was the last one to arrive; one of them is.
+    /// Whether it was the last to arrive.
     pub fn is_leader(&self) -> bool {
         self.0
     }
 }
 
 impl Barrier {
-    /// For so many; 0 counts as 1.
+    /// A barrier for `count` waits; 0 counts as 1.
     pub fn new(count: usize) -> Self {
         Self {
             count: count.max(1),
-            state: Mutex::default(),
+            round: Mutex::default(),
         }
     }
 
-    /// Wait until as many as it is for are here.
+    /// Waits until `count` have arrived.
     ///
-    /// Cancellation: who is cancelled here has not arrived.
+    /// # Cancel safety
+    /// A wait that is cancelled has not arrived.
     #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
         block_on_anywhere(self.wait_async(), "Barrier::wait_async()")
     }
 
-    /// As [`Barrier::wait`], as a future. Cancel safety: safe.
+    /// As [`Barrier::wait`]: for `select!` and async code.
+    ///
+    /// # Cancel safety
+    /// A wait that is dropped has not arrived.
     pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> {
-        ArriveFuture {
-            barrier: self,
-            ticket: None,
-        }
-    }
-}
-
-struct ArriveFuture<'a> {
-    barrier: &'a Barrier,
-    ticket: Option<Ticket>,
-}
-
-impl Future for ArriveFuture<'_> {
-    type Output = BarrierWaitResult;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let barrier = self.barrier;
-        let mut round = locked(&barrier.state);
-        match self.ticket {
-            Some(ticket) if round.waiters.stands(ticket) => {}
-            // The last one has come, and all were woken.
-            Some(_) => {
-                self.ticket = None;
-                return Poll::Ready(BarrierWaitResult(false));
-            }
-            None => {
-                round.arrived += 1;
-                if round.arrived == barrier.count {
-                    let others = std::mem::take(&mut round.arrived);
-                    let all = round.waiters.all();
-                    drop(round);
-                    debug_assert_eq!(others, barrier.count);
-                    all.for_each(Waker::wake);
-                    return Poll::Ready(BarrierWaitResult(true));
+        let mut wait = LineWait::<_, Arrivals>::new(&self.round);
+        poll_fn(move |cx| {
+            let arrived = wait.poll(cx, |round, ticket| match ticket {
+                Some(ticket) if round.waiters.contains(ticket) => None,
+                Some(_) => Some(None),
+                None => {
+                    round.arrived += 1;
+                    (round.arrived == self.count).then(|| {
+                        round.arrived = 0;
+                        Some(round.waiters.take_all())
+                    })
                 }
-            }
-        }
-        round.waiters.stand(&mut self.ticket, cx.waker());
-        Poll::Pending
-    }
-}
-
-impl Drop for ArriveFuture<'_> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let mut round = locked(&self.barrier.state);
-            if round.waiters.leave(ticket) {
-                round.arrived -= 1;
-            }
-        }
+            });
+            arrived.map(|others| {
+                let is_leader = others.is_some();
+                others.into_iter().flatten().for_each(Waker::wake);
+                BarrierWaitResult(is_leader)
+            })
+        })
     }
 }
 
@@ -141,81 +129,41 @@ impl fmt::Debug for Barrier {
 /// })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
+#[derive(Debug, Clone)]
 pub struct WaitGroup {
-    state: Arc<Mutex<Members>>,
-}
-
-struct Members {
-    count: usize,
-    waiters: Waiters,
+    // A channel without values: it is closed when the last sender is dropped.
+    member: Sender<Infallible>,
+    closed: Receiver<Infallible>,
 }
 
 impl WaitGroup {
-    /// With one handle.
+    /// A group with one handle.
     pub fn new() -> Self {
-        let state = Members {
-            count: 1,
-            waiters: Waiters::default(),
-        };
-        Self {
-            state: Arc::new(Mutex::new(state)),
-        }
+        let (member, closed) = bounded(1);
+        Self { member, closed }
     }
 
-    /// Drop this handle and wait until the last one is.
+    /// Drops this handle and waits until the last one is dropped.
     #[track_caller]
     pub fn wait(self) {
         block_on_anywhere(self.wait_async(), "WaitGroup::wait_async()");
     }
 
-    /// As [`WaitGroup::wait`], as a future. Cancel safety: the handle is dropped in any case.
+    /// As [`WaitGroup::wait`]: for `select!` and async code. The handle is dropped by the call.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub fn wait_async(self) -> impl Future<Output = ()> {
-        let state = Arc::clone(&self.state);
-        drop(self);
-        let mut ticket = None;
-        // A ticket that is left behind wakes somebody who does not wait any more, and no more.
-        poll_fn(move |cx| {
-            let mut members = locked(&state);
-            if members.count == 0 {
-                return Poll::Ready(());
-            }
-            members.waiters.stand(&mut ticket, cx.waker());
-            Poll::Pending
-        })
+        let Self { member, closed } = self;
+        drop(member);
+        async move {
+            let _closed = closed.recv_async().await;
+        }
     }
 }
 
 impl Default for WaitGroup {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Clone for WaitGroup {
-    fn clone(&self) -> Self {
-        locked(&self.state).count += 1;
-        Self {
-            state: Arc::clone(&self.state),
-        }
-    }
-}
-
-impl Drop for WaitGroup {
-    fn drop(&mut self) {
-        let mut members = locked(&self.state);
-        members.count -= 1;
-        if members.count == 0 {
-            let all = members.waiters.all();
-            drop(members);
-            all.for_each(Waker::wake);
-        }
-    }
-}
-
-impl fmt::Debug for WaitGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitGroup")
-            .field("count", &locked(&self.state).count)
-            .finish()
     }
 }

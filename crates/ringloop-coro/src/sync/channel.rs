@@ -1,16 +1,19 @@
-//! Channels of many senders and many receivers, bounded or not.
+//! Channels with many senders and many receivers, bounded or unbounded.
 //!
-//! Owns: the queue, and who waits at either end. Never does: drop a value that was sent while there is a receiver.
-//! Each value goes to one receiver. A mailbox is an [`unbounded`] channel: threads and callbacks of libraries may send to
-//! it without ever parking. A signal handler may not, since a send takes a lock and may allocate: see [`crate::signal`].
+//! Owns: the queue, and the waiters at either end. Called by: coroutines, threads and async code.
+//! Each value goes to one receiver, and none is dropped while there is a receiver.
+//!
+//! A mailbox is an [`unbounded`] channel: threads and library callbacks may send to it without ever
+//! parking. A signal handler may not, since a send takes a lock and may allocate: see
+//! [`crate::signal`].
 
-use super::waiters::{Ticket, Waiters};
+use super::waiters::{Line, LineWait, Waiters, wake};
 use crate::atomics::locked;
 use crate::coop;
-use crate::wait::block_on_anywhere;
+use crate::wait::{block_on, block_on_anywhere, is_coroutine};
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -23,13 +26,13 @@ struct ChannelState<T> {
     capacity: usize,
     senders: usize,
     receivers: usize,
-    /// Who waits for a place.
+    /// Senders that wait for room.
     sending: Waiters,
-    /// Who waits for a value.
+    /// Receivers that wait for a value.
     receiving: Waiters,
 }
 
-/// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
+/// Makes a channel for at most `capacity` values (at least 1): a sender waits while it is full.
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state = Arc::new(Mutex::new(ChannelState {
         queue: VecDeque::new(),
@@ -46,24 +49,24 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, Receiver { state })
 }
 
-/// A channel whose senders never wait. Bound what goes in by other means.
+/// Makes a channel whose senders never wait. Bound its values by other means.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     bounded(usize::MAX)
 }
 
-/// Sends to a channel; a clone sends to the same.
+/// Sends to a channel; a clone sends to the same channel.
 pub struct Sender<T> {
     state: Arc<Mutex<ChannelState<T>>>,
-    /// Bounded: a call that may park.
+    /// Bounded: a send may park.
     may_wait: bool,
 }
 
-/// Receives from a channel; a clone receives from the same, each value once.
+/// Receives from a channel; a clone receives from the same channel, each value once.
 pub struct Receiver<T> {
     state: Arc<Mutex<ChannelState<T>>>,
 }
 
-/// All senders are gone, and everything was received.
+/// All senders are dropped, and every value was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecvError;
 
@@ -84,30 +87,63 @@ impl<T> ChannelState<T> {
             return Err(TrySendError::Full(value));
         }
         self.queue.push_back(value);
-        Ok(self.receiving.first())
+        Ok(self.receiving.pop())
     }
 
     fn pop(&mut self) -> Result<(T, Option<Waker>), TryRecvError> {
         match self.queue.pop_front() {
-            Some(value) => Ok((value, self.sending.first())),
+            Some(value) => Ok((value, self.sending.pop())),
             None if self.senders == 0 => Err(TryRecvError::Closed),
             None => Err(TryRecvError::Empty),
         }
     }
 }
 
-#[inline]
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
+struct Senders;
+
+impl<T> Line<ChannelState<T>> for Senders {
+    fn waiters(state: &mut ChannelState<T>) -> &mut Waiters {
+        &mut state.sending
+    }
+
+    /// A sender that was woken and does not send leaves its room to the next.
+    fn abandon(state: &mut ChannelState<T>, was_in_line: bool) -> Option<Waker> {
+        let is_full = state.queue.len() >= state.capacity;
+        if was_in_line || is_full {
+            None
+        } else {
+            state.sending.pop()
+        }
+    }
+}
+
+struct Receivers;
+
+impl<T> Line<ChannelState<T>> for Receivers {
+    fn waiters(state: &mut ChannelState<T>) -> &mut Waiters {
+        &mut state.receiving
+    }
+
+    /// A receiver that was woken and does not receive leaves the value to the next.
+    fn abandon(state: &mut ChannelState<T>, was_in_line: bool) -> Option<Waker> {
+        let is_empty = state.queue.is_empty();
+        if was_in_line || is_empty {
+            None
+        } else {
+            state.receiving.pop()
+        }
     }
 }
 
 impl<T> Sender<T> {
-    /// Send `value` once there is a place. In a coroutine, and to a bounded channel, it gives the others a turn now and
-    /// then where there always is one.
+    /// Sends `value` once there is room. In a coroutine, a send to a bounded channel yields now and
+    /// then even if it never waits.
     ///
-    /// Errors: [`SendError`] with the value, when every receiver is gone.
+    /// # Errors
+    /// [`SendError`] with the value if every receiver is dropped.
+    ///
+    /// # Cancel safety
+    /// A send that is cancelled has sent nothing.
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.may_wait {
@@ -123,94 +159,68 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Send `value` once there is a place, as a future: for `select!` and async code.
+    /// As [`Sender::send`]: for `select!` and async code.
     ///
-    /// Cancel safety: a send that is dropped before it is over has sent nothing.
+    /// # Errors
+    /// As [`Sender::send`].
+    ///
+    /// # Panics
+    /// If it is polled after it was ready.
+    ///
+    /// # Cancel safety
+    /// A send that is dropped has sent nothing.
     pub fn send_async(&self, value: T) -> impl Future<Output = Result<(), SendError<T>>> {
-        SendFuture {
-            sender: self,
-            value: Some(value),
-            ticket: None,
-        }
+        let mut value = Some(value);
+        let mut wait = LineWait::<_, Senders>::new(&self.state);
+        poll_fn(move |cx| {
+            let Some(next) = value.take() else {
+                panic!("a send was polled after it was over");
+            };
+            let sent = wait.poll(cx, |state, _| match state.push(next) {
+                Ok(receiver) => Some(Ok(receiver)),
+                Err(TrySendError::Closed(value)) => Some(Err(SendError(value))),
+                Err(TrySendError::Full(back)) => {
+                    value = Some(back);
+                    None
+                }
+            });
+            sent.map(|sent| sent.map(wake))
+        })
     }
 
-    /// Send `value` if there is a place.
+    /// Sends `value` if there is room.
+    ///
+    /// # Errors
+    /// [`TrySendError`] with the value if the channel is full or every receiver is dropped.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         let receiver = locked(&self.state).push(value)?;
         wake(receiver);
         Ok(())
     }
 
-    /// Whether every receiver is gone.
+    /// Whether every receiver is dropped.
     pub fn is_closed(&self) -> bool {
         locked(&self.state).receivers == 0
     }
 }
 
-struct SendFuture<'a, T> {
-    sender: &'a Sender<T>,
-    value: Option<T>,
-    ticket: Option<Ticket>,
-}
-
-impl<T> Unpin for SendFuture<'_, T> {}
-
-impl<T> Future for SendFuture<'_, T> {
-    type Output = Result<(), SendError<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let Some(value) = this.value.take() else {
-            panic!("a send was polled after it was over");
-        };
-        let mut state = locked(&this.sender.state);
-        let sent = match state.push(value) {
-            Err(TrySendError::Full(value)) => {
-                this.value = Some(value);
-                state.sending.stand(&mut this.ticket, cx.waker());
-                return Poll::Pending;
-            }
-            Ok(receiver) => Ok(receiver),
-            Err(TrySendError::Closed(value)) => Err(SendError(value)),
-        };
-        if let Some(ticket) = this.ticket.take() {
-            state.sending.leave(ticket);
-        }
-        drop(state);
-        Poll::Ready(sent.map(wake))
-    }
-}
-
-impl<T> Drop for SendFuture<'_, T> {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
-            return;
-        };
-        let mut state = locked(&self.sender.state);
-        // One that was woken, and does not come, leaves its place to the next.
-        let next = if state.sending.leave(ticket) || state.queue.len() >= state.capacity {
-            None
-        } else {
-            state.sending.first()
-        };
-        drop(state);
-        wake(next);
-    }
-}
-
 impl<T> Receiver<T> {
-    /// Wait for the next value. In a coroutine it gives the others a turn now and then where there always is one.
+    /// Waits for the next value. In a coroutine, it yields now and then even if it never waits.
     ///
-    /// Errors: [`RecvError`] once all senders are gone and everything was received.
+    /// # Errors
+    /// [`RecvError`] once all senders are dropped and every value was received.
+    ///
+    /// # Cancel safety
+    /// A receive that is cancelled has taken nothing.
     #[inline(always)]
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
-        if crate::is_coroutine() {
+        if is_coroutine() {
             coop::consume_budget();
-            // The first poll looks; a look before it would only take the lock once more.
-            let mut receiving = self.receiving();
-            let received = crate::block_on(&mut receiving);
-            if receiving.has_waited {
+            // No `try_recv` first: the first poll would lock the state once more.
+            let mut receive = self.receive();
+            let received = block_on(&mut receive);
+            if receive.has_waited {
                 coop::reset_budget();
             }
             return received;
@@ -224,103 +234,89 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Wait for the next value, as a future: for `select!` and async code.
+    /// As [`Receiver::recv`]: for `select!` and async code.
     ///
-    /// Cancel safety: a receive that is dropped has taken nothing.
+    /// # Errors
+    /// As [`Receiver::recv`].
+    ///
+    /// # Cancel safety
+    /// A receive that is dropped has taken nothing.
     pub fn recv_async(&self) -> impl Future<Output = Result<T, RecvError>> {
-        self.receiving()
+        self.receive()
     }
 
-    fn receiving(&self) -> RecvFuture<'_, T> {
+    fn receive(&self) -> RecvFuture<'_, T> {
         RecvFuture {
-            receiver: self,
-            ticket: None,
+            wait: LineWait::new(&self.state),
             has_waited: false,
         }
     }
 
-    /// Wait for the next value, for `limit` at most; `None` where none came. In a coroutine.
+    /// Waits for the next value, for at most `limit`; `None` if none came.
+    ///
+    /// # Errors
+    /// As [`Receiver::recv`].
+    ///
+    /// # Panics
+    /// Outside of a coroutine.
     pub fn recv_timeout(&self, limit: Duration) -> Result<Option<T>, RecvError> {
         coop::consume_budget();
-        match crate::block_on(ringloop::time::timeout(limit, self.recv_async())) {
+        match block_on(ringloop::time::timeout(limit, self.recv_async())) {
             Ok(received) => received.map(Some),
             Err(ringloop::time::Elapsed) => Ok(None),
         }
     }
 
-    /// The next value, if there is one.
+    /// Takes the next value, if there is one.
+    ///
+    /// # Errors
+    /// [`TryRecvError`] if the channel is empty, or also closed.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let (value, sender) = locked(&self.state).pop()?;
         wake(sender);
         Ok(value)
     }
 
-    /// How many values wait.
+    /// Number of values in the queue.
     pub fn len(&self) -> usize {
         locked(&self.state).queue.len()
     }
 
-    /// Whether none wait.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values as they come, until all senders are gone.
+    /// The values in turn, until all senders are dropped.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 }
 
 struct RecvFuture<'a, T> {
-    receiver: &'a Receiver<T>,
-    ticket: Option<Ticket>,
+    wait: LineWait<'a, ChannelState<T>, Receivers>,
     has_waited: bool,
 }
 
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let receiver = self.receiver;
-        let mut state = locked(&receiver.state);
-        let taken = match state.pop() {
-            Err(TryRecvError::Empty) => {
-                state.receiving.stand(&mut self.ticket, cx.waker());
-                self.has_waited = true;
-                return Poll::Pending;
-            }
-            Ok(taken) => Ok(taken),
-            Err(TryRecvError::Closed) => Err(RecvError),
-        };
-        if let Some(ticket) = self.ticket.take() {
-            state.receiving.leave(ticket);
-        }
-        drop(state);
-        Poll::Ready(taken.map(|(value, sender)| {
+        let received = self.wait.poll(cx, |state, _| match state.pop() {
+            Ok(received) => Some(Ok(received)),
+            Err(TryRecvError::Closed) => Some(Err(RecvError)),
+            Err(TryRecvError::Empty) => None,
+        });
+        self.has_waited |= received.is_pending();
+        received.map_ok(|(value, sender)| {
             wake(sender);
             value
-        }))
+        })
     }
 }
 
-impl<T> Drop for RecvFuture<'_, T> {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
-            return;
-        };
-        let mut state = locked(&self.receiver.state);
-        // One that was woken, and does not come, leaves the value to the next.
-        let next = if state.receiving.leave(ticket) || state.queue.is_empty() {
-            None
-        } else {
-            state.receiving.first()
-        };
-        drop(state);
-        wake(next);
-    }
-}
-
-/// The values of a channel as they come.
+/// The values of a channel in turn.
 #[derive(Debug)]
 pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
@@ -343,7 +339,7 @@ impl<'a, T> IntoIterator for &'a Receiver<T> {
     }
 }
 
-/// The values of a channel as they come, with their receiver.
+/// The values of a channel in turn, with their receiver.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
@@ -390,7 +386,7 @@ impl<T> Drop for Sender<T> {
         let mut state = locked(&self.state);
         state.senders -= 1;
         if state.senders == 0 {
-            let all = state.receiving.all();
+            let all = state.receiving.take_all();
             drop(state);
             all.for_each(Waker::wake);
         }
@@ -402,8 +398,8 @@ impl<T> Drop for Receiver<T> {
         let mut state = locked(&self.state);
         state.receivers -= 1;
         if state.receivers == 0 {
-            let all = state.sending.all();
-            // Dropped with the lock free: a value's drop may be a sender of this channel.
+            let all = state.sending.take_all();
+            // Dropped with the lock free: the values may hold senders of this channel.
             let unreceived = std::mem::take(&mut state.queue);
             drop(state);
             all.for_each(Waker::wake);

@@ -1,19 +1,20 @@
-//! Waiting for a change of what a [`Mutex`] guards.
+//! Waiting for a change of what a [`Mutex`](super::Mutex) guards.
 //!
-//! Never does: wake without a reason; a wait still belongs into a loop, since the value may have changed again.
+//! Owns: [`Condvar`]. Called by: coroutines, threads and async code. It never wakes without a
+//! notification; a wait still belongs into a loop, since the value may have changed again.
 
 use super::mutex::MutexGuard;
-use super::waiters::{Ticket, Waiters};
+use super::waiters::{Line, LineWait, Waiters, wake};
 use crate::atomics::locked;
-use crate::wait::block_on_anywhere;
+use crate::wait::{block_on, block_on_anywhere};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::mem;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Mutex;
+use std::task::Waker;
 use std::time::Duration;
 
-/// Lets who holds a [`Mutex`](super::Mutex) wait for a change, and others tell of it.
+/// Lets the holder of a [`Mutex`](super::Mutex) wait for a change, and others notify it.
 ///
 /// ```
 /// use ringloop_coro::sync::{Condvar, Mutex};
@@ -33,55 +34,56 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct Condvar {
-    waiters: std::sync::Mutex<Waiters>,
+    waiters: Mutex<Waiters>,
 }
 
-/// Whether a wait ended by its time limit.
+/// Whether a wait reached its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was up.
+    /// Whether the wait reached its time limit.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
 impl Condvar {
-    /// With nobody waiting.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self {
-            waiters: std::sync::Mutex::new(Waiters::new()),
+            waiters: Mutex::new(Waiters::new()),
         }
     }
 
-    /// Give the lock back, wait to be notified, and hold it again.
+    /// Unlocks the mutex, waits for a notification, and locks it again.
     ///
-    /// Cancellation: a coroutine that is cancelled here does not hold the lock; a notification that was meant for it
-    /// goes to the next.
+    /// # Cancel safety
+    /// A cancelled coroutine does not hold the lock; its notification goes to the next waiter.
     #[track_caller]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         block_on_anywhere(self.notified(guard), "Condvar::wait_async()");
-        let told = PassOnGuard(self);
+        let notification = Notification(self);
         let guard = mutex.lock();
-        mem::forget(told);
+        mem::forget(notification);
         guard
     }
 
-    /// As [`Condvar::wait`], as a future.
+    /// As [`Condvar::wait`]: for `select!` and async code.
     ///
-    /// Cancel safety: a notification that was meant for it goes to the next.
+    /// # Cancel safety
+    /// A wait that is dropped does not hold the lock; its notification goes to the next waiter.
     pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         self.notified(guard).await;
-        let told = PassOnGuard(self);
+        let notification = Notification(self);
         let guard = mutex.lock_async().await;
-        mem::forget(told);
+        mem::forget(notification);
         guard
     }
 
-    /// Wait while `condition` holds.
+    /// Waits while `condition` is true.
     pub fn wait_while<'a, T: ?Sized>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -93,84 +95,67 @@ impl Condvar {
         guard
     }
 
-    /// As [`Condvar::wait`], for `limit` at most. In a coroutine.
+    /// As [`Condvar::wait`], for at most `limit`.
+    ///
+    /// # Panics
+    /// Outside of a coroutine.
     pub fn wait_timeout<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
         limit: Duration,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
         let mutex = guard.mutex();
-        let waited = crate::block_on(ringloop::time::timeout(limit, self.notified(guard)));
-        let told = waited.is_ok().then(|| PassOnGuard(self));
+        let waited = block_on(ringloop::time::timeout(limit, self.notified(guard)));
+        let notification = waited.is_ok().then(|| Notification(self));
         let guard = mutex.lock();
-        mem::forget(told);
+        mem::forget(notification);
         (guard, WaitTimeoutResult(waited.is_err()))
     }
 
-    /// Wake the one that has waited for the longest time.
+    /// Wakes the waiter that has waited longest.
     pub fn notify_one(&self) {
-        let first = locked(&self.waiters).first();
-        if let Some(waker) = first {
-            waker.wake();
-        }
+        let first = locked(&self.waiters).pop();
+        wake(first);
     }
 
-    /// Wake all.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
-        let all = locked(&self.waiters).all();
-        all.for_each(std::task::Waker::wake);
+        let all = locked(&self.waiters).take_all();
+        all.for_each(Waker::wake);
     }
 
-    fn notified<'a, T: ?Sized>(&'a self, guard: MutexGuard<'a, T>) -> Notified<'a, T> {
-        Notified {
-            condvar: self,
-            guard: Some(guard),
-            ticket: None,
-        }
-    }
-}
-
-/// Stands in the line before it lets go of the lock.
-struct Notified<'a, T: ?Sized> {
-    condvar: &'a Condvar,
-    guard: Option<MutexGuard<'a, T>>,
-    ticket: Option<Ticket>,
-}
-
-impl<T: ?Sized> Future for Notified<'_, T> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let condvar = self.condvar;
-        let mut waiters = locked(&condvar.waiters);
-        if let Some(ticket) = self.ticket
-            && !waiters.stands(ticket)
-        {
-            drop(waiters);
-            self.ticket = None;
-            return Poll::Ready(());
-        }
-        waiters.stand(&mut self.ticket, cx.waker());
-        drop(waiters);
-        self.guard = None;
-        Poll::Pending
+    /// Enters the line, then unlocks the mutex; ready once notified.
+    fn notified<'a, T: ?Sized>(&'a self, guard: MutexGuard<'a, T>) -> impl Future<Output = ()> {
+        let mut guard = Some(guard);
+        let mut wait = LineWait::<_, Notifications>::new(&self.waiters);
+        poll_fn(move |cx| {
+            let polled = wait.poll(cx, |waiters, ticket| {
+                let is_woken = !waiters.contains(ticket?);
+                is_woken.then_some(())
+            });
+            drop(guard.take());
+            polled
+        })
     }
 }
 
-impl<T: ?Sized> Drop for Notified<'_, T> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take()
-            && !locked(&self.condvar.waiters).leave(ticket)
-        {
-            self.condvar.notify_one();
-        }
+struct Notifications;
+
+impl Line<Waiters> for Notifications {
+    fn waiters(waiters: &mut Waiters) -> &mut Waiters {
+        waiters
+    }
+
+    fn abandon(waiters: &mut Waiters, was_in_line: bool) -> Option<Waker> {
+        if was_in_line { None } else { waiters.pop() }
     }
 }
 
-/// A notification whose receiver does not hold the lock yet: where it never does, the next one is told.
-struct PassOnGuard<'a>(&'a Condvar);
+/// A notification whose receiver does not hold the lock yet. If it never does, dropping this
+/// notifies the next waiter.
+struct Notification<'a>(&'a Condvar);
 
-impl Drop for PassOnGuard<'_> {
+impl Drop for Notification<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }

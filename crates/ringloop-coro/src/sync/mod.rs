@@ -1,17 +1,17 @@
-//! Channels and locks, between coroutines of any workers, plain threads and async code.
+//! Channels and locks between coroutines of any worker, plain threads and async code.
 //!
-//! Owns: [`channel`], [`oneshot`], [`Mutex`], [`RwLock`], [`Condvar`], [`Semaphore`], [`Barrier`], [`WaitGroup`],
-//! [`OnceLock`]. Called by: coroutines; threads, which block; async code, which awaits what ends in `_async`.
-//! Never does: block a thread that runs coroutines, beyond the few instructions in which a state is changed.
+//! Owns: [`channel`], [`oneshot`], [`Mutex`], [`RwLock`], [`Condvar`], [`Semaphore`], [`Barrier`],
+//! [`WaitGroup`], [`OnceLock`]. Called by: coroutines; threads, which block; async code, which
+//! awaits the methods that end in `_async`.
 //!
-//! * Names follow `std::sync`; `lock()` returns the guard itself, since nothing here is poisoned: a coroutine that
-//!   panics or is cancelled gives its locks back while it unwinds, and what it left half-done is the next one's to see.
-//!   Where that matters, keep the invariant in the value.
+//! * Names follow `std::sync`. `lock()` returns the guard itself, since there is no poisoning: a
+//!   coroutine that panics or is cancelled unlocks while it unwinds. Keep an invariant that must
+//!   survive this in the value.
 //! * Guards stay on their thread, as a coroutine does, and may be held while it parks.
-//! * Every wait may be cancelled: who is cancelled has taken nothing, and whatever was meant for it goes to the next.
-//! * A plain thread may call everything here but [`Condvar::wait_timeout`] and [`channel::Receiver::recv_timeout`], which
-//!   need the loop's timers and want a coroutine; async code on a runtime's thread must not, since that would stop all that
-//!   runs there: it panics and names the `_async` method.
+//! * Every wait may be cancelled. It has taken nothing then, and its wake goes to the next waiter.
+//! * A thread may call everything here except [`Condvar::wait_timeout`] and
+//!   [`channel::Receiver::recv_timeout`], which use the loop's timers and need a coroutine. Async
+//!   code on a runtime's thread would block the loop: it panics, and names the `_async` method.
 //!
 //! ```
 //! use ringloop_coro::sync::{Mutex, WaitGroup, channel};

@@ -1,25 +1,28 @@
-//! A lock that parks: a word of three states, and a line of those who found it taken.
+//! A lock that parks: a word of three states, and a line of waiters.
 //!
-//! Owns: the value. Never does: poison.
+//! Owns: [`Mutex`] and the value in it. Called by: coroutines, threads and async code. There is no
+//! poisoning.
 //!
 //! ```text
-//!   FREE ──────── lock ───────▶ HELD ── somebody stands in the line ──▶ AWAITED ─┐
-//!    ▲                           │                                       │    ▲  │ unlock: give it to a first
-//!    └────────── unlock ─────────┴───────── unlock: wake the first ──────┘    └──┘ that was passed too often
+//!   FREE ──────── lock ───────▶ HELD ───── a waiter enters the line ──────▶ AWAITED ─┐
+//!    ▲                           │                                           │    ▲  │ unlock: hand over to
+//!    └────────── unlock ─────────┴────────── unlock: wake the first ─────────┘    └──┘ a starved waiter
 //! ```
-//! Who was in the line takes the lock as `AWAITED`, since others may be behind it; at worst one looks at an empty line.
+//! A waiter takes the lock as `AWAITED`, since others may be behind it; at worst it finds an empty
+//! line.
 //!
-//! Whoever comes first takes a free lock, and the first in the line is woken to try again, as std does: a lock that is
-//! handed over at once costs a switch each time. But one that holds it across its waits, and takes it again without one,
-//! would keep it from all others of its thread for ever. So after [`limits::LOCK_PASSES_MAX`] vain tries the first in the
-//! line is given the lock.
+//! A free lock goes to whoever comes first, and the first waiter is woken to try again, as in std:
+//! handing it over each time would cost a switch. A coroutine that holds the lock across its waits,
+//! and takes it again without one, would starve the others of its thread. So after
+//! [`limits::LOCK_PASSES_MAX`] failed tries the lock is handed to the first waiter.
 //!
 //! # Invariants
-//! 1. Whoever has changed the word from `FREE`, or was given the lock by who had, has the value alone until it changes it
-//!    back or gives it away; a guard does both, or [`LockFuture`] for as long as it has not taken what it was given.
+//! 1. Whoever has changed the word from `FREE`, or was handed the lock, has the value alone until it
+//!    changes the word back or hands the lock over. A guard does both; so does a [`LockFuture`] that
+//!    has not seen that it was handed the lock.
 
-use super::waiters::{Ticket, Waiters};
-use crate::atomics::{AtomicU32, Mutex as Line, Ordering};
+use super::waiters::{Ticket, Waiters, wake};
+use crate::atomics::{AtomicU32, Mutex as LineLock, Ordering};
 use crate::limits;
 use crate::wait::block_on_anywhere;
 use std::cell::UnsafeCell;
@@ -31,10 +34,10 @@ use std::pin::Pin;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
-/// Tries before the line: a holder on another processor is mostly done by then.
+/// Tries before a wait: a holder on another processor has mostly unlocked by then.
 const SPINS: u32 = 40;
 
-/// A value that one holds at a time.
+/// A value with one user at a time.
 ///
 /// ```
 /// use ringloop_coro::sync::Mutex;
@@ -48,80 +51,83 @@ const SPINS: u32 = 40;
 /// ```
 pub struct Mutex<T: ?Sized> {
     word: AtomicU32,
-    line: Line<LockQueue>,
+    line: LineLock<LockQueue>,
     value: UnsafeCell<T>,
 }
 
-/// Who waits for the lock.
+/// The waiters for a lock.
 struct LockQueue {
     waiters: Waiters,
-    /// The first in the line, if it was passed too often.
-    passed: Option<Ticket>,
-    /// Has the lock, and does not know it yet.
-    given: Option<Ticket>,
+    /// The first waiter, if it has failed too often.
+    starved: Option<Ticket>,
+    /// The waiter that has the lock and does not know it yet.
+    handed_to: Option<Ticket>,
 }
 
 impl LockQueue {
     const fn new() -> Self {
         Self {
             waiters: Waiters::new(),
-            passed: None,
-            given: None,
+            starved: None,
+            handed_to: None,
         }
     }
 
-    /// Take what one was given.
+    /// Whether the waiter was handed the lock, which it has from now on.
     fn accept(&mut self, ticket: Option<Ticket>) -> bool {
-        let is_given = ticket.is_some() && self.given == ticket;
-        if is_given {
-            self.given = None;
+        let is_handed = ticket.is_some() && self.handed_to == ticket;
+        if is_handed {
+            self.handed_to = None;
         }
-        is_given
+        is_handed
     }
 }
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody stands in the line.
+/// Held, and a waiter may be in the line.
 const AWAITED: u32 = 2;
 
-// SAFETY: invariant 1: the value goes with the lock from one thread to another, and no two have it.
+// SAFETY: invariant 1: the value moves between threads with the lock.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: invariant 1.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
-    /// A value that nobody holds.
+    /// An unlocked mutex.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(LockQueue::new()),
+            line: LineLock::new(LockQueue::new()),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// A value that nobody holds; loom's atomics are no constants.
+    /// An unlocked mutex; loom's atomics have no `const` constructors.
     #[cfg(loom)]
     pub fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
-            line: Line::new(LockQueue::new()),
+            line: LineLock::new(LockQueue::new()),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// The value; nobody holds the lock.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Hold the lock; waits while somebody else does.
+    /// Locks the mutex, and waits while it is locked.
     ///
     /// # Panics
-    /// In async code on a runtime's thread, where it would have to wait.
+    /// In async code on a runtime's thread, if it would have to wait.
+    ///
+    /// # Cancel safety
+    /// A cancelled coroutine does not hold the lock.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -142,18 +148,19 @@ impl<T: ?Sized> Mutex<T> {
         block_on_anywhere(self.lock_async(), "Mutex::lock_async()")
     }
 
-    /// Hold the lock, as a future: for `select!` and async code.
+    /// As [`Mutex::lock`]: for `select!` and async code.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub fn lock_async(&self) -> impl Future<Output = MutexGuard<'_, T>> {
         LockFuture {
             mutex: self,
             ticket: None,
-            passes: 0,
+            failed_tries: 0,
         }
     }
 
-    /// Hold the lock if nobody does.
+    /// Locks the mutex if it is unlocked.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let (taken, seen) = (Ordering::Acquire, Ordering::Relaxed);
@@ -161,7 +168,7 @@ impl<T: ?Sized> Mutex<T> {
         exchanged.is_ok().then(|| self.guard())
     }
 
-    /// Hold the lock if nobody does; who does is told that somebody waits.
+    /// Locks the mutex if it is unlocked; else marks it as awaited.
     fn try_lock_awaited(&self) -> Option<MutexGuard<'_, T>> {
         let before = self.word.swap(AWAITED, Ordering::Acquire);
         (before == FREE).then(|| self.guard())
@@ -170,43 +177,38 @@ impl<T: ?Sized> Mutex<T> {
     fn guard(&self) -> MutexGuard<'_, T> {
         MutexGuard {
             mutex: self,
-            stays: PhantomData,
+            not_send: PhantomData,
         }
     }
 
-    /// Look at the line, or change it.
-    fn in_line<R>(&self, work: impl FnOnce(&mut LockQueue) -> R) -> R {
-        // It is whole at any point; a panic elsewhere does not change that.
+    fn with_line<R>(&self, work: impl FnOnce(&mut LockQueue) -> R) -> R {
+        // Consistent at any point: a panic elsewhere does not change that.
         work(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[cold]
     fn wake_first(&self) {
-        let first = self.in_line(|queue| queue.waiters.first());
-        if let Some(waker) = first {
-            waker.wake();
-        }
+        let first = self.with_line(|queue| queue.waiters.pop());
+        wake(first);
     }
 
-    /// Unlock what somebody waits for: give it to the first in the line, or free it and let that one try.
+    /// Unlocks an awaited mutex: hands it to the first waiter, or frees it and wakes that waiter.
     #[cold]
-    fn pass_on(&self) {
-        let first = self.in_line(|queue| {
+    fn unlock_awaited(&self) {
+        let first = self.with_line(|queue| {
             let front = queue.waiters.front();
-            if front.is_some() && queue.passed == front {
-                queue.given = queue.passed.take();
+            if front.is_some() && queue.starved == front {
+                queue.handed_to = queue.starved.take();
             } else {
-                // No plain store: loom takes that for older than a swap which it follows.
+                // Not a store: loom may order that before a swap which it follows.
                 self.word.swap(FREE, Ordering::Release);
             }
-            queue.waiters.first()
+            queue.waiters.pop()
         });
-        if let Some(waker) = first {
-            waker.wake();
-        }
+        wake(first);
     }
 
-    /// The value, of a lock that is nobody else's.
+    /// The value, which the exclusive borrow unlocks.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -221,8 +223,8 @@ impl<T: Default> Default for Mutex<T> {
 struct LockFuture<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     ticket: Option<Ticket>,
-    /// Tries for which it was woken, and in vain.
-    passes: u32,
+    /// Tries for which it was woken, and that failed.
+    failed_tries: u32,
 }
 
 impl<'a, T: ?Sized> Future for LockFuture<'a, T> {
@@ -231,15 +233,15 @@ impl<'a, T: ?Sized> Future for LockFuture<'a, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mutex = this.mutex;
-        // In the line first: whoever unlocks after the word says so finds it there.
-        let is_given = mutex.in_line(|queue| {
-            let is_given = queue.accept(this.ticket);
-            if !is_given {
-                this.stand(queue, cx.waker());
+        // In the line first: an unlock that sees `AWAITED` finds it there.
+        let is_handed = mutex.with_line(|queue| {
+            let is_handed = queue.accept(this.ticket);
+            if !is_handed {
+                this.enter(queue, cx.waker());
             }
-            is_given
+            is_handed
         });
-        if is_given {
+        if is_handed {
             self.ticket = None;
             return Poll::Ready(mutex.guard());
         }
@@ -247,22 +249,22 @@ impl<'a, T: ?Sized> Future for LockFuture<'a, T> {
             return Poll::Pending;
         };
         if let Some(ticket) = self.ticket.take() {
-            // Whether it was woken or not: it has what it waited for, and wakes the next when it is done.
-            mutex.in_line(|queue| queue.waiters.leave(ticket));
+            // Woken or not, it has the lock, and wakes the next waiter when it unlocks.
+            mutex.with_line(|queue| queue.waiters.leave(ticket));
         }
         Poll::Ready(guard)
     }
 }
 
 impl<T: ?Sized> LockFuture<'_, T> {
-    fn stand(&mut self, queue: &mut LockQueue, waker: &Waker) {
+    fn enter(&mut self, queue: &mut LockQueue, waker: &Waker) {
         let was_woken = self
             .ticket
-            .is_some_and(|ticket| !queue.waiters.stands(ticket));
-        self.passes += u32::from(was_woken);
-        queue.waiters.stand(&mut self.ticket, waker);
-        if self.passes >= limits::LOCK_PASSES_MAX && queue.waiters.front() == self.ticket {
-            queue.passed = self.ticket;
+            .is_some_and(|ticket| !queue.waiters.contains(ticket));
+        self.failed_tries += u32::from(was_woken);
+        queue.waiters.enter(&mut self.ticket, waker);
+        if self.failed_tries >= limits::LOCK_PASSES_MAX && queue.waiters.front() == self.ticket {
+            queue.starved = self.ticket;
         }
     }
 }
@@ -270,25 +272,25 @@ impl<T: ?Sized> LockFuture<'_, T> {
 impl<T: ?Sized> Drop for LockFuture<'_, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let (is_given, stood) = self
+            let (is_handed, was_in_line) = self
                 .mutex
-                .in_line(|queue| (queue.accept(Some(ticket)), queue.waiters.leave(ticket)));
-            if is_given {
+                .with_line(|queue| (queue.accept(Some(ticket)), queue.waiters.leave(ticket)));
+            if is_handed {
                 drop(self.mutex.guard());
-            } else if !stood {
-                // It was woken, and does not come: somebody else may.
+            } else if !was_in_line {
+                // It was woken and does not try: the next waiter may.
                 self.mutex.wake_first();
             }
         }
     }
 }
 
-/// The lock, held; dropping it lets the next one try.
-#[must_use = "the lock is given back at once"]
+/// A locked mutex; dropping the guard unlocks it.
+#[must_use = "the mutex is unlocked at once"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// It stays on its thread, as std's does and as a coroutine does.
-    stays: PhantomData<*const ()>,
+    /// It stays on its thread, as std's guard and a coroutine do.
+    not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: invariant 1: a reference to a guard is one to the value.
@@ -324,7 +326,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
         let (freed, seen) = (Ordering::Release, Ordering::Relaxed);
         let exchanged = self.mutex.word.compare_exchange(HELD, FREE, freed, seen);
         if exchanged.is_err() {
-            self.mutex.pass_on();
+            self.mutex.unlock_awaited();
         }
     }
 }
@@ -355,7 +357,7 @@ mod loom_tests {
     use std::pin::pin;
     use std::task::Wake;
 
-    /// A number of which loom sees who touches it.
+    /// A number whose accesses loom checks.
     type Counted = Mutex<Watched<u32>>;
 
     struct Unpark(Thread);
@@ -366,7 +368,7 @@ mod loom_tests {
         }
     }
 
-    /// Wait as a thread does; where no wake comes loom finds the deadlock.
+    /// Blocks the thread; if no wake comes, loom reports the deadlock.
     fn block_on<F: Future>(future: F) -> F::Output {
         let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
         let mut cx = Context::from_waker(&waker);
@@ -394,21 +396,21 @@ mod loom_tests {
     }
 
     fn count(mutex: &Counted) -> u32 {
-        let guard = mutex.try_lock().expect("a lock that nobody holds is free");
+        let guard = mutex.try_lock().expect("the mutex is unlocked");
         // SAFETY: invariant 1.
         guard.with(|number| unsafe { *number })
     }
 
-    /// The bounds keep a model within seconds.
+    /// The bound keeps a model within seconds.
     fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
         builder.check(check);
     }
 
-    /// Invariant 1, and nobody sleeps beside a free lock.
+    /// Invariant 1, and no waiter sleeps beside an unlocked mutex.
     #[test]
-    fn mutex_is_held_by_one_and_each_who_waits_gets_it() {
+    fn mutex_is_held_by_one_and_each_waiter_gets_it() {
         model(3, || {
             let mutex = counted();
             let others = [adder(&mutex), adder(&mutex)];
@@ -420,7 +422,7 @@ mod loom_tests {
         });
     }
 
-    /// One that tries without waiting takes nothing from those in the line.
+    /// `try_lock` takes no wake from the waiters.
     #[test]
     fn try_lock_beside_the_line_loses_no_wake() {
         model(3, || {
@@ -432,12 +434,12 @@ mod loom_tests {
         });
     }
 
-    /// Whoever goes away from the line, woken or not, leaves the lock to the next.
+    /// A waiter that leaves the line, woken or not, passes its wake on.
     #[test]
-    fn one_that_leaves_the_line_passes_its_wake_on() {
+    fn waiter_that_leaves_passes_its_wake_on() {
         model(3, || {
             let mutex = counted();
-            let held = mutex.try_lock().expect("nobody else is there yet");
+            let held = mutex.try_lock().expect("the mutex is unlocked");
             let leaver = {
                 let mutex = Arc::clone(&mutex);
                 thread::spawn(move || {

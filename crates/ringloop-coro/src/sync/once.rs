@@ -1,9 +1,11 @@
-//! A value that is made once, by whoever comes first; making it may park.
+//! A value that is initialized once, by a function that may park.
+//!
+//! Owns: [`OnceLock`]. Called by: coroutines and threads.
 
 use super::semaphore::Semaphore;
 use std::fmt;
 
-/// A value that is made at the first use.
+/// A value that is initialized at its first use.
 ///
 /// ```
 /// use ringloop_coro::sync::OnceLock;
@@ -21,38 +23,41 @@ use std::fmt;
 /// ```
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
-    /// One permit, for whoever makes the value.
-    turn: std::sync::OnceLock<Semaphore>,
+    /// One permit: to initialize the value.
+    permit: std::sync::OnceLock<Semaphore>,
 }
 
 impl<T> OnceLock<T> {
-    /// Without a value.
+    /// A cell without a value.
     pub const fn new() -> Self {
         Self {
             value: std::sync::OnceLock::new(),
-            turn: std::sync::OnceLock::new(),
+            permit: std::sync::OnceLock::new(),
         }
     }
 
-    /// The value, if it was made.
+    /// The value, if it is initialized.
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// Give it its value; what comes second is returned.
+    /// Sets the value.
+    ///
+    /// # Errors
+    /// Returns `value` if there is a value already.
     pub fn set(&self, value: T) -> Result<(), T> {
         self.value.set(value)
     }
 
-    /// The value; `make` makes it where nobody has, and whoever comes meanwhile waits.
+    /// The value; the first caller initializes it by `make`, while others wait.
     ///
-    /// Where `make` panics or its coroutine is cancelled, the next one makes the value. A `make` that asks for the
-    /// same value waits for itself.
+    /// If `make` panics or its coroutine is cancelled, the next caller initializes it. A `make` that
+    /// uses the same cell deadlocks.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.value.get() {
             return value;
         }
-        let _permit = self.turn.get_or_init(|| Semaphore::new(1)).acquire(1);
+        let _permit = self.permit.get_or_init(|| Semaphore::new(1)).acquire(1);
         if let Some(value) = self.value.get() {
             return value;
         }

@@ -1,4 +1,6 @@
-//! Channels for one value. The state is the engine's (`ringloop::sync`).
+//! Channels for one value, over the engine's (`ringloop::sync`).
+//!
+//! Owns: [`Receiver`]. Called by: coroutines, threads and async code.
 
 use crate::wait::block_on_anywhere;
 use std::fmt;
@@ -6,11 +8,11 @@ use std::future::IntoFuture;
 
 pub use ringloop::sync::oneshot::{Dropped, Sender};
 
-/// Waits for the value; `select!` and async code await it.
+/// Receives the value; `select!` and async code await it.
 #[must_use = "the value is lost without it"]
 pub struct Receiver<T>(ringloop::sync::oneshot::Receiver<T>);
 
-/// A channel for one value.
+/// Makes a channel for one value.
 ///
 /// ```
 /// use ringloop_coro::sync::oneshot;
@@ -28,9 +30,10 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Receiver<T> {
-    /// Wait for the value.
+    /// Waits for the value.
     ///
-    /// Errors: [`Dropped`], when the sender is gone without one.
+    /// # Errors
+    /// [`Dropped`] if the sender was dropped without sending.
     #[track_caller]
     pub fn recv(self) -> Result<T, Dropped> {
         block_on_anywhere(self.into_future(), "the receiver")

@@ -1,17 +1,18 @@
-//! A lock for many readers or one writer, in the order of asking: a waiting writer keeps later readers out.
+//! A lock for many readers or one writer, first in, first out: a waiting writer blocks later readers.
 //!
-//! Owns: the value. A reader takes one of many permits, a writer all of them; std's lock, which whoever has permits
-//! finds free, lends the value. Never does: poison.
+//! Owns: [`RwLock`] and the value in it. Called by: coroutines, threads and async code. A reader
+//! takes one permit, a writer all of them; std's lock, which is free for whoever has permits, gives
+//! access to the value. There is no poisoning.
 
 use super::semaphore::{Permit, Semaphore};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
-/// As many readers as there can be.
+/// Permits: the largest number of readers.
 const READERS_MAX: usize = 1 << 30;
 
-/// A value that many look at, or one changes.
+/// A value with many readers or one writer.
 ///
 /// ```
 /// use ringloop_coro::sync::RwLock;
@@ -28,20 +29,20 @@ const READERS_MAX: usize = 1 << 30;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
 pub struct RwLock<T: ?Sized> {
-    turn: Semaphore,
+    permits: Semaphore,
     value: std::sync::RwLock<T>,
 }
 
 impl<T> RwLock<T> {
-    /// A value that nobody holds.
+    /// An unlocked lock.
     pub fn new(value: T) -> Self {
         Self {
-            turn: Semaphore::new(READERS_MAX),
+            permits: Semaphore::new(READERS_MAX),
             value: std::sync::RwLock::new(value),
         }
     }
 
-    /// The value; nobody holds the lock.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         let value = self.value.into_inner();
         value.unwrap_or_else(PoisonError::into_inner)
@@ -49,37 +50,43 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Hold it for reading, beside other readers.
+    /// Locks it for reading, beside other readers.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.reader(self.turn.acquire(1))
+        self.reader(self.permits.acquire(1))
     }
 
-    /// Hold it for reading, as a future. Cancel safety: safe.
+    /// As [`RwLock::read`]: for `select!` and async code.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn read_async(&self) -> RwLockReadGuard<'_, T> {
-        self.reader(self.turn.acquire_async(1).await)
+        self.reader(self.permits.acquire_async(1).await)
     }
 
-    /// Hold it for reading if nobody writes or waits to.
+    /// Locks it for reading if no writer holds it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        Some(self.reader(self.turn.try_acquire(1)?))
+        Some(self.reader(self.permits.try_acquire(1)?))
     }
 
-    /// Hold it alone.
+    /// Locks it for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.writer(self.turn.acquire(READERS_MAX))
+        self.writer(self.permits.acquire(READERS_MAX))
     }
 
-    /// Hold it alone, as a future. Cancel safety: safe.
+    /// As [`RwLock::write`]: for `select!` and async code.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn write_async(&self) -> RwLockWriteGuard<'_, T> {
-        self.writer(self.turn.acquire_async(READERS_MAX).await)
+        self.writer(self.permits.acquire_async(READERS_MAX).await)
     }
 
-    /// Hold it alone if nobody holds it.
+    /// Locks it for writing if it is unlocked.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        Some(self.writer(self.turn.try_acquire(READERS_MAX)?))
+        Some(self.writer(self.permits.try_acquire(READERS_MAX)?))
     }
 
-    /// Whoever has a permit finds std's lock free of writers; one that lets go gives the value back first.
+    /// With a permit, std's lock has no writer: guards unlock it before they return their permits.
     fn reader(&self, permit: Permit) -> RwLockReadGuard<'_, T> {
         RwLockReadGuard {
             value: self.value.read().unwrap_or_else(PoisonError::into_inner),
@@ -87,7 +94,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As for a reader: nobody else has a permit.
+    /// With all permits, std's lock is free.
     fn writer(&self, permit: Permit) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard {
             value: self.value.write().unwrap_or_else(PoisonError::into_inner),
@@ -96,16 +103,16 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// The lock, held for reading.
-#[must_use = "the lock is given back at once"]
+/// A lock held for reading.
+#[must_use = "it is unlocked at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     // Dropped in this order.
     value: std::sync::RwLockReadGuard<'a, T>,
     _permit: Permit,
 }
 
-/// The lock, held alone.
-#[must_use = "the lock is given back at once"]
+/// A lock held for writing.
+#[must_use = "it is unlocked at once"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     // Dropped in this order.
     value: std::sync::RwLockWriteGuard<'a, T>,
@@ -155,7 +162,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RwLock")
-            .field("is_free", &(self.turn.available() == READERS_MAX))
+            .field("is_free", &(self.permits.available() == READERS_MAX))
             .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,15 @@
-//! Permits, taken in the order of asking. The state is the engine's (`ringloop::sync`).
+//! Permits, first in, first out, over the engine's semaphore (`ringloop::sync`).
+//!
+//! Owns: [`Semaphore`]. Called by: coroutines, threads, async code, and `RwLock` and `OnceLock`.
 
 use crate::wait::block_on_anywhere;
 use ringloop::sync::AnyThread;
 use std::future::Future;
 
-/// Permits that were taken; dropping it gives them back.
+/// Permits that were acquired; dropping it releases them.
 pub type Permit = ringloop::sync::Permit<AnyThread>;
 
-/// A number of permits; a clone is the same ones.
+/// A number of permits; a clone shares them.
 ///
 /// ```
 /// use ringloop_coro::sync::Semaphore;
@@ -25,12 +27,12 @@ pub type Permit = ringloop::sync::Permit<AnyThread>;
 pub struct Semaphore(ringloop::sync::Semaphore);
 
 impl Semaphore {
-    /// A semaphore with so many permits.
+    /// A semaphore with `permits` permits.
     pub fn new(permits: usize) -> Self {
         Self(ringloop::sync::Semaphore::new(permits))
     }
 
-    /// Wait for `count` permits; a small wish does not pass a large one that came first.
+    /// Waits for `count` permits; a small request does not overtake an earlier large one.
     #[track_caller]
     pub fn acquire(&self, count: usize) -> Permit {
         match self.0.try_acquire(count) {
@@ -39,22 +41,25 @@ impl Semaphore {
         }
     }
 
-    /// As [`Semaphore::acquire`], as a future: for `select!` and async code. Cancel safety: safe.
+    /// As [`Semaphore::acquire`]: for `select!` and async code.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub fn acquire_async(&self, count: usize) -> impl Future<Output = Permit> + use<> {
         self.0.acquire(count)
     }
 
-    /// Take `count` permits if they are free and nobody waits.
+    /// Acquires `count` permits if they are free and there are no waiters.
     pub fn try_acquire(&self, count: usize) -> Option<Permit> {
         self.0.try_acquire(count)
     }
 
-    /// How many are free.
+    /// Number of free permits.
     pub fn available(&self) -> usize {
         self.0.available()
     }
 
-    /// Add to those there are.
+    /// Adds permits.
     pub fn add(&self, count: usize) {
         self.0.add(count);
     }

@@ -1,10 +1,14 @@
-//! Who waits, in the order of asking.
+//! Waiters in first-in-first-out order.
 //!
-//! Called by: this folder, each under its own lock. Never does: wake; wakers are handed out, to be woken once the lock
-//! is free. Whoever was woken is no longer in the line; one that comes back empty-handed stands where it stood.
+//! Owns: [`Waiters`], one line, and [`LineWait`], one wait in it. Called by: this folder, each under
+//! the lock of its own state. Wakers are handed out, to be woken once the lock is free. A woken
+//! waiter has left the line; if it finds nothing, it returns to its former place.
 
+use crate::atomics::locked;
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
 
 /// A place in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +23,6 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// With nobody in it.
     pub const fn new() -> Self {
         Self {
             line: VecDeque::new(),
@@ -27,12 +30,13 @@ impl Waiters {
         }
     }
 
-    /// Stand in the line: where `ticket` says, before all that have asked later, or at its end, with a new ticket.
-    pub fn stand(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
+    /// Enters the line at its end, with a new ticket, or at the place of `ticket`, or updates the
+    /// waker there.
+    pub fn enter(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
         if let Some(ticket) = *ticket {
-            match self.place(ticket) {
-                Ok(place) => self.line[place].1.clone_from(waker),
-                Err(place) => self.line.insert(place, (ticket, waker.clone())),
+            match self.index_of(ticket) {
+                Ok(index) => self.line[index].1.clone_from(waker),
+                Err(index) => self.line.insert(index, (ticket, waker.clone())),
             }
             return;
         }
@@ -42,42 +46,105 @@ impl Waiters {
         *ticket = Some(new);
     }
 
-    /// Whether it still stands in the line.
-    pub fn stands(&self, ticket: Ticket) -> bool {
-        self.place(ticket).is_ok()
+    /// `false` once it was woken.
+    pub fn contains(&self, ticket: Ticket) -> bool {
+        self.index_of(ticket).is_ok()
     }
 
-    /// Leave the line; `false` where it was woken already.
+    /// Leaves the line; `false` if it was woken before.
     #[inline]
     pub fn leave(&mut self, ticket: Ticket) -> bool {
         if self.line.is_empty() {
             return false;
         }
-        let place = self.place(ticket).ok();
-        place.and_then(|place| self.line.remove(place)).is_some()
+        let index = self.index_of(ticket).ok();
+        index.and_then(|index| self.line.remove(index)).is_some()
     }
 
-    /// Who is the first.
     pub fn front(&self) -> Option<Ticket> {
         self.line.front().map(|(ticket, _)| *ticket)
     }
 
-    /// Take the first out of the line, to be woken.
-    pub fn first(&mut self) -> Option<Waker> {
+    /// Takes the first out of the line, to be woken.
+    pub fn pop(&mut self) -> Option<Waker> {
         self.line.pop_front().map(|(_, waker)| waker)
     }
 
-    /// Take all out of the line, to be woken.
-    pub fn all(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        std::mem::take(&mut self.line)
-            .into_iter()
-            .map(|(_, waker)| waker)
+    /// Takes all out of the line, to be woken.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        let line = std::mem::take(&mut self.line);
+        line.into_iter().map(|(_, waker)| waker)
     }
 
-    /// Where it stands, or would.
-    fn place(&self, ticket: Ticket) -> Result<usize, usize> {
+    /// Where it is in the line, or would be.
+    fn index_of(&self, ticket: Ticket) -> Result<usize, usize> {
         self.line
             .binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+    }
+}
+
+/// A line that is part of the state `S`, under that state's lock.
+pub(super) trait Line<S> {
+    fn waiters(state: &mut S) -> &mut Waiters;
+
+    /// A wait was dropped before it was over, with `was_in_line` if it was not woken. Returns who
+    /// gets the wake that it did not use.
+    fn abandon(state: &mut S, was_in_line: bool) -> Option<Waker>;
+}
+
+/// One wait in the line `L`.
+pub(super) struct LineWait<'a, S, L: Line<S>> {
+    state: &'a Mutex<S>,
+    ticket: Option<Ticket>,
+    line: PhantomData<L>,
+}
+
+impl<'a, S, L: Line<S>> LineWait<'a, S, L> {
+    #[inline]
+    pub fn new(state: &'a Mutex<S>) -> Self {
+        Self {
+            state,
+            ticket: None,
+            line: PhantomData,
+        }
+    }
+
+    /// Makes an attempt with the state locked; enters the line if that has no result.
+    #[inline]
+    pub fn poll<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: impl FnOnce(&mut S, Option<Ticket>) -> Option<R>,
+    ) -> Poll<R> {
+        let mut state = locked(self.state);
+        let Some(result) = attempt(&mut state, self.ticket) else {
+            L::waiters(&mut state).enter(&mut self.ticket, cx.waker());
+            return Poll::Pending;
+        };
+        if let Some(ticket) = self.ticket.take() {
+            L::waiters(&mut state).leave(ticket);
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl<S, L: Line<S>> Drop for LineWait<'_, S, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let mut state = locked(self.state);
+            let was_in_line = L::waiters(&mut state).leave(ticket);
+            let next = L::abandon(&mut state, was_in_line);
+            drop(state);
+            wake(next);
+        }
+    }
+}
+
+#[inline]
+pub(super) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -86,25 +153,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_keeps_its_order_whoever_leaves() {
+    fn line_keeps_its_order_as_waiters_leave_and_return() {
         let mut waiters = Waiters::default();
         let mut tickets = [None; 3];
         for ticket in &mut tickets {
-            waiters.stand(ticket, Waker::noop());
+            waiters.enter(ticket, Waker::noop());
         }
         let [first, second, third] = tickets.map(Option::unwrap);
         assert!(waiters.leave(second));
         assert!(!waiters.leave(second));
-        assert!(waiters.first().is_some());
-        assert!(!waiters.stands(first) && waiters.stands(third));
+        assert!(waiters.pop().is_some());
+        assert!(!waiters.contains(first) && waiters.contains(third));
         let mut again = Some(third);
-        waiters.stand(&mut again, Waker::noop());
+        waiters.enter(&mut again, Waker::noop());
         assert_eq!((again, waiters.line.len()), (Some(third), 1));
         let mut back = Some(first);
-        waiters.stand(&mut back, Waker::noop());
+        waiters.enter(&mut back, Waker::noop());
         assert_eq!((back, waiters.front()), (Some(first), Some(first)));
-        assert!(waiters.first().is_some());
-        assert_eq!(waiters.all().count(), 1);
+        assert!(waiters.pop().is_some());
+        assert_eq!(waiters.take_all().count(), 1);
         assert!(waiters.line.is_empty());
     }
 }
