@@ -3,9 +3,10 @@
 
 mod support;
 
+use ringloop::buf::SendBuf;
 use ringloop::executor::{Local, Op};
 use ringloop::net::{UnixDatagram, UnixListener, UnixName, UnixStream};
-use ringloop::op::SendDatagram;
+use ringloop::op::{self, SendDatagram};
 use ringloop::{Options, Runtime, spawn, time};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -276,6 +277,111 @@ fn unix_datagrams_that_wait_for_room_arrive_whole() {
             });
         }
     });
+}
+
+/// How a stream's bytes are sent.
+#[derive(Debug, Clone, Copy)]
+enum Sending {
+    Some,
+    All,
+    Vectored,
+    AllVectored,
+    Descriptors,
+}
+
+async fn send_some(stream: &UnixStream, how: Sending, bytes: Vec<u8>) -> io::Result<usize> {
+    let len = bytes.len();
+    let halves = vec![bytes[..len / 2].to_vec(), bytes[len / 2..].to_vec()];
+    match how {
+        Sending::Some => stream.write(bytes).await.0,
+        Sending::All => stream.write_all(bytes).await.0.map(|()| len),
+        Sending::Vectored => stream.write_vectored(halves).await.0,
+        Sending::AllVectored => stream.write_all_vectored(halves).await.0.map(|()| len),
+        Sending::Descriptors => {
+            let null = std::fs::File::open("/dev/null").unwrap();
+            let (sent, ..) = stream.send_descriptors(bytes, vec![null.into()]).await;
+            sent
+        }
+    }
+}
+
+const TOTAL: usize = 2 << 20;
+
+fn byte_at(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+async fn send_total(stream: UnixStream, how: Sending) {
+    let mut sent = 0;
+    while sent < TOTAL {
+        let len = 100_000.min(TOTAL - sent);
+        let bytes = (sent..sent + len).map(byte_at).collect();
+        sent += send_some(&stream, how, bytes).await.unwrap();
+    }
+}
+
+/// Ten times what a socket takes, received in small parts.
+#[test]
+fn sends_on_a_full_unix_stream_wait_for_room_and_arrive_whole() {
+    for how in [
+        Sending::Some,
+        Sending::All,
+        Sending::Vectored,
+        Sending::AllVectored,
+        Sending::Descriptors,
+    ] {
+        in_runtimes(|runtime| {
+            run(runtime, async {
+                let (one, other) = UnixStream::pair().unwrap();
+                let sending = spawn(send_total(one, how));
+                let mut received = 0;
+                while received < TOTAL {
+                    let next = time::timeout(PATIENCE, other.read(Vec::with_capacity(20_000)));
+                    let (count, bytes) = next.await.unwrap();
+                    assert_ne!(count.unwrap(), 0, "{how:?}");
+                    let expected: Vec<u8> =
+                        (received..received + bytes.len()).map(byte_at).collect();
+                    assert!(bytes == expected, "{how:?} at {received}");
+                    received += bytes.len();
+                }
+                sending.await.unwrap();
+            });
+        });
+    }
+}
+
+/// Send messages of 1 to 1,000 bytes, each of its number.
+async fn send_messages(socket: OwnedFd, is_datagram: bool) {
+    let fd = socket.as_raw_fd();
+    for number in 0..1000_u32 {
+        let buf = SendBuf::from(vec![number as u8; 1 + number as usize]);
+        let (sent, _) = if is_datagram {
+            Op::new(SendDatagram::new(fd, buf)).await
+        } else {
+            Op::new(op::Send { fd, buf }).await
+        };
+        assert_eq!(sent.unwrap(), 1 + number as usize);
+    }
+}
+
+#[test]
+fn messages_to_a_full_seqpacket_socket_wait_for_room_and_arrive_whole() {
+    for is_datagram in [false, true] {
+        in_runtimes(|runtime| {
+            let (one, other) = ringloop::sys::socket::pair(libc::SOCK_SEQPACKET).unwrap();
+            let other = UnixDatagram::from(other);
+            run(runtime, async {
+                let sending = spawn(send_messages(one, is_datagram));
+                for number in 0..1000_u32 {
+                    let next = time::timeout(PATIENCE, other.recv(Vec::with_capacity(2048)));
+                    let (count, bytes) = next.await.unwrap();
+                    assert_eq!(count.unwrap(), 1 + number as usize);
+                    assert!(bytes.iter().all(|byte| *byte == number as u8));
+                }
+                sending.await.unwrap();
+            });
+        });
+    }
 }
 
 #[test]

@@ -358,12 +358,6 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         drop(event);
         return lifecycle::close_socket_if_idle(this);
     }
-    if matches!(-result, libc::EAGAIN | libc::EINTR) {
-        // The kernel has given the wait for room up, as it rarely does with Unix sockets; nothing has left.
-        this.write.sending_bytes.set(0);
-        put_back(this, event);
-        return wait_writable(this);
-    }
     if result < 0 {
         drop(event);
         return failed(this, -result);

@@ -461,7 +461,7 @@ fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
     let fill = |sqe: &mut Sqe| {
         sqe.user_data = key.user_data();
         request.prepare(sqe);
-        if is_patient && sqe.opcode == abi::OP_RECV {
+        if is_patient && matches!(sqe.opcode, abi::OP_RECV | abi::OP_SEND | abi::OP_SENDMSG) {
             sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
         }
     };

@@ -245,7 +245,14 @@ impl fmt::Debug for Socket {
 }
 
 fn needs_copy(error: &io::Error) -> bool {
-    let refusals = [libc::EOPNOTSUPP, libc::ENOMEM, libc::ENOBUFS];
+    // `EAGAIN`, `EINTR`: the kernel has stopped waiting for room; a plain send is made again then.
+    let refusals = [
+        libc::EOPNOTSUPP,
+        libc::ENOMEM,
+        libc::ENOBUFS,
+        libc::EAGAIN,
+        libc::EINTR,
+    ];
     error
         .raw_os_error()
         .is_some_and(|errno| refusals.contains(&errno))

@@ -8,7 +8,7 @@
 use super::{KIND_CANCEL, KIND_OP, KIND_WAKE, UringDriver};
 use crate::driver::table::{Delivery, Phase, flag};
 use crate::driver::{BufferId, Event, Key, PoolKind};
-use crate::op::{Operation, Shape};
+use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::uring::abi::{self, Cqe};
 
 impl UringDriver {
@@ -40,8 +40,11 @@ impl UringDriver {
 
     /// One completion of an operation: arm it again, or pass the result on.
     #[inline]
-    fn completed(&mut self, cqe: Cqe) -> Option<Event> {
+    pub(super) fn completed(&mut self, mut cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
+        if cqe.res < 0 {
+            cqe.res = self.resend(key, cqe.res)?;
+        }
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
         if slot.complete_standing(cqe.res) {
@@ -69,6 +72,40 @@ impl UringDriver {
             Some(_) => None,
             None => self.deliver(key, cqe.res, more, buffer),
         }
+    }
+
+    /// Send again what the kernel has stopped waiting to send, with nothing of it sent; `None`: it is armed again. Returns
+    /// the result of what is over.
+    ///
+    /// Nearly all sends wait by a poll of the kernel's. After 128 polls that found no room (`APOLL_MAX_RETRY`), or without
+    /// memory for one, a thread of the kernel's waits, which ends with `EAGAIN` (`SO_SNDTIMEO`) or `EINTR`.
+    #[cold]
+    fn resend(&mut self, key: Key, result: i32) -> Option<i32> {
+        let has_stopped = [-libc::EAGAIN, -libc::EINTR].contains(&result);
+        let Some(slot) = self.table.slot(key).filter(|_| has_stopped) else {
+            return Some(result);
+        };
+        let request = slot.request().filter(|request| {
+            matches!(
+                request,
+                Request::Send(_) | Request::SendMsg(_) | Request::SendDescriptors(_)
+            )
+        });
+        // What was behind it in a link is over.
+        let Some(Need::Ready(fd, _)) = request
+            .map(Operation::need)
+            .filter(|_| !slot.is(flag::LINKED))
+        else {
+            return Some(result);
+        };
+        if slot.is(flag::CANCELLED) {
+            return Some(-libc::ECANCELED);
+        }
+        slot.set(flag::PATIENT);
+        slot.phase = Phase::Resting;
+        self.late.note(key, [fd, NO_FD]);
+        self.rearm(key);
+        None
     }
 
     /// A completion of an operation that may have to be armed again after it.

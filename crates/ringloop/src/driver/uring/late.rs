@@ -7,7 +7,8 @@
 //! * what is behind another operation in a link begins when that one is over;
 //! * what only a thread of the kernel's can do (to cut a file, write it out, open one, move bytes by a pipe) begins when one
 //!   is free;
-//! * what is [`Shape::Retried`](crate::op::Shape::Retried) may have to be armed again.
+//! * what is [`Shape::Retried`](crate::op::Shape::Retried) may have to be armed again, and so was a send that the kernel
+//!   stopped waiting for.
 //!
 //! A cancel may find them too late, or not at all (`uring::link`). So their numbers stay taken until they are over.
 

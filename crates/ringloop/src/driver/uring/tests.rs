@@ -1,6 +1,8 @@
 //! The ring driver where the kernel has no memory for all that it is asked for. The seam is `Ring::takes_at_most`:
 //! the kernel is told of fewer entries than there are, and does with them what it does where it stops by itself.
 
+mod resend;
+
 use super::{Entry, UringDriver};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::driver::{Driver, Key, Setup, Sink};
