@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ringloop import quic
+from ringloop._native import quic as native
 from ringloop.quic import _driver
-from tests.quic.support import both, client_config, dialled, echo, relayed, served
+from ringloop.quic.asyncio import serve
+from ringloop.quic.configuration import QuicConfiguration
+from tests.quic.support import SERVER, both, client_config, dialled, echo, relayed, served
 from tests.support import wait_until, while_scheduled, within
 
 if TYPE_CHECKING:
@@ -288,3 +293,43 @@ def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certif
 
     # It lingers for three probe timeouts, a few hundredths of a second here.
     run(while_scheduled(attempt, 0.02))
+
+
+def first_packet(certificates: Certificates) -> bytes:
+    """Return what a client sends first."""
+    client = native.Endpoint(events=True)
+    client.connect(client_config(certificates), SERVER, "localhost", 0)
+    return client.datagrams_to_send(0)[0][0]
+
+
+@pytest.mark.parametrize("shape", ["native", "asyncio"])
+def test_clients_that_were_not_read_are_refused(
+    run: Run, certificates: Certificates, shape: str
+) -> None:
+    """More of them than the server takes at once, and all before it has its turn."""
+
+    async def main() -> None:
+        certificate, key = certificates.issue()
+        if shape == "native":
+            server: Any = await quic.serve(
+                host="127.0.0.1", certificate=certificate, private_key=key, alpn=["test"]
+            )
+            address = server.address
+        else:
+            configuration = QuicConfiguration(is_client=False, alpn_protocols=["test"])
+            configuration.load_cert_chain(certificate, key)
+            server = await serve("127.0.0.1", 0, configuration=configuration)
+            address = server.sockname
+        with ExitStack() as stack:
+            clients = []
+            for _ in range(60):
+                client = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                client.setblocking(False)
+                client.sendto(first_packet(certificates), address[:2])
+                clients.append(client)
+            server.close()
+            await within(server.wait_closed())
+            heard = [len(client.recv(2000)) > 0 for client in clients]
+            assert all(heard)
+
+    run(main())

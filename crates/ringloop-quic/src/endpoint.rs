@@ -16,6 +16,7 @@ use crate::connecting::{Connecting, Incoming};
 use crate::connection::Connection;
 use crate::core::{self, Core, Event, Handle};
 use crate::error::{ConnectError, ConnectionError};
+use crate::last_reads::LastReads;
 use crate::link::{Link, Phase};
 use crate::race;
 use crate::receive::Receiver;
@@ -61,6 +62,7 @@ pub(crate) struct State {
     /// Where it is one of several workers.
     place: Option<Place>,
     handle_count: usize,
+    last_reads: LastReads,
     /// Clients that a program has taken and not yet decided on: it may refuse them.
     pub undecided_count: usize,
     is_closed: bool,
@@ -136,7 +138,20 @@ impl State {
 
     /// Nothing is left to be told to anybody.
     fn is_idle(&self) -> bool {
-        self.core.connection_count() == 0 && !self.core.has_responses() && !self.has_unsent
+        self.core.connection_count() == 0
+            && !self.core.has_responses()
+            && !self.has_unsent
+            && self.last_reads.is_over()
+    }
+
+    /// Take no more clients; those that wait are refused.
+    fn refuse_all(&mut self) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.last_reads.begin();
+        }
+        for incoming in self.incoming.drain(..) {
+            self.core.refuse(incoming);
+        }
     }
 
     fn is_needed(&self) -> bool {
@@ -242,11 +257,7 @@ impl Drop for Endpoint {
         let mut state = self.shared.state();
         state.handle_count -= 1;
         if state.handle_count == 0 {
-            let state = &mut *state;
-            state.is_closed = true;
-            for incoming in state.incoming.drain(..) {
-                state.core.refuse(incoming);
-            }
+            state.refuse_all();
         }
         drop(state);
         self.shared.wake();
@@ -324,6 +335,7 @@ impl Endpoint {
                 client,
                 place,
                 handle_count: 1,
+                last_reads: LastReads::default(),
                 undecided_count: 0,
                 is_closed: false,
                 failures: Vec::new(),
@@ -461,10 +473,7 @@ impl Endpoint {
         let mut woken = Vec::new();
         let mut guard = self.shared.state();
         let state = &mut *guard;
-        state.is_closed = true;
-        for incoming in state.incoming.drain(..) {
-            state.core.refuse(incoming);
-        }
+        state.refuse_all();
         let reason = Bytes::copy_from_slice(reason);
         for handle in state.handles() {
             if let Some(mut connection) = state.core.connection(handle) {
@@ -504,7 +513,8 @@ impl Endpoint {
         self.shared.state().core.connection_count()
     }
 
-    /// Wait until there is none: what was closed or refused has been told to the peers.
+    /// Wait until there is none: what was closed or refused has been told to the peers. After [`Endpoint::close`] those are
+    /// refused, too, whose first packet waits in the socket.
     ///
     /// Cancel safety: safe.
     pub async fn wait_idle(&self) {
@@ -577,6 +587,7 @@ impl Driver<'_> {
         }
         let more_in = self.receiver.receive(cx, now, core, place);
         self.transmitter.hear(now, core);
+        state.last_reads.received(cx, &state.socket, more_in);
         state.core.handle_timeouts(now);
         state.dispatch(&mut self.woken);
         drop(guard);

@@ -52,6 +52,7 @@ pub mod error;
 #[doc(hidden)]
 #[allow(clippy::unwrap_used)]
 pub mod fuzz;
+mod last_reads;
 pub mod limits;
 mod link;
 mod proto;

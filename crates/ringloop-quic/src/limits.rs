@@ -138,6 +138,12 @@ pub const ANSWERS_PER_TURN: usize = 64;
 /// Trains of datagrams that an endpoint takes before it answers, and before other tasks get their turn.
 pub const RECEIVES_PER_TURN: usize = 16;
 
+/// Passes of the loop in which a closed endpoint reads what clients sent before: whoever goes on sending does not keep it.
+pub const LAST_READS_MAX: u32 = 512;
+
+/// The time between two of them.
+pub const LAST_READ_PAUSE: Duration = Duration::from_millis(1);
+
 /// Messages that an endpoint sends before other tasks get their turn.
 pub const TRANSMITS_PER_TURN: usize = 32;
 

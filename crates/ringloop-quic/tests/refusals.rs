@@ -4,13 +4,17 @@
 mod support;
 
 use ringloop::time::{sleep, timeout};
+use ringloop_quic::config::EndpointConfig;
+use ringloop_quic::core::Core;
 use ringloop_quic::error::ConnectionError;
+use ringloop_quic::limits::RECEIVES_PER_TURN;
 use ringloop_quic::{Connecting, Endpoint};
+use std::net::{SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{PATIENCE, any, client_config, on_both, server_config};
 
 /// Notes that it was called.
@@ -180,5 +184,85 @@ fn error_names_all_addresses() {
         );
         let none = client.connect_any(&[], "localhost").await.unwrap_err();
         assert_eq!(none.kind(), std::io::ErrorKind::InvalidInput);
+    });
+}
+
+/// First packets of clients that lie in the server's socket, and where each client listens.
+fn unread_clients(address: SocketAddr) -> Vec<UdpSocket> {
+    let config = client_config();
+    let now = Instant::now();
+    let client = |_| {
+        let mut core = Core::new(&EndpointConfig::default(), None, false);
+        let socket = UdpSocket::bind(any()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        core.connect(now, &config, address, "localhost").unwrap();
+        let mut packet = Vec::new();
+        let transmit = core.transmit(now, 1, &mut packet).unwrap();
+        socket.send_to(&packet, transmit.destination).unwrap();
+        socket
+    };
+    // More than one turn of the server's task takes.
+    (0..3 * RECEIVES_PER_TURN).map(client).collect()
+}
+
+fn has_heard(client: &UdpSocket) -> bool {
+    client.recv(&mut [0; 1500]).is_ok()
+}
+
+#[test]
+fn clients_that_a_closed_endpoint_has_not_read_are_refused_before_it_is_idle() {
+    on_both(|| async {
+        for wait_first in [false, true] {
+            let server = Endpoint::server(any(), server_config()).unwrap();
+            if wait_first {
+                // Its task runs, and receives.
+                sleep(Duration::from_millis(1)).await;
+            }
+            let clients = unread_clients(server.local_addr().unwrap());
+            server.close(0, b"");
+            timeout(PATIENCE, server.wait_idle()).await.expect("idle");
+            let heard = clients.iter().filter(|client| has_heard(client)).count();
+            assert_eq!(heard, clients.len());
+            assert_eq!(server.stats().refused, clients.len() as u64);
+        }
+    });
+}
+
+#[test]
+fn clients_that_were_not_read_are_refused_when_the_last_handle_goes() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let clients = unread_clients(server.local_addr().unwrap());
+        drop(server);
+        for client in clients {
+            let hears = async {
+                while !has_heard(&client) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(PATIENCE, hears).await.expect("it hears");
+        }
+    });
+}
+
+/// Whoever goes on sending does not keep a closed endpoint.
+#[test]
+fn closed_endpoint_is_idle_also_where_packets_do_not_end() {
+    on_both(|| async {
+        let server = Endpoint::server(any(), server_config()).unwrap();
+        let address = server.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let flood = std::thread::spawn(move || {
+            let socket = UdpSocket::bind(any()).unwrap();
+            while !stopped.load(Ordering::SeqCst) {
+                drop(socket.send_to(&[0; 64], address));
+            }
+        });
+        server.close(0, b"");
+        let idle = timeout(PATIENCE, server.wait_idle()).await;
+        stop.store(true, Ordering::SeqCst);
+        flood.join().unwrap();
+        idle.expect("it is idle");
     });
 }

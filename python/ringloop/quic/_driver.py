@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import select
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "bind", "bound", "checked_port", "look_up", "numeric"]
 
 _PORT_MAX: Final = 65535
+_LAST_READS_MAX: Final = 512
 
 
 def bind(
@@ -197,9 +199,17 @@ class Driver:
 
     def refuse_newcomers(self) -> None:
         """Tell those who came before the endpoint was closed, and were not yet seen, that it is."""
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        unread = select.poll()
+        unread.register(self._socket(), select.POLLIN)
+        # A turn takes a few datagrams, a flush sends a few; whoever goes on sending does not keep it.
+        for _ in range(_LAST_READS_MAX):
             self.endpoint.turn()
-            self.endpoint.flush()
+            while not (self.endpoint.flush() or self._writing):
+                pass
+            if not unread.poll(0):
+                return
 
     def leave(self) -> None:
         """Say that nobody has it any more: where the loop ends first, nobody is left to close it."""
