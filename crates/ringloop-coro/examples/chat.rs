@@ -4,8 +4,9 @@
 //! $ cargo run --release --example chat -- 127.0.0.1:7001
 //! $ nc 127.0.0.1 7001
 //! ```
-//! Prints the port that it listens on. The first line that a client sends is its name. Each client has two coroutines:
-//! one reads its lines, one writes what the others said; between them and the room there are channels.
+//! Prints the port that it listens on. The first line that a client sends is its name. Each client
+//! has two coroutines: one reads its lines, one writes what the others said; between them and the
+//! room there are channels.
 
 use ringloop_coro::net::{TcpListener, TcpStream};
 use ringloop_coro::spawn;

@@ -3,8 +3,8 @@
 //! ```console
 //! $ cargo run --release --example echo -- 127.0.0.1:7000
 //! ```
-//! Prints the port that it listens on. Without an address it takes any free port of the loopback; a second argument
-//! is the number of workers.
+//! Prints the port that it listens on. Without an address it takes any free port of the loopback; a
+//! second argument is the number of workers.
 
 use ringloop_coro::net::{TcpListener, TcpStream};
 use std::io::{self, Read, Write};

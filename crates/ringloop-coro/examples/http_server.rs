@@ -1,4 +1,5 @@
-//! An HTTP/1.1 server that answers each GET with a greeting, keeps connections open, and ends by Ctrl-C.
+//! An HTTP/1.1 server that answers each GET with a greeting, keeps connections open, and ends by
+//! Ctrl-C.
 //!
 //! ```console
 //! $ cargo run --release --example http_server -- 127.0.0.1:8080

@@ -1,8 +1,9 @@
 //! A million parked coroutines: what they cost in memory, and how fast they are made.
 //! `cargo run --release --example million`
 //!
-//! Arguments: how many (1,000,000); for how many milliseconds each sleeps at least (10,000), or `readers`: each waits in
-//! a read of a socket of its own, for which the process needs two descriptors (`ulimit -n`).
+//! Arguments: how many (1,000,000); for how many milliseconds each sleeps at least (10,000), or
+//! `readers`: each waits in a read of a socket of its own, for which the process needs two
+//! descriptors (`ulimit -n`).
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 

@@ -3,7 +3,8 @@
 //! ```console
 //! $ cargo run --release --example proxy -- 127.0.0.1:8080 127.0.0.1:7002
 //! ```
-//! The first argument is where connections go, the second where it listens. Prints the port that it listens on.
+//! The first argument is where connections go, the second where it listens. Prints the port that it
+//! listens on.
 
 use ringloop_coro::net::{Shutdown, TcpListener, TcpStream};
 use ringloop_coro::spawn;

@@ -1,12 +1,13 @@
-//! Event sources of other libraries: whatever has a descriptor that can be polled.
+//! Event sources of other libraries: values with a descriptor that can be polled.
 //!
-//! Owns: [`EventSource`]. Called by: coroutines. Never does: read or write.
+//! Owns: [`EventSource`]. Called by: coroutines. It neither reads nor writes.
 //!
-//! What has no descriptor but a future or a callback needs nothing of its own: [`crate::block_on`] waits for the
-//! future, a [`crate::sync::oneshot`] or [`crate::sync::channel`] takes what the callback brings.
+//! A library with futures or callbacks needs none: [`crate::block_on`] waits for the future, a
+//! callback sends to a [`crate::sync::oneshot`] or [`crate::sync::channel`].
 
+use crate::coop;
 use crate::shared_fd::SharedFd;
-use crate::{block_on, coop};
+use crate::wait::block_on;
 use ringloop::executor::Op;
 use ringloop::op::Poll;
 use std::fmt;
@@ -16,10 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 pub use ringloop::sys::interest::Interest;
 
-/// A value with a descriptor, and waiting for it.
+/// A value whose descriptor coroutines wait for.
 ///
-/// The driver watches a duplicate of the descriptor, so the value may close its own at any time, and may go between
-/// threads as it would without us.
+/// The driver polls a duplicate of the descriptor: the value may close its own at any time, and may
+/// move between threads if its type allows.
 ///
 /// ```
 /// use ringloop_coro::event::{EventSource, Interest};
@@ -40,39 +41,44 @@ pub use ringloop::sys::interest::Interest;
 /// ```
 pub struct EventSource<S> {
     source: S,
-    watched: SharedFd<OwnedFd>,
+    polled: SharedFd<OwnedFd>,
 }
 
 impl<S: AsFd> EventSource<S> {
-    /// Watch `source`, whose calls do not block (`O_NONBLOCK`).
+    /// Wraps `source`, whose calls do not block (`O_NONBLOCK`).
     ///
-    /// Errors: `EMFILE`.
+    /// # Errors
+    /// `EMFILE`.
     pub fn new(source: S) -> io::Result<Self> {
-        let watched = SharedFd::new(source.as_fd().try_clone_to_owned()?);
-        Ok(Self { source, watched })
+        let polled = SharedFd::new(source.as_fd().try_clone_to_owned()?);
+        Ok(Self { source, polled })
     }
 }
 
 impl<S> EventSource<S> {
-    /// Park until it is ready for one of these; tells for which.
+    /// Parks until it is ready; returns for what.
     ///
-    /// Errors: `EPERM` for what cannot be waited for, such as a regular file (epoll).
+    /// # Errors
+    /// `EPERM` for what cannot be polled, such as a regular file (epoll).
     #[track_caller]
     pub fn wait(&self, interest: Interest) -> io::Result<Interest> {
         block_on(self.ready(interest))
     }
 
-    /// As [`EventSource::wait`], as a future: for `select!`. Cancel safety: safe.
+    /// As [`EventSource::wait`]: for `select!`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
         let poll = Poll {
-            fd: self.watched.on_loop(),
+            fd: self.polled.on_loop(),
             interest,
             level: false,
         };
         Op::new(poll).await
     }
 
-    /// Make a call again and again, as often as it says `WouldBlock`, and park in between.
+    /// Repeats a call while it returns `WouldBlock`, and parks in between.
     pub fn when<T>(
         &self,
         interest: Interest,
@@ -90,7 +96,7 @@ impl<S> EventSource<S> {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> S {
         self.source
     }

@@ -1,14 +1,13 @@
-//! Stackful coroutines on [ringloop]: code that reads straight down and looks blocking, and parks only
-//! itself.
+//! Stackful coroutines on [ringloop]: code that looks blocking, and parks only itself.
 //!
-//! A coroutine is a closure with a stack of its own. To wait it polls a future of the engine's, which lives on that
-//! stack ([`block_on`]), and leaves the stack until it is woken; so a wait allocates nothing, and everything that
-//! `ringloop` can await a coroutine can wait for.
+//! A coroutine is a closure with a stack of its own. To wait, it polls a future on that stack
+//! ([`block_on`]) and leaves the stack until it is woken. A wait allocates nothing, and a coroutine
+//! can wait for everything that `ringloop` can await.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! let words = ringloop_coro::start(1, || {
+//! let text = ringloop_coro::start(1, || {
 //!     let slow = ringloop_coro::spawn(|| {
 //!         ringloop_coro::sleep(Duration::from_millis(2));
 //!         "world"
@@ -16,7 +15,7 @@
 //!     let quick = ringloop_coro::spawn(|| "hello");
 //!     format!("{} {}", quick.join().unwrap(), slow.join().unwrap())
 //! })?;
-//! assert_eq!(words, "hello world");
+//! assert_eq!(text, "hello world");
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 

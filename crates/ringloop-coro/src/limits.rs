@@ -1,12 +1,12 @@
-//! Every bound of the crate, with its unit and its reason.
+//! The crate's limits, each with its unit and its reason.
 
 use std::time::Duration;
 
-/// Usable bytes of a stack where nobody says otherwise. A page of it costs memory once it was touched; deep
-/// formatting and a debug build's frames fit.
+/// Usable bytes of a stack by default: enough for deep formatting and a debug build's frames. A
+/// page costs memory once it is touched.
 pub const STACK_BYTES: usize = 128 * 1024;
 
-/// The smallest stack in bytes: a panic, with its message formatted and printed, needs this much.
+/// The smallest stack in bytes: a panic formats and prints its message in this much.
 pub const STACK_BYTES_MIN: usize = 16 * 1024;
 
 /// The largest stack in bytes.
@@ -15,45 +15,47 @@ pub const STACK_BYTES_MAX: usize = 1 << 30;
 /// Stacks in the first slab of a worker; each slab is twice the one before.
 pub const SLAB_STACKS_MIN: usize = 16;
 
-/// Stacks in a slab at most.
+/// The most stacks in a slab.
 pub const SLAB_STACKS_MAX: usize = 1024;
 
-/// Free stacks that keep their memory; what comes back beyond gives it to the system.
+/// Free stacks that keep their pages.
 pub const STACKS_KEPT: usize = 1024;
 
-/// Coroutines that one turn of a worker's loop runs before the driver is asked for completions.
+/// Coroutines that one turn of a worker's loop resumes before the driver is polled.
 pub const RESUMES_PER_TURN: usize = 256;
 
-/// Bytes that a write of a stream leaves to an operation at most, and above which a read that was that long is followed
-/// by readiness and a call: what is large is copied while it is hot. Also of a file's read, through a kept buffer.
+/// The most bytes that an operation on a stream copies, and that a kept buffer of a file's read
+/// holds. A longer write, or a read after one this long, waits for readiness and copies by a system
+/// call, while the data is warm.
 pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// Buffers of that length that a thread keeps for its next reads of files: 4 MiB.
+/// Buffers of that length that a thread keeps for its next file reads: 4 MiB.
 pub const SPARE_BUFFERS_MAX: usize = 256;
 
-/// Calls on sockets and channels that coroutines of a thread may make one after the other without one that waits, before
-/// the others and the driver get their turn. A prime: a program that calls in rounds gives way at another of its calls each
-/// time, and so also between its receive and its send, where who waits for the place or the value can have it.
+/// Calls on sockets and channels that a thread's coroutines may make without waiting before the
+/// others and the driver have their turn. A prime: a program that calls in rounds yields at another
+/// of its calls each time, and so also between its receive and its send, where a waiter can take
+/// the room or the value.
 pub const CALLS_PER_TURN: u32 = 61;
 
-/// How often the first in the line of a lock is woken in vain before the lock is given to it. In a model of loom's at once.
+/// Failed tries after which a mutex is handed to its first waiter. In a loom model, one.
 pub const LOCK_PASSES_MAX: u32 = if cfg!(loom) { 1 } else { 32 };
 
-/// How long a worker of a runtime that ends waits for the next of its coroutines to end: for what destructors have begun, for
-/// coroutines of workers that have not ended, those of a scope above all, for the kernel to let go of what was lent to it.
-/// Then the process is aborted where such a scope's or the kernel may still use memory of a thread that ends, else the
-/// stacks of those that wait are left as they are.
+/// How long a worker that ends waits for the next of its coroutines to end: for what destructors
+/// have begun, for a scope's coroutines on other workers, for the kernel to release lent memory.
+/// After that the process is aborted if other workers or the kernel may still use memory of the
+/// thread, else the stacks of the coroutines that wait are abandoned.
 pub const OUTLAST_MAX: Duration = Duration::from_secs(5);
 
-/// How often it looks.
+/// How often it checks.
 pub const OUTLAST_PAUSE: Duration = Duration::from_micros(100);
 
-/// Bytes of a file that one operation reads or writes at most, through a buffer of its own.
+/// The most bytes of a file that one operation reads or writes, through a buffer of its own.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// Distances from their tops at which stacks begin; see [`STACK_COLOUR_BYTES`].
 pub const STACK_COLOURS: usize = 16;
 
-/// Bytes from one such distance to the next: two cache lines. All of them together leave a parked coroutine half of its
-/// first page.
+/// Bytes between two such distances: two cache lines. All of them leave a parked coroutine half of
+/// its first page.
 pub const STACK_COLOUR_BYTES: usize = 128;

@@ -1,14 +1,14 @@
-//! Coroutine-local values: each coroutine has its own.
+//! Coroutine-local values.
 //!
-//! Owns: [`LocalKey`]; the values are at the root of the coroutine's stack (`switch`), and are dropped with it.
-//! Called by: programs. Never does: hold a borrow while a value is made, used or dropped.
+//! Owns: [`LocalKey`]. Called by: applications. The values are at the root of the coroutine's stack
+//! (`switch`), and are dropped with it.
 
 use crate::switch::with_current;
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
 
-/// Declare a value that each coroutine has its own of, like `thread_local!`.
+/// Declares a coroutine-local value, like `thread_local!`.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -36,18 +36,18 @@ macro_rules! coroutine_local {
     )*};
 }
 
-/// A value that each coroutine has its own of; [`coroutine_local!`] makes one.
+/// A coroutine-local value; [`coroutine_local!`] declares one.
 pub struct LocalKey<T: 'static> {
-    make: fn() -> T,
+    init: fn() -> T,
 }
 
 impl<T: 'static> LocalKey<T> {
     #[doc(hidden)]
-    pub const fn new(make: fn() -> T) -> Self {
-        Self { make }
+    pub const fn new(init: fn() -> T) -> Self {
+        Self { init }
     }
 
-    /// Use the value of the coroutine that the calling code runs in; it is made at its first use.
+    /// Uses the value of the running coroutine, which its first use initializes.
     ///
     /// # Panics
     /// Outside of a coroutine.
@@ -61,14 +61,14 @@ impl<T: 'static> LocalKey<T> {
         }
     }
 
-    /// Like [`LocalKey::with`]; `None` outside of a coroutine.
+    /// As [`LocalKey::with`]; `None` outside of a coroutine.
     pub fn try_with<R>(&'static self, work: impl FnOnce(&T) -> R) -> Option<R> {
         let key = std::ptr::from_ref(self).addr();
         with_current(|frame| {
             let locals = &frame?.locals;
-            // No borrow is held while a value is made, used or dropped.
+            // No borrow is held while a value is initialized, used or dropped.
             let value = locals.find(key).unwrap_or_else(|| {
-                let made: Rc<dyn Any> = Rc::new((self.make)());
+                let made: Rc<dyn Any> = Rc::new((self.init)());
                 locals.insert(key, Rc::clone(&made));
                 made
             });

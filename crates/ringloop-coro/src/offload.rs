@@ -1,16 +1,13 @@
-//! Blocking work beside the coroutines.
+//! Blocking calls beside the coroutines, on the engine's blocking pool.
 //!
-//! Called by: coroutines. Never does: block the caller's thread; the engine's pool threads run the call.
+//! Owns: [`offload`]. Called by: coroutines.
 
-use crate::block_on;
+use crate::wait::block_on;
 use ringloop::JoinError;
 use std::io;
 use std::panic::resume_unwind;
 
-/// Run `call`, which may block or compute for long, on a pool thread; the coroutine parks until it is over.
-///
-/// Errors: the system has no thread for it, or the runtime ends.
-/// Cancellation: a call cannot be stopped; it runs on, and its result is lost.
+/// Runs `call`, which may block or compute for long, on a pool thread, and parks until it returns.
 ///
 /// ```
 /// let answer = ringloop_coro::start(1, || {
@@ -23,8 +20,14 @@ use std::panic::resume_unwind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Errors
+/// The system has no thread for it, or the runtime ends.
+///
 /// # Panics
 /// With the panic of `call`; outside of a coroutine.
+///
+/// # Cancel safety
+/// The call cannot be stopped: it runs on, and its result is lost.
 #[track_caller]
 pub fn offload<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     match block_on(async move { ringloop::spawn_blocking(call).await }) {

@@ -1,20 +1,21 @@
-//! Coroutines that borrow: a scope which is left only when all of them are over.
+//! Scopes: coroutines that borrow.
 //!
-//! Owns: [`Scope`], and the list of its coroutines. Called by: programs. Never does: outlive a borrow: however the scope is
-//! left (by its end, a panic, a cancel, the end of the runtime), it waits for its coroutines first.
+//! Owns: [`Scope`] and the list of its coroutines. Called by: applications. However a scope is left
+//! (at its end, by a panic, a cancel, the end of the runtime), it first waits for its coroutines.
 //!
 //! ```text
-//!   scope ── spawn ──▶ number in `live` ──▶ closure runs, or is given up ──▶ result in its packet ──▶ `CompletionGuard` drops:
-//!     │                                                                       number leaves `live`
-//!     └── waits until `live` is empty; cancelled: cancels those in it, and waits on
+//!   scope ── spawn ──▶ id in `live` ──▶ closure runs, or is dropped ──▶ result in its packet ──▶
+//!     │                                              `CompletionGuard` drops: id leaves `live`
+//!     └── waits until `live` is empty; if cancelled, cancels those in `live`, and waits on
 //! ```
 //!
 //! # Invariants
-//! 1. A closure of a scope, with all that it holds, is gone before its [`CompletionGuard`] is dropped; a result is dropped by then,
-//!    or is its handle's, which the scope outlives. [`scope`] returns, or unwinds, only when every `CompletionGuard` was dropped. Where
-//!    its coroutine's stack is given up for ever (`host`), it never returns; what was borrowed may be the thread's, which ends
-//!    then, so that is done only where the scope's coroutines never run again: on this worker, of a runtime with no other.
-//!    Else the process is aborted.
+//! 1. A closure of a scope, with all that it holds, is dropped before its [`CompletionGuard`]; its
+//!    result is dropped by then, or is owned by its handle, which the scope outlives. [`scope`]
+//!    returns or unwinds only after every guard was dropped. If the scope's stack is abandoned at
+//!    the end of the runtime, it never returns. What was borrowed may be thread-local, and ends
+//!    with the thread: so the stack is abandoned only if the scope's coroutines never run again (on
+//!    the single worker of a runtime); else the process is aborted.
 
 use crate::atomics::locked;
 use crate::error::{Cancelled, JoinError};
@@ -34,10 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-/// Run `work` with a scope in which coroutines may borrow what is outside of it; they are joined before this returns.
-///
-/// A coroutine of the scope that panics, and whose handle nobody joined, makes this panic once all are over. One that is
-/// cancelled in here cancels the coroutines of its scope, and waits for their end before it unwinds.
+/// Runs `work` with a scope whose coroutines may borrow what is outside of it, and waits for them.
 ///
 /// ```
 /// let words = vec!["one", "two", "three"];
@@ -52,7 +50,7 @@ use std::task::{Poll, Waker};
 /// assert_eq!(count, 3 + 5);
 /// # Ok::<(), ringloop::Error>(())
 /// ```
-/// What is made inside of the scope's closure ends too early to be borrowed:
+/// Values of the scope's closure end too early to be borrowed:
 /// ```compile_fail,E0597
 /// ringloop_coro::start(1, || {
 ///     ringloop_coro::scope(|scope| {
@@ -63,8 +61,11 @@ use std::task::{Poll, Waker};
 /// ```
 ///
 /// # Panics
-/// Outside of a coroutine; with the panic of `work`, or where a coroutine of the scope panicked.
-/// Source: `std::thread::scope`.
+/// Outside of a coroutine; with the panic of `work`; if a coroutine of the scope panicked whose
+/// handle was not joined.
+///
+/// # Cancel safety
+/// A cancelled coroutine cancels those of its scope, and waits for their end before it unwinds.
 #[track_caller]
 pub fn scope<'env, F, T>(work: F) -> T
 where
@@ -82,22 +83,22 @@ where
     let data = &scope.data;
     let check = wait::check_unwinding();
     let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
-    let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_over())));
+    let waited = catch_unwind(AssertUnwindSafe(|| block_on(data.all_ended())));
     if waited.is_err() {
         data.cancel();
     }
     // Invariant 1.
-    wait::block_on_uninterruptible(Uninterruptible::Scope, data.all_over());
+    wait::block_on_uninterruptible(Uninterruptible::Scope, data.all_ended());
     match worked {
         Err(payload) if !payload.is::<Cancelled>() => resume_unwind(payload),
         Ok(value) if waited.is_ok() => {
             assert!(
-                !data.panicked.load(Ordering::Relaxed),
+                !data.has_panicked.load(Ordering::Relaxed),
                 "a coroutine of the scope panicked"
             );
             value
         }
-        // A wait unwinds where it is sure.
+        // A wait unwinds only if it is certain.
         _ => wait::unwind(if waited.is_err() {
             UnwindCheck::CERTAIN
         } else {
@@ -109,7 +110,7 @@ where
 /// Starts coroutines that borrow; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     data: Arc<ScopeData>,
-    /// Neither may be made longer or shorter, as std has it.
+    /// Invariant lifetimes, as in `std::thread::Scope`.
     own: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -123,7 +124,7 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Start a coroutine on any worker; it may borrow what outlives the scope.
+    /// Starts a coroutine on any worker; it may borrow what outlives the scope.
     #[track_caller]
     pub fn spawn<F, T>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -133,7 +134,8 @@ impl<'scope> Scope<'scope, '_> {
         Spawn::new().spawn_scoped(self, closure)
     }
 
-    /// Start a coroutine on the calling thread, where it stays: neither its closure nor its result need be `Send`.
+    /// Starts a coroutine on the calling thread, where it stays: neither its closure nor its result
+    /// need be `Send`.
     #[track_caller]
     pub fn spawn_local<F, T>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -141,7 +143,7 @@ impl<'scope> Scope<'scope, '_> {
         T: 'scope,
     {
         let (scoped, entry, packet) = ScopedTask::new(&self.data, closure);
-        // SAFETY: invariant 1: it is gone before the scope is left.
+        // SAFETY: invariant 1: it is dropped before the scope is left.
         let erased = unsafe { erase(Box::new(|| scoped.run())) };
         entry.started(Spawn::new().spawn_local(erased), packet)
     }
@@ -160,7 +162,7 @@ impl Spawn {
         T: Send + 'scope,
     {
         let (scoped, entry, packet) = ScopedTask::new(&scope.data, closure);
-        // SAFETY: invariant 1: it is gone before the scope is left.
+        // SAFETY: invariant 1: it is dropped before the scope is left.
         let erased = unsafe { erase_send(Box::new(|| scoped.run())) };
         entry.started(self.spawn(erased), packet)
     }
@@ -169,7 +171,7 @@ impl Spawn {
 /// # Safety
 /// Invariant 1.
 unsafe fn erase<'scope>(closure: Box<dyn FnOnce() + 'scope>) -> Box<dyn FnOnce()> {
-    // SAFETY: as the caller says; the two differ in their lifetime alone.
+    // SAFETY: the caller's; the types differ in their lifetime only.
     unsafe { mem::transmute::<Box<dyn FnOnce() + 'scope>, Box<dyn FnOnce()>>(closure) }
 }
 
@@ -178,7 +180,7 @@ unsafe fn erase<'scope>(closure: Box<dyn FnOnce() + 'scope>) -> Box<dyn FnOnce()
 unsafe fn erase_send<'scope>(
     closure: Box<dyn FnOnce() + Send + 'scope>,
 ) -> Box<dyn FnOnce() + Send> {
-    // SAFETY: as the caller says; the two differ in their lifetime alone.
+    // SAFETY: the caller's; the types differ in their lifetime only.
     unsafe {
         mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(closure)
     }
@@ -188,17 +190,17 @@ unsafe fn erase_send<'scope>(
 #[derive(Default)]
 struct ScopeData {
     state: Mutex<ScopeState>,
-    /// A coroutine panicked, and nobody took its result.
-    panicked: AtomicBool,
+    /// A coroutine panicked, and its result was not taken.
+    has_panicked: AtomicBool,
 }
 
 #[derive(Default)]
 struct ScopeState {
-    next: u64,
-    /// Those that are not over, each with its task once it was started.
+    next_id: u64,
+    /// Coroutines that have not ended, each with its task once it is started.
     live: HashMap<u64, Option<Arc<dyn Runnable>>>,
-    cancelled: bool,
-    /// The scope's coroutine, while it waits.
+    is_cancelled: bool,
+    /// The scope's coroutine, if it waits.
     waiter: Option<Waker>,
 }
 
@@ -207,8 +209,8 @@ impl ScopeData {
         locked(&self.state)
     }
 
-    /// Ready when every coroutine of the scope is over.
-    fn all_over(&self) -> impl Future<Output = ()> + '_ {
+    /// Ready when every coroutine of the scope has ended.
+    fn all_ended(&self) -> impl Future<Output = ()> + '_ {
         poll_fn(|cx| {
             let mut state = self.lock();
             if state.live.is_empty() {
@@ -222,10 +224,10 @@ impl ScopeData {
         })
     }
 
-    /// Cancel every coroutine, and those that are started from now on.
+    /// Cancels every coroutine, including those that are started from now on.
     fn cancel(&self) {
         let mut state = self.lock();
-        state.cancelled = true;
+        state.is_cancelled = true;
         let tasks = state.live.values_mut().filter_map(Option::take);
         let tasks: Vec<_> = tasks.collect();
         drop(state);
@@ -233,10 +235,10 @@ impl ScopeData {
     }
 }
 
-/// A coroutine's number in its scope, until it was started.
+/// A coroutine's entry in its scope, until it is started.
 struct Registration {
     data: Arc<ScopeData>,
-    number: u64,
+    id: u64,
 }
 
 impl Registration {
@@ -246,10 +248,10 @@ impl Registration {
         packet: Arc<Packet<T>>,
     ) -> ScopedJoinHandle<'scope, T> {
         let mut state = self.data.lock();
-        if state.cancelled {
+        if state.is_cancelled {
             drop(state);
             handle.cancel();
-        } else if let Some(place) = state.live.get_mut(&self.number) {
+        } else if let Some(place) = state.live.get_mut(&self.id) {
             *place = Some(handle.task());
         }
         ScopedJoinHandle {
@@ -260,16 +262,16 @@ impl Registration {
     }
 }
 
-/// Dropped when nothing is left of a coroutine of a scope (invariant 1).
+/// Dropped when nothing of a coroutine is left (invariant 1).
 struct CompletionGuard {
     data: Arc<ScopeData>,
-    number: u64,
+    id: u64,
 }
 
 impl Drop for CompletionGuard {
     fn drop(&mut self) {
         let mut state = self.data.lock();
-        let over = state.live.remove(&self.number);
+        let over = state.live.remove(&self.id);
         let waiter = if state.live.is_empty() {
             state.waiter.take()
         } else {
@@ -293,9 +295,9 @@ struct ScopedTask<F, T> {
 impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
     fn new(data: &Arc<ScopeData>, closure: F) -> (Self, Registration, Arc<Packet<T>>) {
         let mut state = data.lock();
-        let number = state.next;
-        state.next += 1;
-        state.live.insert(number, None);
+        let id = state.next_id;
+        state.next_id += 1;
+        state.live.insert(id, None);
         drop(state);
         let packet = Arc::new(Packet {
             result: Mutex::new(None),
@@ -303,11 +305,11 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
         });
         let done = CompletionGuard {
             data: Arc::clone(data),
-            number,
+            id,
         };
         let entry = Registration {
             data: Arc::clone(data),
-            number,
+            id,
         };
         let scoped = Self {
             closure,
@@ -323,7 +325,7 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
             packet,
             done,
         } = self;
-        // Dropped last, also where another's drop panics.
+        // Dropped last, even if another drop panics.
         let _done = done;
         let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
         packet.put(result);
@@ -331,7 +333,7 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
     }
 }
 
-/// Where a coroutine of a scope leaves its result.
+/// The result of a coroutine of a scope.
 struct Packet<T> {
     result: Mutex<Option<Result<T, JoinError>>>,
     data: Arc<ScopeData>,
@@ -354,12 +356,12 @@ impl<T> Packet<T> {
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
         if let Some(Err(JoinError::Panicked(_))) = self.take() {
-            self.data.panicked.store(true, Ordering::Relaxed);
+            self.data.has_panicked.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Waits for the result of a scope's coroutine; dropping it leaves that to the scope.
+/// Waits for the result of a scope's coroutine; if dropped, the scope waits.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<()>,
     packet: Arc<Packet<T>>,
@@ -375,7 +377,10 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Wait for the end; the scope does not panic for what is said here.
+    /// Waits for the end; the scope does not panic for a panic that is returned here.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         let ended = self.handle.join();
         match self.packet.take() {
@@ -384,12 +389,12 @@ impl<T> ScopedJoinHandle<'_, T> {
         }
     }
 
-    /// Whether the coroutine is over.
+    /// Whether the coroutine has ended.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }
 
-    /// Have the coroutine unwind; see [`JoinHandle::cancel`].
+    /// Has the coroutine unwind; see [`JoinHandle::cancel`].
     pub fn cancel(&self) {
         self.handle.cancel();
     }

@@ -1,14 +1,14 @@
-//! [`select!`](crate::select): wait for the first of several.
+//! [`select!`](crate::select): waits for the first of several futures.
 //!
-//! Owns: nothing but the futures it is given. Called by: coroutines. Never does: start a coroutine.
+//! Called by: coroutines. It starts none.
 
 use std::future::{Future, IntoFuture};
 
-/// What came first, for the macro.
+/// The first to be ready, for the macro.
 #[doc(hidden)]
 pub use ringloop::future::Either;
 
-/// Race two, for the macro; the first wins where both are ready.
+/// Races two futures, for the macro; the first wins if both are ready.
 #[doc(hidden)]
 pub fn race<A: IntoFuture, B: IntoFuture>(
     first: A,
@@ -17,15 +17,18 @@ pub fn race<A: IntoFuture, B: IntoFuture>(
     ringloop::future::select(first.into_future(), second.into_future())
 }
 
-/// Wait for the first of several, and go on with what belongs to it.
+/// Waits for the first of several futures, and evaluates its expression.
 ///
-/// Shape: any number of `pattern = future => expression`, the patterns irrefutable; the first that is written wins
-/// where several are ready. Everything that waits has a future for this: the methods that end in `_async`, `readable`
-/// and `writable` of sockets, [`time::after`](crate::time::after), a `&mut` [`JoinHandle`](crate::JoinHandle), the
-/// engine's own. The others are dropped before the expression runs, so it may use what they borrowed, and `return`,
-/// `break` or `?` in it are those of the code around.
-/// Losing: a source that loses has given nothing away, unless its own documentation says so.
-/// Cancellation: a cancelled coroutine unwinds here.
+/// Takes any number of `pattern = future => expression`, with irrefutable patterns. If several are
+/// ready, the one written first wins. The methods of this crate that end in `_async`, `readable`
+/// and `writable` of sockets, [`time::after`](crate::time::after), a `&mut`
+/// [`JoinHandle`](crate::JoinHandle) and the engine's futures fit. The losers are dropped before
+/// the expression runs, so it may use what they borrowed; `return`, `break` and `?` in it are those
+/// of the surrounding code.
+///
+/// # Cancel safety
+/// A cancelled coroutine unwinds here. A future that loses has taken nothing, unless its own
+/// documentation says so.
 ///
 /// ```
 /// use ringloop_coro::{select, sync::channel, time};
@@ -51,7 +54,7 @@ macro_rules! select {
     (@race $future:expr, $($rest:expr),+) => {
         $crate::__race($future, $crate::select!(@race $($rest),+))
     };
-    // The result, taken apart the same way.
+    // The result, destructured the same way.
     (@take $won:expr; $pattern:pat => $then:expr) => {{
         let $pattern = $won;
         $then
@@ -64,7 +67,7 @@ macro_rules! select {
             }
         }
     };
-    // A comma may be left out after a block.
+    // The comma after a block is optional.
     (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block $(,)?) => {
         $crate::select!(@go $($done)* ($pattern, $future, $then))
     };

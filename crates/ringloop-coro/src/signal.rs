@@ -1,13 +1,13 @@
-//! Signals of the process, waited for by coroutines.
+//! Signals of the process, received by coroutines.
 //!
-//! Called by: coroutines. Never does: anything in the handler beyond a note; the engine's (`ringloop::signal`) is it.
+//! Owns: [`Signals`]. Called by: coroutines. The handler is the engine's (`ringloop::signal`).
 
-use crate::block_on;
+use crate::wait::block_on;
 use std::io;
 
 pub use ringloop::signal::Signal;
 
-/// Signals as they come, from now until it is dropped; it stays on its thread.
+/// Receives signals from now until it is dropped; it stays on its thread.
 ///
 /// ```no_run
 /// use ringloop_coro::signal::{Signal, Signals};
@@ -20,29 +20,33 @@ pub use ringloop::signal::Signal;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "signals are heard of by wait()"]
+#[must_use = "call wait() to receive signals"]
 pub struct Signals(ringloop::signal::Signals);
 
 impl Signals {
-    /// Listen to these signals; what the process did on them before it does not do meanwhile.
+    /// Receives these signals, in place of their earlier handlers.
     ///
-    /// Errors: as [`ringloop::signal::Signals::new`].
+    /// # Errors
+    /// As [`ringloop::signal::Signals::new`].
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         ringloop::signal::Signals::new(signals).map(Self)
     }
 
-    /// Park until the next one comes.
+    /// Parks until the next signal.
     pub fn wait(&mut self) -> io::Result<Signal> {
         block_on(self.0.next())
     }
 
-    /// The next one, as a future: for `select!`. Cancel safety: safe.
+    /// As [`Signals::wait`]: for `select!`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn wait_async(&mut self) -> io::Result<Signal> {
         self.0.next().await
     }
 }
 
-/// Park until Ctrl-C (`SIGINT`) comes.
+/// Parks until Ctrl-C (`SIGINT`).
 pub fn ctrl_c() -> io::Result<()> {
     block_on(ringloop::signal::ctrl_c())
 }

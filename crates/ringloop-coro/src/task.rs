@@ -8,7 +8,7 @@
 //!
 //! | flag | set by | means |
 //! |---|---|---|
-//! | `CANCELLED` | `cancel`, on any thread | unwind at the next park; a task that has not begun never begins |
+//! | `CANCELLED` | `cancel`, on any thread | unwind at the next park, or never begin |
 //! | `NOTIFIED` | a remote wake | the task is in its scheduler's inbox |
 //! | `FINISHED` | the scheduler | the result is stored |
 //! | `DETACHED` | the handle's drop | the result will not be taken |

@@ -1,8 +1,8 @@
-//! Sleeping, time limits, intervals: the engine's timers, never early.
+//! Sleeping, time limits, intervals, by the engine's timers.
 //!
-//! Called by: coroutines. Never does: a system call; the next deadline is an argument of the loop's wait.
+//! Called by: coroutines. A timer never fires early, and costs no system call.
 //!
-//! A time limit for a future is [`timeout`]; for code that looks blocking, a coroutine of its own that is cancelled:
+//! [`timeout`] limits a future. To limit code that looks blocking, cancel a coroutine that runs it:
 //!
 //! ```
 //! use ringloop_coro::{select, spawn, time};
@@ -20,14 +20,14 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
-use crate::block_on;
+use crate::wait::block_on;
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-pub use crate::sleep;
+pub use crate::wait::sleep;
 pub use ringloop::time::{Elapsed, MissedTick, Sleep};
 
-/// Park the coroutine until `deadline`.
+/// Parks the coroutine until `deadline`.
 #[track_caller]
 pub fn sleep_until(deadline: Instant) {
     block_on(ringloop::time::sleep_until(deadline));
@@ -43,7 +43,7 @@ pub fn at(deadline: Instant) -> Sleep {
     ringloop::time::sleep_until(deadline)
 }
 
-/// Wait for `future`, at most `limit`; it is dropped when the time is up.
+/// Waits for `future` for at most `limit`, and drops it then.
 ///
 /// ```
 /// use ringloop_coro::{sync::channel, time};
@@ -60,36 +60,37 @@ pub fn timeout<F: IntoFuture>(limit: Duration, future: F) -> Result<F::Output, E
     block_on(ringloop::time::timeout(limit, future.into_future()))
 }
 
-/// Ticks at a fixed distance; the first is at the start.
+/// Ticks at a fixed period; the first is at the start.
 #[derive(Debug)]
-#[must_use = "ticks are waited for by tick()"]
+#[must_use = "call tick() to wait"]
 pub struct Interval(ringloop::time::Interval);
 
-/// Tick now and every `period` after.
-///
-/// Shape: a period of zero counts as one nanosecond.
+/// Ticks now and every `period` after. A period of zero counts as one nanosecond.
 pub fn interval(period: Duration) -> Interval {
     Interval(ringloop::time::interval(period))
 }
 
-/// Tick at `start` and every `period` after.
+/// Ticks at `start` and every `period` after.
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval(ringloop::time::interval_at(start, period))
 }
 
 impl Interval {
-    /// Say what to do about ticks whose time passed while nobody waited; [`MissedTick::Burst`] else.
+    /// What happens to ticks whose time passes without a wait; [`MissedTick::Burst`] by default.
     pub fn on_missed(self, missed: MissedTick) -> Self {
         Self(self.0.on_missed(missed))
     }
 
-    /// Park until the next tick. Returns the time that it was due.
+    /// Parks until the next tick. Returns the time at which it was due.
     #[track_caller]
     pub fn tick(&mut self) -> Instant {
         block_on(self.0.tick())
     }
 
-    /// The next tick, as a future: for `select!`. Cancel safety: safe.
+    /// As [`Interval::tick`]: for `select!`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn tick_async(&mut self) -> Instant {
         self.0.tick().await
     }

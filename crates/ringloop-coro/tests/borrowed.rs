@@ -1,5 +1,5 @@
-//! Memory that a parked read or write lends to the kernel: whoever ends the wait, it is the caller's again by then; on
-//! both drivers.
+//! Memory that a parked read or write lends to the kernel: whoever ends the wait, it is the
+//! caller's again by then; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

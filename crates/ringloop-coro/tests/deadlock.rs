@@ -1,5 +1,6 @@
-//! Deadlocks are said in a debug build: each in a process of its own that has no other threads, on both drivers.
-//! Without the test harness, whose threads might wake a coroutine for all that anybody knows.
+//! Deadlocks are said in a debug build: each in a process of its own that has no other threads, on
+//! both drivers. Without the test harness, whose threads might wake a coroutine for all that
+//! anybody knows.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use ringloop_coro::{Spawn, block_on, sleep, spawn, start, yield_now};

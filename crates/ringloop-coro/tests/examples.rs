@@ -1,6 +1,8 @@
-//! Every example that is more than a measurement runs, on both drivers, and does what its first lines say.
+//! Every example that is more than a measurement runs, on both drivers, and does what its first
+//! lines say.
 //!
-//! `cargo test` builds the examples; `cargo test --test examples` alone does not: `cargo build --examples` does.
+//! `cargo test` builds the examples; `cargo test --test examples` alone does not: `cargo build
+//! --examples` does.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -160,7 +162,8 @@ fn chat_brings_each_line_to_the_others() {
     }
 }
 
-/// Until the room knows the first, the second must not come: a third one talks until the first hears it.
+/// Until the room knows the first, the second must not come: a third one talks until the first
+/// hears it.
 fn wait_until_known(server: &Server, first: &mut BufReader<TcpStream>) {
     let mut probe = server.connect();
     probe.write_all(b"eve\n").unwrap();

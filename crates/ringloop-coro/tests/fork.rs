@@ -1,4 +1,5 @@
-//! A fork inside of a coroutine: the child's run ends with an error, the parent goes on; on both drivers.
+//! A fork inside of a coroutine: the child's run ends with an error, the parent goes on; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

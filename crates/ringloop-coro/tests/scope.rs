@@ -1,4 +1,5 @@
-//! Coroutines that borrow: whatever ends a scope, they are over before what they borrow is; on both drivers.
+//! Coroutines that borrow: whatever ends a scope, they are over before what they borrow is; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -16,7 +17,8 @@ use support::{on_both, on_workers};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Something that is borrowed: counts who uses it, and looks at its end whether somebody still does.
+/// Something that is borrowed: counts who uses it, and looks at its end whether somebody still
+/// does.
 struct Lent {
     users: AtomicUsize,
     begun: AtomicUsize,
@@ -295,13 +297,15 @@ fn is_child(part: &str) -> bool {
     std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
 }
 
-/// Opens a scope on this worker, one of whose coroutines computes on the other one until after every limit.
+/// Opens a scope on this worker, one of whose coroutines computes on the other one until after
+/// every limit.
 fn lends_to_another_worker() {
     let is_elsewhere = AtomicUsize::new(0);
     let here = std::thread::current().id();
     scope(|scope| {
         for _ in 0..2 {
-            // The last one that was spawned stays here, and this worker is busy until the other has the first.
+            // The last one that was spawned stays here, and this worker is busy until the other has
+            // the first.
             drop(scope.spawn(|| {
                 if std::thread::current().id() != here {
                     is_elsewhere.store(1, Ordering::SeqCst);

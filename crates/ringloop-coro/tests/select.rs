@@ -1,4 +1,5 @@
-//! `select!` over channels, sockets, timers and coroutines; offload, event sources, signals; on both drivers.
+//! `select!` over channels, sockets, timers and coroutines; offload, event sources, signals; on
+//! both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

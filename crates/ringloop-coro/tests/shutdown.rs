@@ -1,4 +1,5 @@
-//! The end of a runtime as destructors see it: what they wait for, and what never comes; on both drivers.
+//! The end of a runtime as destructors see it: what they wait for, and what never comes; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -43,7 +44,8 @@ fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {
         begun.store(true, Ordering::SeqCst);
         sleep(LONG);
     });
-    // The last one that was spawned stays here, and this worker is busy until the other has the first.
+    // The last one that was spawned stays here, and this worker is busy until the other has the
+    // first.
     drop(spawn(|| ()));
     while !is_elsewhere.load(Ordering::SeqCst) {
         thread::yield_now();
@@ -137,8 +139,9 @@ fn thread_whose_coroutines_all_ended_is_not_refused() {
     }
 }
 
-/// Ends a runtime in which a destructor does `last`; returns whether it got to its end, and how long that took. By a
-/// thread of its own: to std one unwinds for ever whose coroutine was given up in the midst of that.
+/// Ends a runtime in which a destructor does `last`; returns whether it got to its end, and how
+/// long that took. By a thread of its own: to std one unwinds for ever whose coroutine was given up
+/// in the midst of that.
 fn ends_with(driver: Choice, last: fn()) -> (bool, Duration) {
     thread::spawn(move || ends_here_with(driver, last))
         .join()

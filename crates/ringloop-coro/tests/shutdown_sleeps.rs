@@ -1,4 +1,5 @@
-//! Sleeps in destructors that are over when they begin: at the end of a runtime they end as anywhere; on both drivers.
+//! Sleeps in destructors that are over when they begin: at the end of a runtime they end as
+//! anywhere; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
-//! Channels and locks: between coroutines, workers and threads; panics and cancellation; on both drivers.
+//! Channels and locks: between coroutines, workers and threads; panics and cancellation; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -407,8 +408,8 @@ fn one_that_is_cancelled_while_it_takes_the_lock_again_passes_its_wake_on() {
     });
 }
 
-/// Whether a coroutine that makes a call without end, which never has to wait, leaves room for others, and hears of
-/// its cancellation.
+/// Whether a coroutine that makes a call without end, which never has to wait, leaves room for
+/// others, and hears of its cancellation.
 fn leaves_room(mut call: impl FnMut() + 'static) {
     let busy = spawn_local(move || {
         let start = Instant::now();

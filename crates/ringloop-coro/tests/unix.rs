@@ -94,8 +94,8 @@ fn connect_to_a_full_backlog_waits_for_room() {
     });
 }
 
-/// What comes wakes all who wait for it, and who finds nothing has waited already: of eight who read, five at most get
-/// what comes in the time of their limit.
+/// What comes wakes all who wait for it, and who finds nothing has waited already: of eight who
+/// read, five at most get what comes in the time of their limit.
 #[test]
 fn time_limit_of_a_read_is_one_however_often_it_is_woken() {
     on_both(|| {

@@ -1,9 +1,9 @@
-//! Memory for an operation that may outlive its coroutine's wait, used again and again.
+//! Buffers of file reads.
 //!
-//! Owns: the thread's spare buffers. Called by: `fs`. Never does: lend a coroutine's own memory to the kernel.
+//! Owns: the thread's spare buffers. Called by: `file`.
 //!
-//! A read of a file may take as long as its disk, and cannot be called off: a cancelled coroutine does not wait for it.
-//! So the kernel is given a buffer of ours, which stays with the operation until that is over, and the bytes are copied.
+//! A read of a file takes as long as its disk, and cannot be cancelled; a cancelled coroutine does
+//! not wait for it. So the operation owns a buffer until it is over, and the bytes are copied.
 
 use crate::limits;
 use std::cell::RefCell;
@@ -13,20 +13,21 @@ thread_local! {
 }
 
 /// An empty buffer of [`limits::COPIED_BYTES_MAX`] bytes of capacity.
-pub(crate) fn take() -> Vec<u8> {
+pub(super) fn take() -> Vec<u8> {
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
     let spare = spare.ok().flatten();
     spare.unwrap_or_else(|| Vec::with_capacity(limits::COPIED_BYTES_MAX))
 }
 
-/// Keep a buffer for the next one who takes one; a longer one is not kept, or the bound on them would be none in bytes.
-pub(crate) fn give_back(mut buf: Vec<u8>) {
+/// Keeps a buffer for the next read. Buffers of another length are dropped, which bounds the bytes
+/// kept.
+pub(super) fn recycle(mut buf: Vec<u8>) {
     let lengths = limits::COPIED_BYTES_MAX..2 * limits::COPIED_BYTES_MAX;
     if !lengths.contains(&buf.capacity()) {
         return;
     }
     buf.clear();
-    // A thread that ends needs none.
+    // A thread that ends keeps none.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < limits::SPARE_BUFFERS_MAX {
@@ -40,12 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffer_that_was_given_back_is_taken_again_and_others_are_not_kept() {
+    fn recycled_buffer_is_taken_again_and_other_lengths_are_dropped() {
         let buf = take();
         let address = buf.as_ptr();
-        give_back(buf);
-        give_back(Vec::new());
-        give_back(Vec::with_capacity(limits::FILE_BYTES_MAX));
+        recycle(buf);
+        recycle(Vec::new());
+        recycle(Vec::with_capacity(limits::FILE_BYTES_MAX));
         let again = take();
         assert_eq!(again.as_ptr(), address);
         let other = take().capacity();

@@ -1,10 +1,14 @@
-//! A file, with the position that std's has.
+//! A file with std's position.
 //!
-//! Byte path: from the kernel to the operation's own buffer and from there to the caller's slice, and back.
+//! Owns: [`File`], [`OpenOptions`]. Called by: coroutines.
+//!
+//! Byte path: from the kernel to the operation's own buffer and from there to the caller's slice,
+//! and back.
 
 use super::buffers;
+use crate::limits;
 use crate::shared_fd::SharedFd;
-use crate::{block_on, limits};
+use crate::wait::block_on;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::executor::Op;
 use ringloop::fs::Metadata;
@@ -16,13 +20,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open file; `&File` reads, writes and seeks too, and clones share the position.
+/// An open file; `&File` reads, writes and seeks too. Clones share the position.
 #[derive(Debug)]
 pub struct File {
     file: Arc<SharedFd<std::fs::File>>,
 }
 
-/// How a file is opened; the options are those of `std::fs::OpenOptions`.
+/// How to open a file, with the options of `std::fs::OpenOptions`.
 #[derive(Debug, Clone)]
 pub struct OpenOptions(ringloop::fs::OpenOptions);
 
@@ -35,7 +39,7 @@ impl Default for OpenOptions {
 macro_rules! options {
     ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
         impl OpenOptions {
-            /// With nothing chosen.
+            /// No option is set.
             pub fn new() -> Self {
                 Self(ringloop::fs::OpenOptions::new())
             }
@@ -46,9 +50,10 @@ macro_rules! options {
                 self
             })*
 
-            /// Open the file.
+            /// Opens the file.
             ///
-            /// Errors: those of open(2), and `InvalidInput` for options that contradict each other.
+            /// # Errors
+            /// Those of open(2), and `InvalidInput` for options that contradict each other.
             pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
                 let file = block_on(self.0.open(path))?;
                 Ok(std::fs::File::from(OwnedFd::from(file)).into())
@@ -58,65 +63,64 @@ macro_rules! options {
 }
 
 options! {
-    /// Let it be read.
+    /// Allows reads.
     read: bool,
-    /// Let it be written.
+    /// Allows writes.
     write: bool,
-    /// Let each write go to its end.
+    /// Appends each write.
     append: bool,
-    /// Cut it to nothing.
+    /// Truncates the file.
     truncate: bool,
-    /// Make it where it does not exist.
+    /// Creates the file if it does not exist.
     create: bool,
-    /// Make it; one that exists is an error.
+    /// Creates the file; fails if it exists.
     create_new: bool,
-    /// The permissions of a new one, before the process's mask.
+    /// Permissions of a new file, before the umask.
     mode: u32,
     /// More flags of open(2).
     custom_flags: i32,
 }
 
 impl File {
-    /// Open a file for reading.
+    /// Opens a file for reading.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Open a file for writing, made where it does not exist, else cut to nothing.
+    /// Creates a file for writing, or truncates it.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).open(path)
     }
 
-    /// Make a file for reading and writing; one that exists is an error.
+    /// Creates a file for reading and writing; fails if it exists.
     pub fn create_new(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).open(path)
     }
 
-    /// Say how to open a file.
+    /// The options for opening a file.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
 
-    /// Make another handle of the same file.
-    ///
-    /// It is the same descriptor; nothing is duplicated, and nothing can fail.
+    /// Another handle of the same descriptor; never fails.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: Arc::clone(&self.file),
         })
     }
 
-    /// Read some bytes at `offset`; the position stays.
+    /// Reads some bytes at `offset`; the position stays.
     ///
-    /// Errors: those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
+    /// # Errors
+    /// Those of pread(2), among them `ESPIPE` for a pipe, socket or terminal.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.read_from(self.place(offset)?, into)
+        self.read_from(self.checked(offset)?, into)
     }
 
-    /// A number of bytes from the file's start; the one that means the position is no place of a file, and a pipe has none.
-    fn place(&self, offset: u64) -> io::Result<u64> {
+    /// Checks an offset: not the one that stands for the position, nor any in a pipe.
+    fn checked(&self, offset: u64) -> io::Result<u64> {
         if offset == CURRENT_POSITION {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -143,15 +147,16 @@ impl File {
         let buf = buf.into_vec();
         let count = result?;
         into[..count].copy_from_slice(&buf[..count]);
-        buffers::give_back(buf);
+        buffers::recycle(buf);
         Ok(count)
     }
 
-    /// Write some bytes at `offset`; the position stays.
+    /// Writes some bytes at `offset`; the position stays.
     ///
-    /// Errors: those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
+    /// # Errors
+    /// Those of pwrite(2), among them `ESPIPE` for a pipe, socket or terminal.
     pub fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
-        self.write_to(self.place(offset)?, from)
+        self.write_to(self.checked(offset)?, from)
     }
 
     fn write_to(&self, offset: u64, from: &[u8]) -> io::Result<usize> {
@@ -164,12 +169,12 @@ impl File {
         block_on(Op::new(write)).0
     }
 
-    /// Bring the file to the disk, its metadata included.
+    /// Writes data and metadata to the disk.
     pub fn sync_all(&self) -> io::Result<()> {
         self.sync(false)
     }
 
-    /// Bring the file's data to the disk, and what reading it back needs.
+    /// Writes data to the disk, with the metadata needed to read it back.
     pub fn sync_data(&self) -> io::Result<()> {
         self.sync(true)
     }
@@ -179,13 +184,13 @@ impl File {
         block_on(Op::new(Fsync { fd, data_only }))
     }
 
-    /// Cut the file, or lengthen it by zeros, to `len` bytes.
+    /// Truncates the file, or extends it with zeros, to `len` bytes.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         let fd = self.file.on_loop();
         block_on(Op::new(Truncate { fd, len }))
     }
 
-    /// Look at the file.
+    /// The metadata of the file.
     pub fn metadata(&self) -> io::Result<Metadata> {
         let own = ringloop::fs::File::from(self.as_fd().try_clone_to_owned()?);
         block_on(own.metadata())
@@ -232,7 +237,7 @@ macro_rules! io {
 
         impl Seek for $type {
             fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-                // Of a regular file it is a change of a number in the kernel.
+                // The kernel only sets a number: it does not block.
                 let mut file: &std::fs::File = &self.file;
                 file.seek(to)
             }

@@ -1,12 +1,13 @@
-//! Files in `std::fs`'s shape, whose calls park the coroutine and no thread.
+//! Files in `std::fs`'s shape, whose calls park the coroutine.
 //!
-//! Owns: [`File`], [`OpenOptions`] and the functions by path. Called by: coroutines. Never does: wait for a disk on
-//! the thread of a worker.
+//! Owns: [`File`], [`OpenOptions`] and the functions by path. Called by: coroutines. No call waits
+//! for a disk on a worker's thread.
 //!
-//! On the ring every call is an operation of the kernel's; on epoll a read takes what is in memory at once, and all else
-//! goes to the loop's pool threads. Data goes through a buffer of the operation's own ([`crate::limits::FILE_BYTES_MAX`]), so a
-//! cancelled coroutine leaves nothing of its stack behind; whether its call has happened is not known.
-//! What is not here (directories as sequences, permissions) is std's, by [`offload`](crate::offload).
+//! On the ring every call is an operation. On epoll a read takes what is in the page cache at once,
+//! and everything else runs on the blocking pool. Data goes through a buffer of the operation's own
+//! (up to [`crate::limits::FILE_BYTES_MAX`]): a cancelled coroutine unwinds at once, and whether
+//! its call has happened is not known. For directory listings and permissions,
+//! [`offload`](crate::offload) std's calls.
 //!
 //! ```
 //! use ringloop_coro::fs;

@@ -81,8 +81,8 @@ impl Drop for AbortOnUnwind {
 
 /// Parks until some bytes were received into the slice.
 ///
-/// `None`: nothing was received, because the coroutine is cancelled, or there is none. `is_drained`:
-/// the socket is known to be empty, and is polled first.
+/// `None`: nothing was received, because the coroutine is cancelled, or there is none.
+/// `is_drained`: the socket is known to be empty, and is polled first.
 #[inline(always)]
 pub(super) fn receive(fd: RawFd, into: &mut [u8], is_drained: bool) -> Option<io::Result<usize>> {
     let receive = BorrowedIo {

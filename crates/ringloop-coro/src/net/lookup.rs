@@ -1,19 +1,21 @@
 //! Addresses by name, for `connect` and `bind`.
 //!
-//! Called by: the sockets of this folder. Never does: block; what is a name is looked up by the engine's pool.
+//! Owns: [`ToSocketAddrs`]. Called by: the sockets of this folder. Names are looked up on the
+//! engine's blocking pool.
 
-use crate::block_on;
+use crate::wait::block_on;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::vec::IntoIter;
 
-/// What stands for one or several addresses: those types that `std::net::ToSocketAddrs` takes.
+/// One or several addresses: implemented for the types of `std::net::ToSocketAddrs`.
 ///
-/// Parks where a name has to be looked up; what is an address already is answered at once, also outside of a
-/// coroutine.
-/// Errors: the resolver's; [`io::ErrorKind::InvalidInput`] without a port.
+/// Parks to look up a name. An address needs no look-up, and no coroutine.
 pub trait ToSocketAddrs {
-    /// The addresses, in the order in which they are to be tried.
+    /// The addresses, in the order in which to try them.
+    ///
+    /// # Errors
+    /// The resolver's; [`io::ErrorKind::InvalidInput`] without a port.
     fn to_socket_addrs(&self) -> io::Result<IntoIter<SocketAddr>>;
 }
 
@@ -89,7 +91,7 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     }
 }
 
-/// The first of the addresses with which `attempt` succeeds; else the last error.
+/// The result of the first `attempt` that succeeds, else the last error.
 pub(super) fn first<T>(
     addrs: impl ToSocketAddrs,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,

@@ -1,20 +1,23 @@
-//! Sockets in `std::net`'s shape, whose calls park the coroutine and no thread.
+//! Sockets in `std::net`'s shape, whose calls park the coroutine.
 //!
-//! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`], [`UnixStream`],
-//! [`UnixDatagram`]), name look-up ([`ToSocketAddrs`]). Called by: coroutines. Never does: block a thread.
+//! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`],
+//! [`UnixStream`], [`UnixDatagram`]), name look-up ([`ToSocketAddrs`]). Called by: coroutines. No
+//! call blocks a thread.
 //!
-//! Names, arguments and results are those of `std::net` and `std::os::unix::net`; where something differs, it says so.
+//! Names, arguments and results are those of `std::net` and `std::os::unix::net`, except where the
+//! documentation says otherwise.
 //!
-//! * Every socket is `Send` and `Sync`: it may be accepted by one coroutine and used by others, on any worker, also by
-//!   several at once. It is closed when the last clone is dropped.
-//! * A call that would block parks. It ends early when its coroutine is cancelled, with `WouldBlock` at the time limit
-//!   that was set (as std on Linux), or at once where `set_nonblocking(true)` was called.
-//! * A read or write that is cancelled ends with what it has moved by then, where that is something, and its coroutine
-//!   unwinds at the next wait; nothing is lost. (A destructor's may lose bytes, where it is cut short.) A connection that a
-//!   cancelled accept has taken is closed. What is raced (`select!`) goes by readiness and takes nothing where it loses: the methods that end
-//!   in `_async`, `readable` and `writable`.
-//! * Calls that never block (options, addresses, `shutdown`) may be made anywhere; what parks panics outside of a
-//!   coroutine.
+//! * Every socket is `Send` and `Sync`: it may be accepted by one coroutine and used by others, on
+//!   any worker, also by several at once. It is closed when the last clone is dropped.
+//! * A call that would block parks. It ends early when its coroutine is cancelled, with
+//!   `WouldBlock` at its time limit (as std on Linux), or at once after `set_nonblocking(true)`.
+//! * A read or write that is cancelled returns what it has moved by then, if anything, and its
+//!   coroutine unwinds at the next wait; no byte is lost. (A destructor's read may lose bytes if it
+//!   is cut short.) A connection that a cancelled accept has taken is closed. The futures for
+//!   `select!` (methods that end in `_async`, `readable`, `writable`) go by readiness, and take
+//!   nothing if they lose.
+//! * Calls that never block (options, addresses, `shutdown`) work anywhere; calls that park panic
+//!   outside of a coroutine.
 //!
 //! ```
 //! use ringloop_coro::net::{TcpListener, TcpStream};
@@ -39,10 +42,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | file | the one thing it is about |
+//! | file | subject |
 //! |---|---|
 //! | `socket` | how a read or write waits; what all sockets share |
-//! | `shape` | what all streams have of std's methods and traits |
+//! | `borrowed` | operations on the caller's memory |
+//! | `macros` | methods and traits that several types share with std's |
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `lookup` | names of hosts, without blocking |
 

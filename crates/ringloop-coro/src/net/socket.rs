@@ -13,9 +13,9 @@
 //! |---|---|---|
 //! | most | an operation on the caller's memory | one system call submits a whole batch |
 //! | small write, nothing else ready | the call, then an operation | it would be a batch of one |
-//! | write above `limits::COPIED_BYTES_MAX`, read after one | the call, then readiness | the copy is warm |
+//! | large write, read after a large one | the call, then readiness | the copy is warm |
 //! | with a time limit, or non-blocking | the call, then readiness | the wait may end early |
-//! | of a cancelled coroutine | an operation that owns its memory | the wait may end at any moment |
+//! | of a cancelled coroutine | an operation with its own buffer | the wait may end early |
 
 use super::borrowed;
 use crate::shared_fd::SharedFd;
@@ -199,8 +199,8 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         }
     }
 
-    /// Makes a call that sends to another socket. No event reports room in that socket's queue (this
-    /// one stays writable): the call is retried after a pause.
+    /// Makes a call that sends to another socket. No event reports room in that socket's queue
+    /// (this one stays writable): the call is retried after a pause.
     pub fn when_peer_has_room<T>(
         &self,
         mut call: impl FnMut(&S) -> io::Result<T>,

@@ -437,7 +437,8 @@ impl Drop for SchedulerTask {
     fn drop(&mut self) {
         let last = CURRENT.replace(Some(Rc::clone(&self.scheduler)));
         if Local::try_current().is_some_and(|local| local.is_inherited()) {
-            // In a forked child: destructors would wait for the parent's. The stacks stay as they are.
+            // In a forked child: destructors would wait for the parent's. The stacks stay as they
+            // are.
             std::mem::forget(Rc::clone(&self.scheduler));
         } else {
             self.scheduler.shut_down();

@@ -4,9 +4,9 @@
 //! poisoning.
 //!
 //! ```text
-//!   FREE ──────── lock ───────▶ HELD ───── a waiter enters the line ──────▶ AWAITED ─┐
-//!    ▲                           │                                           │    ▲  │ unlock: hand over to
-//!    └────────── unlock ─────────┴────────── unlock: wake the first ─────────┘    └──┘ a starved waiter
+//!   FREE ─────── lock ──────▶ HELD ─── a waiter enters the line ───▶ AWAITED ─┐
+//!    ▲                         │                                      │    ▲  │ unlock: hand over
+//!    └───────── unlock ────────┴─────── unlock: wake the first ───────┘    └──┘ to a starved waiter
 //! ```
 //! A waiter takes the lock as `AWAITED`, since others may be behind it; at worst it finds an empty
 //! line.
@@ -17,9 +17,9 @@
 //! [`limits::LOCK_PASSES_MAX`] failed tries the lock is handed to the first waiter.
 //!
 //! # Invariants
-//! 1. Whoever has changed the word from `FREE`, or was handed the lock, has the value alone until it
-//!    changes the word back or hands the lock over. A guard does both; so does a [`LockFuture`] that
-//!    has not seen that it was handed the lock.
+//! 1. Whoever has changed the word from `FREE`, or was handed the lock, has the value alone until
+//!    it changes the word back or hands the lock over. A guard does both; so does a [`LockFuture`]
+//!    that has not seen that it was handed the lock.
 
 use super::waiters::{Ticket, Waiters, wake};
 use crate::atomics::{AtomicU32, Mutex as LineLock, Ordering};

@@ -51,8 +51,8 @@ impl<T> OnceLock<T> {
 
     /// The value; the first caller initializes it by `make`, while others wait.
     ///
-    /// If `make` panics or its coroutine is cancelled, the next caller initializes it. A `make` that
-    /// uses the same cell deadlocks.
+    /// If `make` panics or its coroutine is cancelled, the next caller initializes it. A `make`
+    /// that uses the same cell deadlocks.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.value.get() {
             return value;

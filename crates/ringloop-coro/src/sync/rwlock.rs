@@ -1,4 +1,5 @@
-//! A lock for many readers or one writer, first in, first out: a waiting writer blocks later readers.
+//! A lock for many readers or one writer, first in, first out: a waiting writer blocks later
+//! readers.
 //!
 //! Owns: [`RwLock`] and the value in it. Called by: coroutines, threads and async code. A reader
 //! takes one permit, a writer all of them; std's lock, which is free for whoever has permits, gives

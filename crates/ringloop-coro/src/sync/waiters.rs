@@ -1,8 +1,8 @@
 //! Waiters in first-in-first-out order.
 //!
-//! Owns: [`Waiters`], one line, and [`LineWait`], one wait in it. Called by: this folder, each under
-//! the lock of its own state. Wakers are handed out, to be woken once the lock is free. A woken
-//! waiter has left the line; if it finds nothing, it returns to its former place.
+//! Owns: [`Waiters`], one line, and [`LineWait`], one wait in it. Called by: this folder, each
+//! under the lock of its own state. Wakers are handed out, to be woken once the lock is free. A
+//! woken waiter has left the line; if it finds nothing, it returns to its former place.
 
 use crate::atomics::locked;
 use std::collections::VecDeque;

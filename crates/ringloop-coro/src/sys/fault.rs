@@ -1,43 +1,45 @@
-//! The signal of an access to memory that is not there (SIGSEGV).
+//! The handler of invalid memory accesses (SIGSEGV).
 //!
-//! Owns: the process's handler, from the first [`watch`] on, and the stack that it runs on in a thread that had none.
-//! Called by: `overflow`. Never does: allocate or lock in the handler.
+//! Owns: the process's handler, from the first [`watch`] on, and the alternate stack of a thread
+//! that had none. Called by: `overflow`.
 //!
-//! A fault that is not ours goes to the handler that was there before, which in a Rust program is std's.
+//! Other faults go to the previous handler, which in a Rust program is std's.
 //!
 //! # Invariants
-//! 1. The handler calls only what may be called in one (signal-safety(7)): `write`, `abort`, `sigaction`, loads of
-//!    statics that were set before it was installed, and the `explain` that it was given, which keeps to the same.
-//! 2. What `PREVIOUS` names was a handler of the process when ours replaced it, and is called as its flags say.
-//! 3. An alternate stack is mapped until its thread has given it up.
+//! 1. The handler calls only async-signal-safe functions (signal-safety(7)): `write`, `abort`,
+//!    `sigaction`, loads of statics that were set before it was installed, and `explain`, which
+//!    does the same.
+//! 2. `PREVIOUS` was the process's handler when ours replaced it, and is called as its flags say.
+//! 3. An alternate stack stays mapped until its thread has disabled it.
 
 use super::memory::{Mapping, page_len};
+use crate::atomics::locked;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
-/// Says on standard error (by its second argument) what the fault at an address was; `false`: it is none of ours.
-pub(crate) type Explain = fn(address: usize, say: fn(&[u8])) -> bool;
+/// Explains the fault at an address, by its second argument; `false` for a fault that is not ours.
+pub(crate) type Explain = fn(address: usize, write: fn(&[u8])) -> bool;
 
-/// Bytes of the stack that the handler runs on in a thread without one.
+/// Bytes of the alternate stack of a thread that has none.
 const ALTERNATE_STACK_LEN: usize = 64 * 1024;
 
 static EXPLAIN: OnceLock<Explain> = OnceLock::new();
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// A thread whose faults are explained, until it is dropped.
+/// Has the faults of its thread explained until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FaultGuard {
-    /// The stack of the handler, where the thread had none.
+    /// The alternate stack, if the thread had none.
     stack: Option<Mapping>,
-    /// It is the thread's own.
-    thread: PhantomData<Cell<()>>,
+    /// It stays on its thread.
+    not_send: PhantomData<Cell<()>>,
 }
 
-/// Have the faults of the calling thread explained, on a stack of their own.
+/// Has the faults of the calling thread explained, on an alternate stack.
 pub(crate) fn watch(explain: Explain) -> io::Result<FaultGuard> {
     install(explain)?;
     let mut known = no_stack();
@@ -45,11 +47,11 @@ pub(crate) fn watch(explain: Explain) -> io::Result<FaultGuard> {
     if unsafe { libc::sigaltstack(ptr::null(), &raw mut known) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let thread = PhantomData;
+    let not_send = PhantomData;
     if known.ss_flags & libc::SS_DISABLE == 0 {
         return Ok(FaultGuard {
             stack: None,
-            thread,
+            not_send,
         });
     }
     let mapping = Mapping::new(ALTERNATE_STACK_LEN)?;
@@ -66,7 +68,7 @@ pub(crate) fn watch(explain: Explain) -> io::Result<FaultGuard> {
     }
     Ok(FaultGuard {
         stack: Some(mapping),
-        thread,
+        not_send,
     })
 }
 
@@ -74,7 +76,7 @@ impl Drop for FaultGuard {
     fn drop(&mut self) {
         if self.stack.is_some() {
             let none = no_stack();
-            // SAFETY: invariant 3: given up before the mapping goes. The watch is on its own thread.
+            // SAFETY: invariant 3: disabled before it is unmapped, on its own thread.
             unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) };
         }
     }
@@ -88,10 +90,10 @@ fn no_stack() -> libc::stack_t {
     }
 }
 
-/// Install the handler, once in a process.
+/// Installs the handler, once in a process.
 fn install(explain: Explain) -> io::Result<()> {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = locked(&ONE);
     if PREVIOUS.get().is_some() {
         return Ok(());
     }
@@ -113,24 +115,27 @@ fn install(explain: Explain) -> io::Result<()> {
 }
 
 fn default_action() -> libc::sigaction {
-    // SAFETY: all zeros is an action: the default one, with an empty mask.
+    // SAFETY: all zeros is the default action, with an empty mask.
     unsafe { std::mem::zeroed() }
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO its information.
+    // SAFETY: the kernel passes valid information to a handler with SA_SIGINFO.
     let known = unsafe { &*info };
-    // SAFETY: of this signal the information has an address.
+    // SAFETY: the information of this signal has an address.
     let address = unsafe { known.si_addr() }.addr();
-    if EXPLAIN.get().is_some_and(|explain| explain(address, say)) {
-        // SAFETY: it does not return, and needs nothing.
+    if EXPLAIN
+        .get()
+        .is_some_and(|explain| explain(address, write_stderr))
+    {
+        // SAFETY: has no preconditions.
         unsafe { libc::abort() };
     }
     let Some(previous) = PREVIOUS.get() else {
         return;
     };
     match previous.sa_sigaction {
-        // On return the same access faults again, and the process ends as if we had never been there.
+        // On return the same access faults again, and ends the process as without our handler.
         libc::SIG_DFL | libc::SIG_IGN => {
             let action = default_action();
             // SAFETY: invariant 1.
@@ -152,8 +157,8 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
     }
 }
 
-/// To standard error, as far as it goes.
-fn say(words: &[u8]) {
+/// Writes to standard error; a short write is ignored.
+fn write_stderr(text: &[u8]) {
     // SAFETY: invariant 1; the range is that of the slice.
-    unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }

@@ -1,21 +1,22 @@
 //! Memory for stacks.
 //!
-//! Owns: [`Mapping`]. Called by: `stack`, and `fault` for the stack of its handler. Never does: know of coroutines.
+//! Owns: [`Mapping`]. Called by: `stack`, and `fault` for the stack of its handler.
 //!
 //! # Invariants
-//! 1. A mapping's range is its own from `mmap` to its drop, and nothing of it is used after that: stacks are
-//!    back in their pool, or the pool is leaked (`host`).
-//! 2. Advice and protection are for whole pages inside of the mapping.
+//! 1. A mapping's range is its own from `mmap` to its drop, and is not used after that: its stacks
+//!    are back in their pool, or the pool is leaked (`scheduler/shutdown`).
+//! 2. Advice and protection are for whole pages of the mapping.
 
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13): the range faults on every access, without a mapping of its own.
+/// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13): the range faults on every access, without a
+/// mapping of its own.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
-/// The kernel has said that it knows no `MADV_GUARD_INSTALL`.
+/// The kernel has refused `MADV_GUARD_INSTALL`.
 static NO_GUARD_ADVICE: AtomicBool = AtomicBool::new(false);
 
 /// Bytes in a page.
@@ -28,7 +29,7 @@ pub(crate) fn page_len() -> usize {
     })
 }
 
-/// Memory of the process's own, page by page where it is touched.
+/// Private anonymous memory, allocated by the page when first touched.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     low: NonZeroUsize,
@@ -36,7 +37,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Map `len` bytes, a multiple of the page.
+    /// Maps `len` bytes, a multiple of the page.
     pub fn new(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -47,7 +48,8 @@ impl Mapping {
         }
         let low = NonZeroUsize::new(low.addr()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Self { low, len };
-        // A huge page under a stack would cost 2 MiB for the first byte. Kernels without them refuse; so be it.
+        // A huge page under a stack would cost 2 MiB for the first byte. Kernels without huge pages
+        // refuse, which is fine.
         drop(mapping.advise(low.get(), low.get() + len, libc::MADV_NOHUGEPAGE));
         Ok(mapping)
     }
@@ -64,7 +66,7 @@ impl Mapping {
         (self.low.get()..self.low.get() + self.len).contains(&address)
     }
 
-    /// Make the page at offset `at` fault on every access.
+    /// Makes the page at offset `at` fault on every access.
     pub fn guard(&self, at: usize) -> io::Result<()> {
         let low = self.low.get() + at;
         if !NO_GUARD_ADVICE.load(Ordering::Relaxed) {
@@ -125,10 +127,10 @@ impl Drop for Mapping {
 pub(crate) mod tests {
     use super::*;
 
-    /// Add one to the byte at an address of a mapping; returns what it was.
+    /// Increments the byte at an address of a mapping; returns its former value.
     pub(crate) fn count_at(address: usize) -> u8 {
         let byte = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the tests name bytes of mappings that they hold, and no guard.
+        // SAFETY: the tests pass bytes of mappings that they hold, outside of guards.
         let before = unsafe { byte.read() };
         // SAFETY: as above.
         unsafe { byte.write(before + 1) };
@@ -136,7 +138,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn invariant_1_mapping_is_its_own_and_gone_after_its_drop() {
+    fn invariant_1_mapping_is_zeroed_and_unmapped_by_its_drop() {
         let mapping = Mapping::new(4 * page_len()).unwrap();
         let low = mapping.low().get();
         assert_eq!(count_at(low), 0);
@@ -152,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn invariant_2_guard_of_either_kind_leaves_its_neighbours_alone() {
+    fn invariant_2_guards_and_advice_leave_other_pages_alone() {
         let mapping = Mapping::new(4 * page_len()).unwrap();
         mapping.guard(page_len()).unwrap();
         mapping

@@ -1,6 +1,6 @@
-//! The system calls of this crate: memory for stacks, and the fault where one overflows.
+//! The crate's system calls: memory for stacks, and the fault when one overflows.
 //!
-//! Called by: `stack`, `overflow`. Never does: know of coroutines.
+//! Called by: `stack`, `overflow`. It knows no coroutines.
 
 pub(crate) mod fault;
 mod memory;

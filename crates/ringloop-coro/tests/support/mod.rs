@@ -18,8 +18,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How long a single thing may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses
-/// a kernel without a ring.
+/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless
+/// `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a ring.
 pub fn drivers() -> Vec<Choice> {
     match Choice::from_env().unwrap() {
         Choice::Auto => {}
@@ -58,7 +58,8 @@ pub fn on_workers(workers: usize, test: fn()) {
     }
 }
 
-/// Until this is dropped the process has [`LIMIT`]: a wait that nobody ends fails, and says which test it is in.
+/// Until this is dropped the process has [`LIMIT`]: a wait that nobody ends fails, and says which
+/// test it is in.
 fn guard() -> Sender<()> {
     let (over, is_over) = channel::<()>();
     let test = thread::current().name().unwrap_or_default().to_owned();
