@@ -30,8 +30,12 @@ pub const SEND_WINDOW: u64 = 16 << 20;
 /// the shortest, with nobody's queue the reason.
 pub const SEND_WINDOW_PATHS: u64 = 4;
 
-/// How often a client that has moved asks the server for an acknowledgement beside the engine's probes, where it hears
-/// nothing: one of so many arrives, unless nothing does.
+/// How often a client that has moved asks the server for an answer beside the engine's probes: one of so many arrives, unless
+/// nothing does.
+pub const MOVE_ASKS: u32 = 16;
+
+/// Packets by which it asks where it hears nothing. The server may send three times what they are long together (RFC 9000
+/// §8.1): a packet of the least MTU, which its proof of the address has to be.
 pub const MOVE_PINGS: u32 = 16;
 
 /// How long it waits before the second time, at the least; three round trips otherwise, and twice as long each time.

@@ -2,7 +2,7 @@
 
 use super::datagrams::Datagrams;
 use super::ids::Ids;
-use super::moved::{Moved, Next};
+use super::moved::{Heard, Moved};
 use super::staged::Staged;
 use super::tuning::Tuning;
 use super::unproved::Unproved;
@@ -155,21 +155,31 @@ impl Live {
     pub(super) fn moves(&mut self) {
         self.proto.local_address_changed();
         if self.proto.side() == proto::Side::Client {
-            let acks = self.proto.stats().frame_rx.acks;
-            self.moved = Some(Box::new(Moved::new(acks, self.proto.rtt())));
+            let moved = Moved::new(self.heard_of_server(), self.proto.rtt());
+            self.moved = Some(Box::new(moved));
+        }
+    }
+
+    fn heard_of_server(&self) -> Heard {
+        let frames = self.proto.stats().frame_rx;
+        Heard {
+            acks: frames.acks,
+            challenges: frames.path_challenge,
         }
     }
 
     /// Say again that it has moved, where that is due.
     pub(super) fn say_moved(&mut self, now: Instant) {
-        if self.proto.is_closed() {
+        let heard = self.heard_of_server();
+        let Some(moved) = &mut self.moved else {
+            return;
+        };
+        if self.proto.is_closed() || moved.is_over(now, heard) {
             self.moved = None;
-        }
-        let acks = self.proto.stats().frame_rx.acks;
-        match self.moved.as_mut().map(|moved| moved.next(now, acks)) {
-            Some(Next::Ask) => self.proto.ping(),
-            Some(Next::Forget) => self.moved = None,
-            Some(Next::Wait) | None => {}
+        } else if moved.is_silent() {
+            // What is known of the last path does not hold: not how much it carries (what is on its way there leaves no room
+            // for more), nor how long that takes (RFC 9000 §9.4).
+            self.proto.path_changed(now);
         }
     }
 
@@ -191,7 +201,12 @@ impl Live {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let Some(unproved) = &mut self.unproved else {
-            return Some((&self.proto.poll_transmit(now, segments_max, buf)?).into());
+            let mut transmit = self.proto.poll_transmit(now, segments_max, buf);
+            if transmit.is_none() && self.moved.as_mut().is_some_and(|moved| moved.asks()) {
+                self.proto.ping();
+                transmit = self.proto.poll_transmit(now, segments_max, buf);
+            }
+            return Some((&transmit?).into());
         };
         if unproved.is_over {
             let held = self.unproved.take().and_then(|unproved| unproved.end(buf));

@@ -1,30 +1,46 @@
-//! A client that has moved says so until the server has acknowledged something at the new address.
+//! A client that has moved asks the server for an answer until that has proved the new address.
+//!
+//! Owns: [`Moved`], when to ask and by how much. Called by: `live`. Never does: send.
 //!
 //! The engine asks for an acknowledgement once, and again by its probe time-out, which it does not set back when a handshake
 //! is confirmed (RFC 9002 §A.11 would): after a handshake with losses that is seconds, and all that the server sends
-//! meanwhile goes to the old address, until the connection has idled for too long. Neither is what it sends to the new one for
-//! its own sake (it looks for the MTU) an answer: it may not send others before it has validated the address, and asks for
-//! that again as packets of the client's come.
+//! meanwhile goes to the old address. The server may send three times what has come from the new one before it has proved
+//! it; its search for the MTU, whose packets are long, counts too. Where its challenge or the response is lost, it is silent
+//! then, and after its time for that it goes back to the old address.
+//!
+//! Each packet of a server that has not proved the address has a `PATH_CHALLENGE` (quinn-proto's): an acknowledgement without
+//! one is the end of this. While nothing is heard the client asks by several packets, and takes the path for a new one: its
+//! own search for the MTU begins again, and allows the server the most.
 
-use crate::limits::{MOVE_PINGS, MOVE_WAIT_MAX, MOVE_WAIT_MIN};
+use crate::limits::{MOVE_ASKS, MOVE_PINGS, MOVE_WAIT_MAX, MOVE_WAIT_MIN};
 use std::time::{Duration, Instant};
 
+/// What has come of the server: counts of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub acks: u64,
+    pub challenges: u64,
+}
+
 pub(super) struct Moved {
-    /// ACK frames that had come before.
-    acks: u64,
+    /// What had come when the server was asked last.
+    heard: Heard,
     /// When to ask again; `None` before the first packet has left.
     due: Option<Instant>,
     wait: Duration,
     asked: u32,
+    /// Packets of this asking that have not left.
+    left: u32,
 }
 
 impl Moved {
-    pub(super) fn new(acks: u64, rtt: Duration) -> Self {
+    pub(super) fn new(heard: Heard, rtt: Duration) -> Self {
         Self {
-            acks,
+            heard,
             due: None,
             wait: (3 * rtt).clamp(MOVE_WAIT_MIN, MOVE_WAIT_MAX),
             asked: 0,
+            left: 0,
         }
     }
 
@@ -37,55 +53,95 @@ impl Moved {
         self.due
     }
 
-    /// What to do now, with so many ACK frames received.
-    pub(super) fn next(&mut self, now: Instant, acks: u64) -> Next {
-        if acks > self.acks || self.asked == MOVE_PINGS {
-            return Next::Forget;
-        }
-        match self.due {
-            Some(due) if due <= now => {
-                self.asked += 1;
-                self.wait = (2 * self.wait).min(MOVE_WAIT_MAX);
-                self.due = Some(now + self.wait);
-                Next::Ask
-            }
-            _ => Next::Wait,
-        }
+    /// Whether it is to be asked by one packet more now.
+    pub(super) fn asks(&mut self) -> bool {
+        let asks = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        asks
     }
-}
 
-/// See [`Moved::next`].
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    Wait,
-    /// Have the server acknowledge something.
-    Ask,
-    /// The server has answered, or was asked often enough.
-    Forget,
+    /// Note what has come by now; whether there is nothing more to ask: the server has answered, and asks for no proof, or
+    /// was asked often enough.
+    pub(super) fn is_over(&mut self, now: Instant, heard: Heard) -> bool {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        let is_proved = heard.acks > self.heard.acks && heard.challenges == self.heard.challenges;
+        if is_proved || self.asked == MOVE_ASKS {
+            return true;
+        }
+        if is_due {
+            self.asked += 1;
+            self.wait = (2 * self.wait).min(MOVE_WAIT_MAX);
+            self.due = Some(now + self.wait);
+            self.left = if heard == self.heard { MOVE_PINGS } else { 1 };
+            self.heard = heard;
+        }
+        false
+    }
+
+    /// Whether it is being asked now, and nothing has come since the last time.
+    pub(super) fn is_silent(&self) -> bool {
+        self.left == MOVE_PINGS
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HEARD: Heard = Heard {
+        acks: 7,
+        challenges: 1,
+    };
+
+    fn packets(moved: &mut Moved) -> u32 {
+        let mut count = 0;
+        while moved.asks() {
+            count += 1;
+        }
+        count
+    }
+
     #[test]
-    fn asks_later_and_later_until_something_comes_or_it_is_enough() {
+    fn asks_later_and_later_until_it_is_enough() {
         let mut now = Instant::now();
-        let mut moved = Moved::new(7, Duration::from_millis(20));
-        assert_eq!(moved.next(now, 7), Next::Wait);
+        let mut moved = Moved::new(HEARD, Duration::from_millis(20));
+        assert!(!moved.is_over(now, HEARD));
         moved.sent(now);
         let mut waits = Vec::new();
         while let Some(due) = moved.deadline() {
             waits.push(due - now);
             now = due;
-            if moved.next(now, 7) != Next::Ask {
+            if moved.is_over(now, HEARD) {
                 break;
             }
+            assert!(moved.is_silent());
+            assert_eq!(packets(&mut moved), MOVE_PINGS);
         }
-        assert_eq!(waits.len() as u32, MOVE_PINGS + 1);
+        assert_eq!(waits.len() as u32, MOVE_ASKS + 1);
         assert_eq!(waits[0], Duration::from_millis(60));
         assert_eq!(waits[1], Duration::from_millis(120));
         assert_eq!(waits.last(), Some(&MOVE_WAIT_MAX));
-        assert_eq!(Moved::new(7, Duration::ZERO).next(now, 8), Next::Forget);
+    }
+
+    #[test]
+    fn server_that_still_challenges_is_asked_by_one_packet() {
+        let mut now = Instant::now();
+        let mut moved = Moved::new(HEARD, Duration::ZERO);
+        moved.sent(now);
+        let challenged = Heard {
+            acks: 8,
+            challenges: 2,
+        };
+        assert!(!moved.is_over(now, challenged), "it is not due");
+        assert_eq!(packets(&mut moved), 0);
+        now = moved.deadline().unwrap();
+        assert!(!moved.is_over(now, challenged));
+        assert!(!moved.is_silent());
+        assert_eq!(packets(&mut moved), 1);
+        let proved = Heard {
+            acks: 9,
+            challenges: 2,
+        };
+        assert!(moved.is_over(now, proved));
     }
 }
