@@ -24,13 +24,9 @@ pub const STACKS_KEPT: usize = 1024;
 /// Coroutines that one turn of a worker's loop resumes before the driver is polled.
 pub const RESUMES_PER_TURN: usize = 256;
 
-/// The most bytes that an operation on a stream copies, and that a kept buffer of a file's read
-/// holds. A longer write, or a read after one this long, waits for readiness and copies by a system
-/// call, while the data is warm.
+/// The most bytes that an operation on a stream copies. A longer write, or a read after one this
+/// long, waits for readiness and copies by a system call, while the data is warm.
 pub const COPIED_BYTES_MAX: usize = 16 * 1024;
-
-/// Buffers of that length that a thread keeps for its next file reads: 4 MiB.
-pub const SPARE_BUFFERS_MAX: usize = 256;
 
 /// Calls on sockets and channels that a thread's coroutines may make without waiting before the
 /// others and the driver have their turn. A prime: a program that calls in rounds yields at another

@@ -1,6 +1,6 @@
 //! The message for a coroutine that has overflowed its stack.
 //!
-//! Owns: the text. Called by: `scheduler` (once a thread), and the fault handler (`sys/fault`), in
+//! Owns: the text. Called by: `scheduler`, which installs it, and the fault handler (`sys/fault`), in
 //! which nothing may allocate or lock.
 //!
 //! The access beyond the stack hits its guard and faults. Rust's code touches every page on its way
@@ -10,12 +10,10 @@ use crate::switch::with_current;
 use crate::sys::{self, fault};
 use std::io::Write;
 
-pub(crate) use crate::sys::fault::FaultGuard;
-
-/// Reports the overflows of the calling thread's coroutines. If the system refuses the handler, an
-/// overflow ends the process without a message.
-pub(crate) fn report_overflows() -> Option<FaultGuard> {
-    fault::watch(explain).ok()
+/// Has overflows reported. If the system refuses the handler, they end the process without a
+/// message.
+pub(crate) fn report_overflows() {
+    drop(fault::install(explain));
 }
 
 /// Explains a fault that is an overflow of the running coroutine; `false` for any other.

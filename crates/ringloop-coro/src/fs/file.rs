@@ -5,7 +5,6 @@
 //! Byte path: from the kernel to the operation's own buffer and from there to the caller's slice,
 //! and back.
 
-use super::buffers;
 use crate::limits;
 use crate::shared_fd::SharedFd;
 use crate::wait::block_on;
@@ -133,21 +132,15 @@ impl File {
 
     fn read_from(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let len = into.len().min(limits::FILE_BYTES_MAX);
-        let buf = if len <= limits::COPIED_BYTES_MAX {
-            buffers::take()
-        } else {
-            Vec::with_capacity(len)
-        };
+        // A cancelled coroutine does not wait for the disk: the operation owns its buffer.
         let read = op::Read {
             fd: self.file.on_loop(),
-            buf: RecvBuf::append(buf, len),
+            buf: RecvBuf::append(Vec::with_capacity(len), len),
             offset: Some(offset),
         };
         let (result, buf) = block_on(Op::new(read));
-        let buf = buf.into_vec();
         let count = result?;
-        into[..count].copy_from_slice(&buf[..count]);
-        buffers::recycle(buf);
+        into[..count].copy_from_slice(&buf.into_vec()[..count]);
         Ok(count)
     }
 

@@ -19,7 +19,7 @@ use crate::deadlock::{self, AfterReport};
 use crate::error::JoinError;
 use crate::inbox::Inbox;
 use crate::limits;
-use crate::overflow::{self, FaultGuard};
+use crate::overflow;
 use crate::switch::{Fiber, Suspend, with_current};
 use crate::task::{Header, Runnable, Schedule, reject};
 use crate::workers::{LiveWorker, StealQueue, WorkerParts, WorkerSet};
@@ -183,10 +183,8 @@ impl Scheduler {
         });
         ALL.with_borrow_mut(|all| all.push(Rc::downgrade(&scheduler)));
         scheduler.make_current();
-        SchedulerTask {
-            scheduler,
-            _faults: overflow::report_overflows(),
-        }
+        overflow::report_overflows();
+        SchedulerTask(scheduler)
     }
 
     pub fn inbox(&self) -> &Arc<Inbox> {
@@ -384,16 +382,13 @@ impl Scheduler {
 }
 
 /// The executor's task that runs the coroutines of a thread; dropping it cancels them.
-pub(crate) struct SchedulerTask {
-    scheduler: Rc<Scheduler>,
-    _faults: Option<FaultGuard>,
-}
+pub(crate) struct SchedulerTask(Rc<Scheduler>);
 
 impl Future for SchedulerTask {
     type Output = std::convert::Infallible;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let scheduler = &self.scheduler;
+        let scheduler = &self.0;
         scheduler.make_current();
         {
             let state = &mut *scheduler.state.borrow_mut();
@@ -435,17 +430,17 @@ impl Future for SchedulerTask {
 
 impl Drop for SchedulerTask {
     fn drop(&mut self) {
-        let last = CURRENT.replace(Some(Rc::clone(&self.scheduler)));
+        let last = CURRENT.replace(Some(Rc::clone(&self.0)));
         if Local::try_current().is_some_and(|local| local.is_inherited()) {
             // In a forked child: destructors would wait for the parent's. The stacks stay as they
             // are.
-            std::mem::forget(Rc::clone(&self.scheduler));
+            std::mem::forget(Rc::clone(&self.0));
         } else {
-            self.scheduler.shut_down();
+            self.0.shut_down();
         }
-        CURRENT.set(last.filter(|last| !Rc::ptr_eq(last, &self.scheduler)));
+        CURRENT.set(last.filter(|last| !Rc::ptr_eq(last, &self.0)));
         ALL.with_borrow_mut(|all| {
-            all.retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(&self.scheduler)));
+            all.retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(&self.0)));
         });
     }
 }
