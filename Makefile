@@ -156,8 +156,8 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 # coroutines' tests those are left out that start processes (valgrind knows no pidfd), and those whose stacks are
 # left behind on purpose.
 CORO_MEMCHECKED := basics borrowed cancel files locals scope select shutdown sync tcp workers
-CORO_UNCHECKED := signal_wakes_who_waits_for_it destructor_that_waits_for_ever_does_not_hold_up_the_end \
-	thread_on_which_one_was_left_unwinding_is_refused destructor_that_never_ends_is_given_up
+CORO_UNCHECKED := signal_wakes_its_waiter endless_destructor_wait_does_not_block_shutdown \
+	thread_with_abandoned_unwinding_is_refused endless_destructor_is_abandoned
 .PHONY: valgrind
 valgrind: check-tools ## the memory of tasks and coroutines under valgrind's memcheck (needs valgrind)
 	@command -v valgrind >/dev/null || { echo "make valgrind: no valgrind on the path" >&2; exit 1; }

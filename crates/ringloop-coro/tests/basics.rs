@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, drivers, on_both};
+use support::{LONG, PATIENCE, drivers, on_both, panic_message};
 
 #[test]
 fn start_returns_what_its_closure_returns() {
@@ -25,7 +25,7 @@ fn start_returns_what_its_closure_returns() {
 }
 
 #[test]
-fn thousands_are_joined_with_their_results() {
+fn thousands_of_coroutines_return_their_results() {
     on_both(|| {
         let handles: Vec<_> = (0..5000).map(|n| spawn(move || n * 2)).collect();
         for (n, handle) in handles.into_iter().enumerate() {
@@ -90,7 +90,7 @@ fn panic_reaches_only_the_handle() {
 }
 
 #[test]
-fn thread_wakes_a_coroutine_that_waits_for_it() {
+fn thread_wakes_a_parked_coroutine() {
     on_both(|| {
         let call = ringloop::spawn_blocking(|| {
             std::thread::sleep(Duration::from_millis(5));
@@ -145,7 +145,7 @@ fn wait_outside_of_a_coroutine_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn coroutine_that_was_cancelled_unwinds_where_it_is_parked() {
+fn cancelled_coroutine_unwinds_at_its_park() {
     on_both(|| {
         struct Note(Rc<RefCell<u32>>);
         impl Drop for Note {
@@ -157,7 +157,7 @@ fn coroutine_that_was_cancelled_unwinds_where_it_is_parked() {
         let note = Note(Rc::clone(&dropped));
         let handle = spawn_local(move || {
             let _note = note;
-            sleep(Duration::from_secs(3600));
+            sleep(LONG);
         });
         yield_now();
         assert_eq!(*dropped.borrow(), 0);
@@ -168,7 +168,7 @@ fn coroutine_that_was_cancelled_unwinds_where_it_is_parked() {
 }
 
 #[test]
-fn runtimes_of_one_thread_are_used_by_turns() {
+fn runtimes_on_one_thread_alternate() {
     for driver in drivers() {
         let runtimes = [(); 2].map(|()| {
             let builder = ringloop::Runtime::builder().driver(driver);
@@ -207,11 +207,7 @@ fn runtimes_of_one_thread_are_used_by_turns() {
         // Each ends with the other one's coroutines at work last.
         let [first, second] = runtimes;
         let cancelled = first.block_on(async {
-            let handle = spawn_local(|| {
-                spawn_local(|| sleep(Duration::from_secs(3600)))
-                    .join()
-                    .is_err()
-            });
+            let handle = spawn_local(|| spawn_local(|| sleep(LONG)).join().is_err());
             ringloop::time::sleep(Duration::from_millis(1)).await;
             handle
         });
@@ -237,14 +233,8 @@ fn start_inside_of_a_coroutine_is_refused() {
     });
 }
 
-/// What a panic said.
-fn said(payload: &(dyn std::any::Any + Send)) -> String {
-    let owned = payload.downcast_ref::<String>().cloned();
-    owned.unwrap_or_else(|| (*payload.downcast_ref::<&str>().unwrap()).to_owned())
-}
-
 #[test]
-fn loop_inside_of_a_coroutine_is_no_place_to_park() {
+fn parking_in_a_nested_loop_is_refused() {
     on_both(|| {
         let (sender, receiver) = ringloop_coro::sync::channel::unbounded();
         drop(spawn(move || {
@@ -261,7 +251,7 @@ fn loop_inside_of_a_coroutine_is_no_place_to_park() {
         ] {
             let inner = runtime();
             let refused = catch_unwind(AssertUnwindSafe(|| inner.block_on(async { park() })));
-            let said = said(&*refused.unwrap_err());
+            let said = panic_message(&*refused.unwrap_err());
             assert!(
                 said.contains("in async code")
                     || said.contains("await the handle")
@@ -284,7 +274,7 @@ fn loop_inside_of_a_coroutine_is_no_place_to_park() {
 }
 
 #[test]
-fn socket_in_a_loop_inside_of_a_coroutine_is_refused_and_works_outside() {
+fn socket_in_a_nested_loop_is_refused_and_works_outside() {
     use std::io::{Read, Write};
     on_both(|| {
         let (mut near, mut far) = ringloop_coro::net::UnixStream::pair().unwrap();
@@ -292,7 +282,7 @@ fn socket_in_a_loop_inside_of_a_coroutine_is_refused_and_works_outside() {
         let refused = catch_unwind(AssertUnwindSafe(|| {
             runtime.block_on(async { near.read(&mut [0; 8]) })
         }));
-        assert!(said(&*refused.unwrap_err()).contains("outside of a coroutine"));
+        assert!(panic_message(&*refused.unwrap_err()).contains("outside of a coroutine"));
         drop(runtime);
         let reader = spawn(move || {
             let mut bytes = [0; 8];

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use support::{drivers, on_both};
+use support::{LONG, OnDrop, drivers, is_cancelled, on_both};
 
 const LEN: usize = 4096;
 
@@ -23,21 +23,8 @@ fn pair() -> (UnixStream, Plain) {
     (ours.try_into().unwrap(), theirs)
 }
 
-fn is_cancelled<T>(joined: Result<T, JoinError>) -> bool {
-    matches!(joined, Err(JoinError::Cancelled))
-}
-
-/// Runs a closure when it is dropped.
-struct AtEnd<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for AtEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
 #[test]
-fn memory_of_a_cancelled_read_is_written_no_more_and_no_byte_is_lost() {
+fn cancelled_read_returns_its_memory_and_loses_no_byte() {
     on_both(|| {
         for _ in 0..50 {
             let (ours, mut peer) = pair();
@@ -50,7 +37,7 @@ fn memory_of_a_cancelled_read_is_written_no_more_and_no_byte_is_lost() {
             }
             sleep(Duration::from_micros(100));
             reading.cancel();
-            assert!(is_cancelled(reading.join()));
+            assert!(is_cancelled(reading));
             peer.write_all(&[0xff; LEN]).unwrap();
             sleep(Duration::from_micros(100));
             assert!(memory.borrow().iter().all(|byte| *byte == 0));
@@ -62,7 +49,7 @@ fn memory_of_a_cancelled_read_is_written_no_more_and_no_byte_is_lost() {
 }
 
 #[test]
-fn bytes_that_come_with_the_cancel_are_the_readers_or_stay_in_the_socket() {
+fn bytes_racing_a_cancel_are_read_or_stay_in_the_socket() {
     on_both(|| {
         let mut outcomes = [0; 2];
         for round in 0..300 {
@@ -107,7 +94,7 @@ fn bytes_that_come_with_the_cancel_are_the_readers_or_stay_in_the_socket() {
 }
 
 #[test]
-fn memory_of_a_cancelled_write_is_sent_no_more_and_what_was_sent_is_counted() {
+fn cancelled_write_returns_its_memory_and_counts_sent_bytes() {
     on_both(|| {
         for _ in 0..10 {
             let (mut ours, mut peer) = pair();
@@ -134,7 +121,7 @@ fn memory_of_a_cancelled_write_is_sent_no_more_and_what_was_sent_is_counted() {
             }
             assert!(memory.try_borrow_mut().is_err(), "it is parked");
             writing.cancel();
-            assert!(is_cancelled(writing.join()));
+            assert!(is_cancelled(writing));
             other.cancel();
             memory.borrow_mut().fill(9);
             let mut received = Vec::new();
@@ -146,7 +133,7 @@ fn memory_of_a_cancelled_write_is_sent_no_more_and_what_was_sent_is_counted() {
 }
 
 #[test]
-fn time_limit_around_a_read_leaves_its_memory_alone() {
+fn timed_out_read_does_not_touch_memory() {
     on_both(|| {
         let (ours, mut peer) = pair();
         let mut memory = [0; 64];
@@ -164,7 +151,7 @@ fn time_limit_around_a_read_leaves_its_memory_alone() {
 }
 
 #[test]
-fn end_of_the_runtime_waits_until_the_kernel_has_let_go() {
+fn runtime_end_waits_for_the_kernel() {
     for driver in drivers() {
         for workers in [1, 3] {
             let memory: Vec<_> = (0..64)
@@ -205,7 +192,7 @@ fn end_of_the_runtime_waits_until_the_kernel_has_let_go() {
 }
 
 #[test]
-fn readers_of_a_runtime_that_is_dropped_unwind_with_bytes_or_without() {
+fn readers_unwind_when_their_runtime_is_dropped() {
     for driver in drivers() {
         for _ in 0..20 {
             let memory = Arc::new(Mutex::new(vec![0; LEN]));
@@ -239,7 +226,7 @@ fn readers_of_a_runtime_that_is_dropped_unwind_with_bytes_or_without() {
 }
 
 #[test]
-fn scope_is_left_with_its_readers_memory_back() {
+fn scope_waits_for_its_readers_memory() {
     on_both(|| {
         let (ours, mut peer) = pair();
         let scoped = ours.try_clone().unwrap();
@@ -247,7 +234,7 @@ fn scope_is_left_with_its_readers_memory_back() {
         let reads = Rc::clone(&is_reading);
         let outer = spawn_local(move || {
             let mut memory = [0; LEN];
-            let _at_end = AtEnd(|| peer.write_all(&[0xff; LEN]).unwrap());
+            let _at_end = OnDrop(|| peer.write_all(&[0xff; LEN]).unwrap());
             scope(|scope| {
                 scope.spawn(|| (&scoped).read(&mut memory).map(drop));
                 reads.set(true);
@@ -258,7 +245,7 @@ fn scope_is_left_with_its_readers_memory_back() {
         }
         sleep(Duration::from_millis(1));
         outer.cancel();
-        assert!(is_cancelled(outer.join()));
+        assert!(is_cancelled(outer));
         let zeros = spawn(|| {
             let memory = [0u8; 2 * LEN];
             sleep(Duration::from_micros(200));
@@ -270,21 +257,21 @@ fn scope_is_left_with_its_readers_memory_back() {
 }
 
 #[test]
-fn destructor_reads_and_writes_though_its_coroutine_is_cancelled() {
+fn destructor_of_cancelled_coroutine_reads_and_writes() {
     on_both(|| {
         for panics in [true, false] {
             let (mut ours, mut peer) = pair();
             let got = Rc::new(Cell::new([0; 4]));
             let read = Rc::clone(&got);
             let handle = spawn_local(move || {
-                let _at_end = AtEnd(|| {
+                let _at_end = OnDrop(|| {
                     let mut word = [0; 4];
                     ours.read_exact(&mut word).unwrap();
                     ours.write_all(&word).unwrap();
                     read.set(word);
                 });
                 assert!(!panics, "on purpose");
-                sleep(Duration::from_secs(3600));
+                sleep(LONG);
             });
             yield_now();
             sleep(Duration::from_millis(1));

@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use support::{drivers, on_both};
-
-const LONG: Duration = Duration::from_secs(3600);
+use support::{LONG, OnDrop, drivers, is_cancelled, on_both};
 
 /// Counts its drops.
 struct Note(Arc<AtomicUsize>);
@@ -30,27 +28,14 @@ impl Drop for Note {
     }
 }
 
-/// Runs a closure when it is dropped.
-struct AtEnd<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for AtEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
 fn notes() -> (Arc<AtomicUsize>, impl Fn() -> Note) {
     let count = Arc::new(AtomicUsize::new(0));
     let more = Arc::clone(&count);
     (count, move || Note(Arc::clone(&more)))
 }
 
-fn is_cancelled<T>(handle: JoinHandle<T>) -> bool {
-    matches!(handle.join(), Err(JoinError::Cancelled))
-}
-
 #[test]
-fn not_begun_never_begins_and_drops_what_it_was_given() {
+fn cancel_before_it_begins_drops_the_closure() {
     on_both(|| {
         let (dropped, note) = notes();
         let held = note();
@@ -65,7 +50,7 @@ fn not_begun_never_begins_and_drops_what_it_was_given() {
 }
 
 #[test]
-fn parked_in_any_wait_unwinds_at_once() {
+fn cancel_unwinds_any_parked_wait() {
     on_both(|| {
         let waits: [fn(); 4] = [
             || sleep(LONG),
@@ -97,7 +82,7 @@ fn parked_in_any_wait_unwinds_at_once() {
 }
 
 #[test]
-fn running_goes_on_to_its_next_park() {
+fn running_coroutine_unwinds_at_its_next_park() {
     on_both(|| {
         let reached = Rc::new(Cell::new(0));
         let own: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
@@ -118,7 +103,7 @@ fn running_goes_on_to_its_next_park() {
 }
 
 #[test]
-fn over_keeps_its_result() {
+fn finished_coroutine_keeps_its_result() {
     on_both(|| {
         let handle = spawn(|| 5);
         while !handle.is_finished() {
@@ -130,7 +115,7 @@ fn over_keeps_its_result() {
 }
 
 #[test]
-fn unwinding_that_is_caught_begins_again_at_the_next_park() {
+fn caught_cancel_unwinds_again_at_the_next_park() {
     on_both(|| {
         let caught = Rc::new(Cell::new(0));
         let count = Rc::clone(&caught);
@@ -149,12 +134,12 @@ fn unwinding_that_is_caught_begins_again_at_the_next_park() {
 }
 
 #[test]
-fn waits_of_destructors_are_refused_or_real_while_it_unwinds() {
+fn destructor_waits_fail_or_block_during_unwinding() {
     on_both(|| {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let log = Rc::clone(&seen);
         let handle = spawn_local(move || {
-            let _at_end = AtEnd(|| {
+            let _at_end = OnDrop(|| {
                 let refused = try_block_on(ringloop::time::sleep(LONG));
                 assert_eq!(refused, Err(WaitError::Cancelled));
                 // What is ready needs no wait.
@@ -196,7 +181,7 @@ fn panic_while_it_unwinds_from_a_park_is_its_result() {
 }
 
 #[test]
-fn end_of_the_runtime_unwinds_what_is_left_each_on_its_thread() {
+fn runtime_end_unwinds_coroutines_on_their_threads() {
     for driver in drivers() {
         let (dropped, note) = notes();
         let builder = Builder::new().driver(driver).workers(3);
@@ -207,7 +192,7 @@ fn end_of_the_runtime_unwinds_what_is_left_each_on_its_thread() {
                     drop(spawn(move || {
                         let _held = held;
                         let begun_on = thread::current().id();
-                        let _at_end = AtEnd(move || assert_eq!(thread::current().id(), begun_on));
+                        let _at_end = OnDrop(move || assert_eq!(thread::current().id(), begun_on));
                         match number % 3 {
                             0 => sleep(LONG),
                             1 => block_on(pending()),
@@ -230,7 +215,7 @@ fn end_of_the_runtime_unwinds_what_is_left_each_on_its_thread() {
 }
 
 #[test]
-fn end_of_the_runtime_tells_who_waits_elsewhere() {
+fn runtime_end_wakes_remote_joiners() {
     for driver in drivers() {
         let builder = Builder::new().driver(driver);
         let waiting = builder
@@ -275,14 +260,14 @@ fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
     feature = "sanitizer",
     ignore = "what is on the stack that is left is a leak"
 )]
-fn destructor_that_waits_for_ever_does_not_hold_up_the_end() {
+fn endless_destructor_wait_does_not_block_shutdown() {
     for driver in drivers() {
         // A thread of its own: to std it unwinds for ever after that.
         let thread = thread::spawn(move || {
             let builder = Builder::new().driver(driver);
             builder.start(|| {
                 let handle = spawn(|| {
-                    let _at_end = AtEnd(|| block_on(pending()));
+                    let _at_end = OnDrop(|| block_on(pending()));
                     sleep(LONG);
                 });
                 yield_now();
@@ -319,7 +304,7 @@ fn cancel_from_plain_threads_races_with_the_end() {
 }
 
 #[test]
-fn start_that_panics_passes_the_panic_on_and_unwinds_the_others() {
+fn panic_of_main_is_resumed_and_others_unwind() {
     let (dropped, note) = notes();
     let held = note();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -413,7 +398,7 @@ fn destructor_cancels_and_joins_another_while_its_own_coroutine_unwinds() {
 }
 
 #[test]
-fn wait_that_began_while_another_unwound_ends_in_the_unwinding_of_a_third() {
+fn wait_begun_during_another_unwinding_is_cancelled_later() {
     on_both(|| {
         let in_scope: fn() = || {
             ringloop_coro::scope(|_| {
@@ -423,7 +408,7 @@ fn wait_that_began_while_another_unwound_ends_in_the_unwinding_of_a_third() {
         };
         for wait in endless_waits().into_iter().chain([in_scope]) {
             let first = spawn_local(|| {
-                let _slow = AtEnd(|| sleep(Duration::from_millis(5)));
+                let _slow = OnDrop(|| sleep(Duration::from_millis(5)));
                 sleep(LONG);
             });
             yield_now();
@@ -454,14 +439,14 @@ fn wait_that_began_while_another_unwound_ends_in_the_unwinding_of_a_third() {
 }
 
 #[test]
-fn one_that_catches_its_unwinding_and_unwinds_again_ends_those_that_waited_meanwhile() {
+fn caught_unwinding_releases_deferred_cancels() {
     on_both(|| {
         for wait in endless_waits() {
             let child: Rc<RefCell<Option<Child>>> = Rc::default();
             let given = Rc::clone(&child);
             let parent = spawn_local(move || {
                 let caught = catch_unwind(AssertUnwindSafe(|| {
-                    let _slow = AtEnd(|| sleep(Duration::from_millis(5)));
+                    let _slow = OnDrop(|| sleep(Duration::from_millis(5)));
                     sleep(LONG);
                 }));
                 assert!(caught.is_err());
@@ -484,7 +469,7 @@ fn one_that_catches_its_unwinding_and_unwinds_again_ends_those_that_waited_meanw
 }
 
 #[test]
-fn unwindings_of_several_nest_in_any_order() {
+fn several_unwindings_nest_in_any_order() {
     on_both(|| {
         let (dropped, note) = notes();
         // Each unwinds while all before it do, and the first one ends last.
@@ -494,7 +479,7 @@ fn unwindings_of_several_nest_in_any_order() {
             chain = spawn_local(move || {
                 let _held = held;
                 let _child = child;
-                let _late = AtEnd(|| sleep(Duration::from_millis(1)));
+                let _late = OnDrop(|| sleep(Duration::from_millis(1)));
                 sleep(LONG);
             });
         }
@@ -503,7 +488,7 @@ fn unwindings_of_several_nest_in_any_order() {
                 let held = note();
                 spawn_local(move || {
                     let _held = held;
-                    let _late = AtEnd(|| sleep(Duration::from_millis(delay)));
+                    let _late = OnDrop(|| sleep(Duration::from_millis(delay)));
                     sleep(LONG);
                 })
             })

@@ -8,7 +8,7 @@ use ringloop_coro::{spawn, yield_now};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::on_both;
+use support::{on_both, pattern};
 
 /// A directory that is removed in the end.
 struct Directory(PathBuf);
@@ -30,12 +30,8 @@ impl Drop for Directory {
     }
 }
 
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index * 31 % 251) as u8).collect()
-}
-
 #[test]
-fn what_is_written_is_read_whatever_its_size() {
+fn written_bytes_are_read_back_at_any_size() {
     on_both(|| {
         let directory = Directory::new();
         let path = directory.0.join("file");
@@ -53,7 +49,7 @@ fn what_is_written_is_read_whatever_its_size() {
 }
 
 #[test]
-fn positions_are_the_files_own_and_offsets_leave_them() {
+fn offsets_leave_the_position() {
     on_both(|| {
         let directory = Directory::new();
         let mut file = File::create_new(directory.0.join("file")).unwrap();
@@ -75,7 +71,7 @@ fn positions_are_the_files_own_and_offsets_leave_them() {
 }
 
 #[test]
-fn offset_that_no_file_has_is_refused() {
+fn invalid_offset_is_refused() {
     on_both(|| {
         let directory = Directory::new();
         let mut file = File::create_new(directory.0.join("file")).unwrap();
@@ -144,7 +140,7 @@ fn cancelled_read_leaves_the_file_in_order() {
 }
 
 #[test]
-fn pipe_has_no_positions_and_keeps_its_bytes() {
+fn positioned_io_on_a_pipe_fails_and_keeps_its_bytes() {
     on_both(|| {
         let (mut reads, mut input) = std::io::pipe().unwrap();
         input.write_all(b"data").unwrap();

@@ -20,7 +20,7 @@ impl Drop for SleepsAtItsEnd {
 }
 
 #[test]
-fn childs_run_ends_where_it_first_waits_and_the_parent_goes_on() {
+fn forked_child_fails_at_its_first_wait_and_the_parent_continues() {
     for (driver, workers) in drivers().into_iter().flat_map(|it| [(it, 1), (it, 2)]) {
         let (tells, told) = mpsc::channel();
         let ended = Builder::new()

@@ -53,7 +53,7 @@ fn value_is_made_from_others() {
 }
 
 #[test]
-fn values_are_dropped_with_the_coroutine_before_its_end_is_told() {
+fn values_are_dropped_before_join_returns() {
     on_both(|| {
         for way in ["return", "panic", "cancel"] {
             let dropped = Rc::new(RefCell::new(Vec::new()));
@@ -81,6 +81,6 @@ fn values_are_dropped_with_the_coroutine_before_its_end_is_told() {
 }
 
 #[test]
-fn outside_of_a_coroutine_there_is_none() {
+fn no_value_outside_of_a_coroutine() {
     assert_eq!(NUMBER.try_with(Cell::get), None);
 }

@@ -1,37 +1,12 @@
 //! A stack that is used up, and other faults: each in a process of its own, since it ends that.
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use ringloop_coro::{Builder, Spawn, spawn, start};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
-
-/// Whether this process is to run the named part itself.
-fn is_child(part: &str) -> bool {
-    std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
-}
-
-/// Run a part of this file, a test by its name, in a process of its own.
-fn child(part: &str, driver: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", part, "--nocapture", "--test-threads=1"])
-        .env("RINGLOOP_CORO_TEST_PART", part)
-        .env("RINGLOOP_DRIVER", driver)
-        .output()
-        .unwrap()
-}
-
-/// As `support::drivers`, by their names.
-fn drivers() -> Vec<&'static str> {
-    let named = std::env::var("RINGLOOP_DRIVER");
-    let only_epoll = std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some();
-    match named.as_deref() {
-        Ok("uring") => vec!["uring"],
-        Ok("epoll") => vec!["epoll"],
-        _ if only_epoll => vec!["epoll"],
-        _ => vec!["uring", "epoll"],
-    }
-}
+use support::{drivers, is_part, run_part};
 
 /// Frames until there is no room.
 #[allow(unconditional_recursion)]
@@ -41,8 +16,8 @@ fn descend(depth: u64) -> u64 {
 }
 
 #[test]
-fn overflow_is_said_with_name_and_remedy() {
-    if is_child("overflow_is_said_with_name_and_remedy") {
+fn overflow_message_names_coroutine_and_remedy() {
+    if is_part("overflow_message_names_coroutine_and_remedy") {
         start(1, || {
             let deep = Spawn::new().name("deep one").stack_size(64 * 1024);
             drop(deep.spawn(|| descend(0)).join());
@@ -50,7 +25,7 @@ fn overflow_is_said_with_name_and_remedy() {
         .unwrap();
     }
     for driver in drivers() {
-        let output = child("overflow_is_said_with_name_and_remedy", driver);
+        let output = run_part("overflow_message_names_coroutine_and_remedy", driver);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("coroutine 'deep one' (spawned at"), "{said}");
         assert!(
@@ -62,8 +37,8 @@ fn overflow_is_said_with_name_and_remedy() {
 }
 
 #[test]
-fn overflow_on_another_worker_is_said() {
-    if is_child("overflow_on_another_worker_is_said") {
+fn overflow_on_another_worker_is_reported() {
+    if is_part("overflow_on_another_worker_is_reported") {
         Builder::new()
             .workers(2)
             .stack_size(32 * 1024)
@@ -76,7 +51,7 @@ fn overflow_on_another_worker_is_said() {
             .unwrap();
     }
     for driver in drivers() {
-        let output = child("overflow_on_another_worker_is_said", driver);
+        let output = run_part("overflow_on_another_worker_is_reported", driver);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("overflowed its stack of 32 KiB"), "{said}");
         assert_eq!(output.status.signal(), Some(libc::SIGABRT));
@@ -84,8 +59,8 @@ fn overflow_on_another_worker_is_said() {
 }
 
 #[test]
-fn other_fault_goes_to_the_handler_that_was_there() {
-    if is_child("other_fault_goes_to_the_handler_that_was_there") {
+fn other_fault_goes_to_the_previous_handler() {
+    if is_part("other_fault_goes_to_the_previous_handler") {
         drop(start(1, || {
             let nowhere = black_box(std::ptr::without_provenance::<u8>(16));
             // SAFETY: none: the fault is what is tested.
@@ -93,7 +68,7 @@ fn other_fault_goes_to_the_handler_that_was_there() {
         }));
     }
     for driver in drivers() {
-        let output = child("other_fault_goes_to_the_handler_that_was_there", driver);
+        let output = run_part("other_fault_goes_to_the_previous_handler", driver);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("overflowed"), "{said}");
         if cfg!(feature = "sanitizer") {

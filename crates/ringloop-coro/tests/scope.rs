@@ -4,18 +4,16 @@
 
 mod support;
 
+use ringloop::driver::Choice;
 use ringloop_coro::sync::{Mutex, WaitGroup};
 use ringloop_coro::{JoinError, Spawn, scope, sleep, spawn, spawn_local, yield_now};
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{on_both, on_workers};
-
-const LONG: Duration = Duration::from_secs(3600);
+use support::{LONG, is_part, on_both, on_workers, panic_message, run_part};
 
 /// Something that is borrowed: counts who uses it, and looks at its end whether somebody still
 /// does.
@@ -56,10 +54,6 @@ impl Drop for User<'_> {
     }
 }
 
-fn message(payload: &(dyn std::any::Any + Send)) -> &str {
-    payload.downcast_ref::<&str>().copied().unwrap_or_default()
-}
-
 #[test]
 fn borrows_are_read_and_written_and_results_come_back() {
     for workers in [1, 2] {
@@ -83,7 +77,7 @@ fn borrows_are_read_and_written_and_results_come_back() {
 }
 
 #[test]
-fn those_that_nobody_joined_are_waited_for() {
+fn unjoined_coroutines_are_waited_for() {
     on_workers(2, || {
         let count = AtomicUsize::new(0);
         scope(|scope| {
@@ -100,7 +94,7 @@ fn those_that_nobody_joined_are_waited_for() {
 }
 
 #[test]
-fn one_starts_others_and_scopes_nest() {
+fn scopes_nest_and_their_coroutines_spawn() {
     on_workers(2, || {
         let total = Mutex::new(0);
         scope(|outer| {
@@ -120,7 +114,7 @@ fn one_starts_others_and_scopes_nest() {
 }
 
 #[test]
-fn local_ones_share_what_is_not_sync() {
+fn local_coroutines_share_values_that_are_not_sync() {
     on_both(|| {
         let order = RefCell::new(Vec::new());
         let last = scope(|scope| {
@@ -138,7 +132,7 @@ fn local_ones_share_what_is_not_sync() {
 }
 
 #[test]
-fn panic_of_one_that_nobody_joined_is_the_scopes() {
+fn unjoined_panic_panics_the_scope() {
     on_both(|| {
         let count = Cell::new(0);
         let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -151,7 +145,10 @@ fn panic_of_one_that_nobody_joined_is_the_scopes() {
             });
         }));
         let payload = ended.unwrap_err();
-        assert_eq!(message(&*payload), "a coroutine of the scope panicked");
+        assert_eq!(
+            panic_message(&*payload),
+            "a coroutine of the scope panicked"
+        );
         assert_eq!(count.get(), 1, "the others are waited for");
         let said = scope(|scope| {
             let joined = scope.spawn(|| assert!(!ringloop_coro::is_coroutine(), "told"));
@@ -162,7 +159,7 @@ fn panic_of_one_that_nobody_joined_is_the_scopes() {
 }
 
 #[test]
-fn panic_of_the_scope_itself_waits_for_its_coroutines() {
+fn panicking_scope_waits_for_its_coroutines() {
     on_workers(2, || {
         let ended = Arc::new(AtomicUsize::new(0));
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -178,7 +175,7 @@ fn panic_of_the_scope_itself_waits_for_its_coroutines() {
                 assert!(!ringloop_coro::is_coroutine(), "its own");
             });
         }));
-        assert_eq!(message(&*caught.unwrap_err()), "its own");
+        assert_eq!(panic_message(&*caught.unwrap_err()), "its own");
         assert_eq!(ended.load(Ordering::SeqCst), 1);
     });
 }
@@ -204,7 +201,7 @@ fn holds_for_ever(ended: &Arc<AtomicUsize>, begun: WaitGroup, waits_inside: bool
 }
 
 #[test]
-fn cancelled_one_cancels_and_waits_for_its_coroutines() {
+fn cancelled_scope_cancels_and_waits_for_its_coroutines() {
     for (workers, waits_inside) in [(1, true), (1, false), (2, true), (2, false)] {
         let run = move || {
             let ended = Arc::new(AtomicUsize::new(0));
@@ -225,7 +222,7 @@ fn cancelled_one_cancels_and_waits_for_its_coroutines() {
 }
 
 #[test]
-fn one_that_had_not_begun_drops_what_it_borrowed() {
+fn unbegun_coroutine_drops_its_borrows() {
     on_both(|| {
         let ended = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ended);
@@ -246,7 +243,7 @@ fn one_that_had_not_begun_drops_what_it_borrowed() {
 }
 
 #[test]
-fn one_of_a_scope_is_cancelled_alone() {
+fn scoped_coroutine_is_cancelled_alone() {
     on_both(|| {
         let number = 3;
         scope(|scope| {
@@ -266,7 +263,7 @@ fn one_of_a_scope_is_cancelled_alone() {
 }
 
 #[test]
-fn end_of_the_runtime_ends_scopes_over_several_workers() {
+fn runtime_end_ends_scopes_on_several_workers() {
     for driver in support::drivers() {
         let ended = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ended);
@@ -289,12 +286,7 @@ fn end_of_the_runtime_ends_scopes_over_several_workers() {
 #[test]
 fn scope_outside_of_a_coroutine_is_refused() {
     let refused = catch_unwind(|| scope(|_| ())).unwrap_err();
-    assert!(message(&*refused).contains("outside of a coroutine"));
-}
-
-/// Whether this process is to run the named part itself.
-fn is_child(part: &str) -> bool {
-    std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
+    assert!(panic_message(&*refused).contains("outside of a coroutine"));
 }
 
 /// Opens a scope on this worker, one of whose coroutines computes on the other one until after
@@ -320,9 +312,9 @@ fn lends_to_another_worker() {
 }
 
 #[test]
-fn what_another_worker_may_still_use_ends_with_the_process() {
-    let part = "what_another_worker_may_still_use_ends_with_the_process";
-    if is_child(part) {
+fn borrow_in_use_by_another_worker_aborts_the_process() {
+    let part = "borrow_in_use_by_another_worker_aborts_the_process";
+    if is_part(part) {
         let main = || {
             drop(spawn_local(lends_to_another_worker));
             yield_now();
@@ -331,11 +323,7 @@ fn what_another_worker_may_still_use_ends_with_the_process() {
         return builder.start(main).unwrap();
     }
     // The limit is long, and has nothing to do with the driver.
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", part, "--nocapture", "--test-threads=1"])
-        .env("RINGLOOP_CORO_TEST_PART", part)
-        .output()
-        .unwrap();
+    let output = run_part(part, Choice::Epoll);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("coroutines of a scope"), "{said}");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");

@@ -55,7 +55,7 @@ fn first_of_channel_socket_timer_and_coroutine_wins() {
 }
 
 #[test]
-fn reads_that_lose_take_nothing() {
+fn losing_reads_take_nothing() {
     on_both(|| {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
@@ -80,7 +80,7 @@ fn reads_that_lose_take_nothing() {
 }
 
 #[test]
-fn control_flow_of_an_arm_is_that_of_the_code_around() {
+fn control_flow_leaves_an_arm() {
     on_both(|| {
         let (sender, receiver) = channel::unbounded();
         let lock = Mutex::new(());
@@ -171,7 +171,7 @@ fn descriptor_of_another_library_is_an_event_source() {
 }
 
 #[test]
-fn signal_wakes_who_waits_for_it() {
+fn signal_wakes_its_waiter() {
     on_both(|| {
         let mut signals = Signals::new(&[Signal::USER_2]).unwrap();
         drop(spawn(|| {

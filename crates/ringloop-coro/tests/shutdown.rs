@@ -17,18 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::drivers;
-
-const LONG: Duration = Duration::from_secs(3600);
-
-/// Runs a closure when it is dropped.
-struct AtEnd<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for AtEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
+use support::{LONG, OnDrop, drivers};
 
 /// A coroutine that another worker has, which takes its time to end.
 fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {
@@ -37,7 +26,7 @@ fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {
     let (ended, begun) = (Arc::clone(ended), Arc::clone(&is_elsewhere));
     let child = spawn(move || {
         assert_ne!(thread::current().id(), here);
-        let _slow = AtEnd(|| {
+        let _slow = OnDrop(|| {
             sleep(Duration::from_millis(20));
             ended.fetch_add(1, Ordering::SeqCst);
         });
@@ -61,7 +50,7 @@ fn destructor_waits_for_its_child_on_another_worker() {
         let main = move || {
             drop(spawn_local(move || {
                 let mut child = Some(slow_elsewhere(&count));
-                let _parent = AtEnd(|| {
+                let _parent = OnDrop(|| {
                     let child = child.take().unwrap();
                     child.cancel();
                     assert!(matches!(child.join(), Err(JoinError::Cancelled)));
@@ -84,7 +73,7 @@ fn destructor_waits_for_its_child_on_another_worker() {
 fn leave_one_unwinding(driver: Choice) {
     let main = || {
         drop(spawn_local(|| {
-            let _endless = AtEnd(|| block_on(pending()));
+            let _endless = OnDrop(|| block_on(pending()));
             sleep(LONG);
         }));
         yield_now();
@@ -97,7 +86,7 @@ fn leave_one_unwinding(driver: Choice) {
     feature = "sanitizer",
     ignore = "what is on the stack that is left is a leak"
 )]
-fn thread_on_which_one_was_left_unwinding_is_refused() {
+fn thread_with_abandoned_unwinding_is_refused() {
     for driver in drivers() {
         let thread = thread::spawn(move || {
             leave_one_unwinding(driver);
@@ -120,13 +109,13 @@ fn thread_on_which_one_was_left_unwinding_is_refused() {
 }
 
 #[test]
-fn thread_whose_coroutines_all_ended_is_not_refused() {
+fn thread_without_abandoned_stacks_is_accepted() {
     for driver in drivers() {
         thread::spawn(move || {
             for _ in 0..2 {
                 let main = || {
                     drop(spawn_local(|| {
-                        let _slow = AtEnd(|| sleep(Duration::from_millis(1)));
+                        let _slow = OnDrop(|| sleep(Duration::from_millis(1)));
                         sleep(LONG);
                     }));
                     yield_now();
@@ -155,7 +144,7 @@ fn ends_here_with(driver: Choice, last: fn()) -> (bool, Duration) {
     let at_end = Rc::clone(&began);
     let main = move || {
         drop(spawn_local(move || {
-            let _last = AtEnd(|| {
+            let _last = OnDrop(|| {
                 last();
                 count.fetch_add(1, Ordering::SeqCst);
             });
@@ -169,7 +158,7 @@ fn ends_here_with(driver: Choice, last: fn()) -> (bool, Duration) {
 }
 
 #[test]
-fn destructor_that_waits_for_something_finite_has_it_at_the_end_of_the_runtime() {
+fn finite_destructor_wait_completes_at_runtime_end() {
     let lasts: [fn(); 5] = [
         || sleep(Duration::from_millis(20)),
         || {
@@ -207,7 +196,7 @@ fn destructor_that_waits_for_something_finite_has_it_at_the_end_of_the_runtime()
 }
 
 #[test]
-fn buffered_file_is_whole_after_the_end_of_the_runtime() {
+fn buffered_file_is_flushed_at_runtime_end() {
     for driver in drivers() {
         let path = std::env::temp_dir().join(format!("ringloop-coro-{}", std::process::id()));
         let place = path.clone();
@@ -238,7 +227,7 @@ fn buffered_file_is_whole_after_the_end_of_the_runtime() {
     feature = "sanitizer",
     ignore = "what is on the stack that is left is a leak"
 )]
-fn destructor_that_never_ends_is_given_up() {
+fn endless_destructor_is_abandoned() {
     for driver in drivers() {
         let (has_ended, took) = ends_with(driver, || block_on(pending()));
         assert!(!has_ended);

@@ -8,7 +8,7 @@ use ringloop_coro::{Builder, sleep, spawn_local, yield_now};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use support::drivers;
+use support::{LONG, drivers};
 
 const COROUTINES: u32 = 200;
 
@@ -23,7 +23,7 @@ impl Drop for Naps {
 }
 
 #[test]
-fn sleeps_for_no_time_in_the_destructors_of_many_come_to_an_end() {
+fn zero_sleeps_in_many_destructors_end() {
     for driver in drivers() {
         let main = || {
             let ended = Rc::new(Cell::new(0));
@@ -31,7 +31,7 @@ fn sleeps_for_no_time_in_the_destructors_of_many_come_to_an_end() {
                 let naps = Naps(Rc::clone(&ended));
                 drop(spawn_local(move || {
                     let _naps = naps;
-                    sleep(Duration::from_secs(3600));
+                    sleep(LONG);
                 }));
             }
             yield_now();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{on_both, on_workers};
+use support::{LONG, on_both, on_workers};
 
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -90,7 +90,7 @@ fn each_value_goes_to_one_of_many_receivers() {
 }
 
 #[test]
-fn channel_tells_both_ends_when_the_other_is_gone() {
+fn dropped_end_closes_the_channel() {
     on_both(|| {
         let (sender, receiver) = channel::bounded(1);
         let waiting = spawn(move || receiver.recv());
@@ -150,7 +150,7 @@ fn plain_threads_use_channels_and_locks_too() {
 }
 
 #[test]
-fn async_code_that_would_block_its_loop_is_told_what_to_await() {
+fn blocking_call_in_async_code_panics_with_remedy() {
     let runtime = ringloop::Runtime::new().unwrap();
     let panicked = runtime.block_on(async {
         let (_sender, receiver) = channel::unbounded::<u8>();
@@ -161,7 +161,7 @@ fn async_code_that_would_block_its_loop_is_told_what_to_await() {
 }
 
 #[test]
-fn oneshot_brings_a_value_or_the_word_that_none_comes() {
+fn oneshot_brings_a_value_or_reports_a_dropped_sender() {
     on_both(|| {
         let (sender, receiver) = oneshot::channel();
         std::thread::spawn(move || sender.send("value").unwrap());
@@ -173,7 +173,7 @@ fn oneshot_brings_a_value_or_the_word_that_none_comes() {
 }
 
 #[test]
-fn mutex_is_held_by_one_also_across_parks_and_workers() {
+fn mutex_excludes_across_parks_and_workers() {
     on_workers(2, || {
         let value = Arc::new(Mutex::new((0_u64, false)));
         let add = |value: Arc<Mutex<(u64, bool)>>, parks: bool| {
@@ -218,7 +218,7 @@ fn hog(mutex: &Arc<Mutex<u64>>) -> JoinHandle<()> {
 }
 
 #[test]
-fn one_that_takes_the_lock_again_at_once_keeps_nobody_waiting_for_ever() {
+fn relocking_holder_does_not_starve_waiters() {
     on_both(|| {
         let mutex = Arc::new(Mutex::new(0));
         let (hogging, condition) = (hog(&mutex), Arc::new(Condvar::new()));
@@ -246,7 +246,7 @@ fn one_that_takes_the_lock_again_at_once_keeps_nobody_waiting_for_ever() {
 }
 
 #[test]
-fn one_that_gives_back_what_it_takes_keeps_no_sender_waiting_for_ever() {
+fn receive_and_send_loop_does_not_starve_senders() {
     on_both(|| {
         let (sender, receiver) = channel::bounded(1);
         sender.send(0).unwrap();
@@ -264,7 +264,7 @@ fn one_that_gives_back_what_it_takes_keeps_no_sender_waiting_for_ever() {
 }
 
 #[test]
-fn lock_of_a_coroutine_that_panics_or_is_cancelled_is_free_again() {
+fn panic_or_cancel_unlocks() {
     on_both(|| {
         let value = Arc::new(Mutex::new(1));
         let shared = Arc::new(RwLock::new(1));
@@ -281,7 +281,7 @@ fn lock_of_a_coroutine_that_panics_or_is_cancelled_is_free_again() {
         let theirs = Arc::clone(&value);
         let cancelled = spawn(move || {
             let _guard = theirs.lock();
-            sleep(Duration::from_secs(3600));
+            sleep(LONG);
         });
         let theirs = Arc::clone(&value);
         let waiting = spawn(move || *theirs.lock());
@@ -293,7 +293,7 @@ fn lock_of_a_coroutine_that_panics_or_is_cancelled_is_free_again() {
 }
 
 #[test]
-fn cancelled_waiter_for_a_mutex_lets_the_next_one_in() {
+fn cancelled_mutex_waiter_wakes_the_next() {
     on_both(|| {
         let value = Arc::new(Mutex::new(()));
         let guard = value.lock();
@@ -310,7 +310,7 @@ fn cancelled_waiter_for_a_mutex_lets_the_next_one_in() {
 }
 
 #[test]
-fn condvar_wakes_one_or_all_and_gives_the_lock_back() {
+fn condvar_wakes_one_or_all_and_relocks() {
     on_both(|| {
         let pair = Arc::new((Mutex::new(0), Condvar::new()));
         let waiting: Vec<_> = (0..3)
@@ -340,7 +340,7 @@ fn condvar_wakes_one_or_all_and_gives_the_lock_back() {
 }
 
 #[test]
-fn cancelled_wait_for_a_condition_passes_the_notification_on() {
+fn cancelled_condvar_wait_passes_its_notification_on() {
     on_both(|| {
         let pair = Arc::new((Mutex::new(()), Condvar::new()));
         let [first, second] = [(); 2].map(|()| {
@@ -359,7 +359,7 @@ fn cancelled_wait_for_a_condition_passes_the_notification_on() {
 }
 
 #[test]
-fn lock_and_condition_may_be_statics() {
+fn mutex_and_condvar_work_as_statics() {
     static NUMBER: Mutex<u32> = Mutex::new(0);
     static CHANGED: Condvar = Condvar::new();
     on_both(|| {
@@ -376,11 +376,11 @@ fn lock_and_condition_may_be_statics() {
 type Waiting = for<'a> fn(&'a Condvar, MutexGuard<'a, u32>) -> MutexGuard<'a, u32>;
 
 #[test]
-fn one_that_is_cancelled_while_it_takes_the_lock_again_passes_its_wake_on() {
+fn cancelled_relock_passes_its_notification_on() {
     on_both(|| {
         let ways: [Waiting; 3] = [
             |condvar, guard| condvar.wait(guard),
-            |condvar, guard| condvar.wait_timeout(guard, Duration::from_secs(3600)).0,
+            |condvar, guard| condvar.wait_timeout(guard, LONG).0,
             |condvar, guard| ringloop_coro::block_on(condvar.wait_async(guard)),
         ];
         for wait in ways {
@@ -424,7 +424,7 @@ fn leaves_room(mut call: impl FnMut() + 'static) {
 }
 
 #[test]
-fn receiver_whose_channel_is_never_dry_keeps_nobody_waiting() {
+fn receiver_that_never_waits_yields() {
     on_both(|| {
         let (sender, receiver) = channel::bounded(16);
         let sending = thread::spawn(move || while sender.send(()).is_ok() {});
@@ -438,14 +438,14 @@ fn receiver_whose_channel_is_never_dry_keeps_nobody_waiting() {
         let (sender, receiver) = channel::bounded(1);
         sender.send(7).unwrap();
         leaves_room(move || {
-            let value = receiver.recv_timeout(Duration::from_secs(3600));
+            let value = receiver.recv_timeout(LONG);
             sender.try_send(value.unwrap().unwrap()).unwrap();
         });
     });
 }
 
 #[test]
-fn sender_whose_channel_is_never_full_keeps_nobody_waiting() {
+fn sender_that_never_waits_yields() {
     on_both(|| {
         let (sender, receiver) = channel::bounded(1);
         leaves_room(move || {
@@ -456,7 +456,7 @@ fn sender_whose_channel_is_never_full_keeps_nobody_waiting() {
 }
 
 #[test]
-fn event_source_that_is_always_ready_keeps_nobody_waiting() {
+fn event_source_that_never_waits_yields() {
     on_both(|| {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let source = EventSource::new(ours).unwrap();
@@ -508,7 +508,7 @@ fn behind_a_reader(value: &Arc<RwLock<u32>>) -> Waiters {
 }
 
 #[test]
-fn writer_that_waits_keeps_later_readers_out() {
+fn waiting_writer_blocks_later_readers() {
     on_both(|| {
         let value = Arc::new(RwLock::new(0));
         let first = value.read();
@@ -521,7 +521,7 @@ fn writer_that_waits_keeps_later_readers_out() {
 }
 
 #[test]
-fn writer_that_is_cancelled_while_it_waits_lets_readers_in() {
+fn cancelled_waiting_writer_admits_readers() {
     on_both(|| {
         let value = Arc::new(RwLock::new(0));
         let first = value.read();
@@ -543,7 +543,7 @@ fn receive_within_a_limit() {
         assert_eq!(receiver.recv_timeout(SHORT), Ok(None));
         assert!(start.elapsed() >= SHORT);
         let sending = thread::spawn(move || sender.send(3).unwrap());
-        let long = Duration::from_secs(3600);
+        let long = LONG;
         assert_eq!(receiver.recv_timeout(long), Ok(Some(3)));
         assert_eq!(receiver.recv_timeout(long), Err(channel::RecvError));
         sending.join().unwrap();
@@ -578,7 +578,7 @@ fn semaphore_barrier_and_wait_group() {
 }
 
 #[test]
-fn who_is_cancelled_at_a_barrier_has_not_arrived() {
+fn cancelled_barrier_wait_has_not_arrived() {
     on_both(|| {
         let barrier = Arc::new(Barrier::new(2));
         let theirs = Arc::clone(&barrier);
@@ -596,7 +596,7 @@ fn who_is_cancelled_at_a_barrier_has_not_arrived() {
 }
 
 #[test]
-fn value_is_made_once_and_again_where_making_failed() {
+fn once_lock_initializes_once_and_retries_after_failure() {
     on_both(|| {
         let value = Arc::new(OnceLock::new());
         let theirs = Arc::clone(&value);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{on_both, on_workers};
+use support::{on_both, on_workers, pattern};
 
 const SHORT: Duration = Duration::from_millis(20);
 
@@ -25,10 +25,6 @@ fn pair() -> (TcpStream, TcpStream) {
     let (server, peer) = listener.accept().unwrap();
     assert_eq!(peer, client.local_addr().unwrap());
     (client, server)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index * 31 % 251) as u8).collect()
 }
 
 #[test]
@@ -162,7 +158,7 @@ fn connect_and_reset(addr: SocketAddr) {
 }
 
 #[test]
-fn peer_that_is_gone_before_it_is_accepted_ends_no_accept_loop() {
+fn reset_before_accept_does_not_end_an_accept_loop() {
     on_both(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -186,7 +182,7 @@ fn peer_that_is_gone_before_it_is_accepted_ends_no_accept_loop() {
 }
 
 #[test]
-fn unix_peer_that_is_gone_before_it_is_accepted_has_a_name_still() {
+fn unix_peer_closed_before_accept_is_accepted() {
     on_both(|| {
         let name = format!("coro-gone-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -250,7 +246,7 @@ impl Drop for Unwound {
 }
 
 #[test]
-fn cancelled_while_reading_writing_or_accepting_it_unwinds() {
+fn cancelled_read_write_and_accept_unwind() {
     on_both(|| {
         let (sender, receiver) = channel::unbounded();
         // At an address of its own: nobody else gets the port once it is closed.
@@ -289,7 +285,7 @@ fn cancelled_while_reading_writing_or_accepting_it_unwinds() {
 }
 
 #[test]
-fn bytes_that_come_after_a_cancelled_read_do_not_land_on_its_stack() {
+fn bytes_after_a_cancelled_read_do_not_reach_its_stack() {
     on_both(|| {
         for _ in 0..50 {
             let (mut client, server) = pair();
@@ -412,7 +408,7 @@ fn descriptor_of_a_socket_can_be_taken_out_and_put_back() {
 }
 
 #[test]
-fn what_parks_panics_with_the_remedy_outside_of_a_coroutine() {
+fn parking_outside_of_a_coroutine_panics_with_remedy() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap();
     let panicked = std::panic::catch_unwind(|| drop(listener.accept())).unwrap_err();
@@ -424,7 +420,7 @@ fn what_parks_panics_with_the_remedy_outside_of_a_coroutine() {
 }
 
 #[test]
-fn lone_writer_that_never_waits_leaves_the_others_their_turn() {
+fn lone_writer_that_never_waits_yields() {
     on_both(|| {
         let (mut ours, theirs) = pair();
         let end = Rc::new(Cell::new(false));
@@ -450,7 +446,7 @@ fn lone_writer_that_never_waits_leaves_the_others_their_turn() {
 }
 
 #[test]
-fn small_writes_to_a_peer_that_does_not_read_wait_and_keep_their_order() {
+fn small_writes_to_an_idle_peer_wait_in_order() {
     on_both(|| {
         let (mut ours, mut theirs) = pair();
         let bytes = pattern(8 << 20);
@@ -479,7 +475,7 @@ fn small_writes_to_a_peer_that_does_not_read_wait_and_keep_their_order() {
 }
 
 #[test]
-fn more_readers_than_any_pool_has_buffers_read_and_are_cancelled() {
+fn thousands_of_readers_read_and_are_cancelled() {
     on_both(|| {
         let (silent, peer) = UnixStream::pair().unwrap();
         let holders: Vec<_> = (0..1024)
@@ -517,7 +513,7 @@ fn more_readers_than_any_pool_has_buffers_read_and_are_cancelled() {
 }
 
 #[test]
-fn peers_that_answer_at_once_are_served_as_often_as_each_other() {
+fn peers_that_answer_at_once_are_served_fairly() {
     on_both(|| {
         let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..350)

@@ -43,7 +43,7 @@ fn fill(name: &Name) -> usize {
 }
 
 #[test]
-fn datagram_to_a_full_receiver_waits_without_turning_and_ends_at_its_limit() {
+fn datagram_to_a_full_receiver_waits_idle_and_times_out() {
     on_both(|| {
         let name = Name::new();
         let receiver = UnixDatagram::bind(&name.0).unwrap();
@@ -97,7 +97,7 @@ fn connect_to_a_full_backlog_waits_for_room() {
 /// What comes wakes all who wait for it, and who finds nothing has waited already: of eight who
 /// read, five at most get what comes in the time of their limit.
 #[test]
-fn time_limit_of_a_read_is_one_however_often_it_is_woken() {
+fn read_timeout_covers_all_wakes_of_a_read() {
     on_both(|| {
         let (one, other) = UnixDatagram::pair().unwrap();
         one.set_read_timeout(Some(Duration::from_millis(100)))

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
-use support::on_workers;
+use support::{LONG, on_workers};
 
 #[test]
 fn idle_workers_take_coroutines_that_have_not_begun() {
@@ -31,7 +31,7 @@ fn idle_workers_take_coroutines_that_have_not_begun() {
 }
 
 #[test]
-fn coroutine_that_has_begun_stays_on_its_thread() {
+fn begun_coroutine_stays_on_its_thread() {
     on_workers(2, || {
         let handles: Vec<_> = (0..200)
             .map(|number| {
@@ -110,7 +110,7 @@ fn coroutine_is_cancelled_from_another_worker_in_every_state() {
                 for _ in 0..round % 5 {
                     yield_now();
                 }
-                sleep(Duration::from_secs(3600));
+                sleep(LONG);
             });
             // The canceller and the coroutine race: not begun, running, queued, parked.
             let canceller = spawn(move || {
@@ -129,7 +129,7 @@ fn coroutine_is_cancelled_from_another_worker_in_every_state() {
 }
 
 #[test]
-fn spawner_of_a_runtime_that_has_ended_refuses() {
+fn spawner_of_an_ended_runtime_cancels() {
     on_workers(2, || {
         let left = thread::spawn(|| ringloop_coro::start(1, spawner).unwrap().spawn(|| 1).join());
         assert!(matches!(left.join().unwrap(), Err(JoinError::Cancelled)));

@@ -1,24 +1,29 @@
-//! What the tests share: each runs on every driver that exists here.
+//! Helpers of the tests, which run on every driver that is available.
 
-// Each test binary uses its own part of this.
+// Each test binary uses a part of this.
 #![allow(dead_code)]
 
 use ringloop::Error;
 use ringloop::driver::Choice;
 use ringloop::executor::{Engine, Options};
-use ringloop_coro::Builder;
+use ringloop_coro::{Builder, JoinError, JoinHandle};
+use std::any::Any;
 use std::io::Write;
+use std::process::{Command, Output};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// No test takes longer than this on a driver, also under a sanitizer.
+/// The most time for a test on one driver, also under a sanitizer.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How long a single thing may take before the test fails.
+/// The most time for one step of a test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless
+/// A wait that only a cancel ends.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// The available drivers: the one that `RINGLOOP_DRIVER` names, or both, unless
 /// `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a ring.
 pub fn drivers() -> Vec<Choice> {
     match Choice::from_env().unwrap() {
@@ -41,12 +46,12 @@ pub fn drivers() -> Vec<Choice> {
     }
 }
 
-/// Run a test as the first coroutine of a runtime of one worker, on each driver.
+/// Runs a test as the first coroutine of a runtime of one worker, on each driver.
 pub fn on_both(test: fn()) {
     on_workers(1, test);
 }
 
-/// Run a test as the first coroutine of a runtime, on each driver.
+/// Runs a test as the first coroutine of a runtime, on each driver.
 pub fn on_workers(workers: usize, test: fn()) {
     for driver in drivers() {
         let _guard = guard();
@@ -58,8 +63,7 @@ pub fn on_workers(workers: usize, test: fn()) {
     }
 }
 
-/// Until this is dropped the process has [`LIMIT`]: a wait that nobody ends fails, and says which
-/// test it is in.
+/// Aborts the process with the test's name after [`LIMIT`], unless this is dropped before.
 fn guard() -> Sender<()> {
     let (over, is_over) = channel::<()>();
     let test = thread::current().name().unwrap_or_default().to_owned();
@@ -71,4 +75,50 @@ fn guard() -> Sender<()> {
         }
     });
     over
+}
+
+/// Calls a closure when it is dropped.
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Joins a coroutine; whether it was cancelled.
+pub fn is_cancelled<T>(handle: JoinHandle<T>) -> bool {
+    matches!(handle.join(), Err(JoinError::Cancelled))
+}
+
+/// The message of a panic.
+pub fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let owned = payload.downcast_ref::<String>().cloned();
+    owned.unwrap_or_else(|| (*payload.downcast_ref::<&str>().unwrap()).to_owned())
+}
+
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+/// Whether this process is to run the body of the test `part`; see [`run_part`].
+pub fn is_part(part: &str) -> bool {
+    std::env::var("RINGLOOP_CORO_TEST_PART").is_ok_and(|it| it == part)
+}
+
+/// Runs the test `part` in a process of its own, on the driver.
+pub fn run_part(part: &str, driver: Choice) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", part, "--nocapture", "--test-threads=1"])
+        .env("RINGLOOP_CORO_TEST_PART", part)
+        .env(
+            "RINGLOOP_DRIVER",
+            if driver == Choice::Epoll {
+                "epoll"
+            } else {
+                "uring"
+            },
+        )
+        .output()
+        .unwrap()
 }
