@@ -42,14 +42,6 @@ struct WorkerReport {
     pool_thread_count: usize,
 }
 
-/// What a worker has to do after its report.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum AfterReport {
-    Sleep,
-    /// Notify all workers, which report again.
-    NotifyAll,
-}
-
 impl DeadlockDetector {
     pub fn new(worker_count: usize) -> Self {
         Self(Mutex::new(DetectorState {
@@ -75,18 +67,18 @@ impl DeadlockDetector {
     }
 
     /// A worker is idle; `parked` names its coroutines, its loop has `pool_thread_count` idle
-    /// threads.
+    /// threads. Returns whether to notify all workers, which report again.
     pub fn report_idle(
         &self,
         worker: usize,
         parked: Vec<String>,
         pool_thread_count: usize,
-    ) -> AfterReport {
+    ) -> bool {
         let mut state = self.lock();
         let progress = state.progress;
         let complete = state.complete_rounds();
         let Some(report) = state.workers.get_mut(worker) else {
-            return AfterReport::Sleep;
+            return false;
         };
         // The second round counts once all workers have reported a first time, and so on.
         report.rounds = match report.at {
@@ -98,17 +90,17 @@ impl DeadlockDetector {
         report.pool_thread_count = pool_thread_count;
         let is_stale = |report: &WorkerReport| report.at.is_some_and(|at| at != progress);
         match (complete, state.complete_rounds()) {
-            (0, 1) => AfterReport::NotifyAll,
-            (0, 0) if state.workers.iter().any(is_stale) => AfterReport::NotifyAll,
+            (0, 1) => true,
+            (0, 0) if state.workers.iter().any(is_stale) => true,
             (1, 2) if state.is_alone() => {
                 state.alone_at = Some(progress);
-                AfterReport::NotifyAll
+                true
             }
             (2, 3) if state.alone_at == Some(progress) => {
                 state.decide();
-                AfterReport::Sleep
+                false
             }
-            _ => AfterReport::Sleep,
+            _ => false,
         }
     }
 

@@ -15,7 +15,7 @@ mod state;
 
 pub(crate) use state::Uninterruptible;
 
-use crate::deadlock::{self, AfterReport};
+use crate::deadlock;
 use crate::error::JoinError;
 use crate::inbox::Inbox;
 use crate::limits;
@@ -375,7 +375,7 @@ impl Scheduler {
             .map(|(_, parked)| parked.task.header().to_string());
         let parked = names.collect();
         drop(state);
-        if detector.report_idle(self.index, parked, pool_threads) == AfterReport::NotifyAll {
+        if detector.report_idle(self.index, parked, pool_threads) {
             self.workers.notify_all();
         }
     }

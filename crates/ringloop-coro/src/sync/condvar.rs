@@ -1,20 +1,19 @@
-//! Waiting for a change of what a [`Mutex`](super::Mutex) guards.
+//! Waiting for a change of what a [`Mutex`] guards.
 //!
 //! Owns: [`Condvar`]. Called by: coroutines, threads and async code. It never wakes without a
 //! notification; a wait still belongs into a loop, since the value may have changed again.
 
-use super::mutex::MutexGuard;
+use super::mutex::{Mutex, MutexGuard};
 use super::waiters::{Line, LineWait, Waiters, wake};
 use crate::atomics::locked;
 use crate::wait::{block_on, block_on_anywhere};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
-use std::sync::Mutex;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Lets the holder of a [`Mutex`](super::Mutex) wait for a change, and others notify it.
+/// Lets the holder of a [`Mutex`] wait for a change, and others notify it.
 ///
 /// ```
 /// use ringloop_coro::sync::{Condvar, Mutex};
@@ -34,7 +33,7 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct Condvar {
-    waiters: Mutex<Waiters>,
+    waiters: std::sync::Mutex<Waiters>,
 }
 
 /// Whether a wait reached its time limit.
@@ -52,7 +51,7 @@ impl Condvar {
     /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self {
-            waiters: Mutex::new(Waiters::new()),
+            waiters: std::sync::Mutex::new(Waiters::new()),
         }
     }
 
@@ -62,12 +61,7 @@ impl Condvar {
     /// A cancelled coroutine does not hold the lock; its notification goes to the next waiter.
     #[track_caller]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        let mutex = guard.mutex();
-        block_on_anywhere(self.notified(guard), "Condvar::wait_async()");
-        let notification = Notification(self);
-        let guard = mutex.lock();
-        mem::forget(notification);
-        guard
+        block_on_anywhere(self.wait_async(guard), "Condvar::wait_async()")
     }
 
     /// As [`Condvar::wait`]: for `select!` and async code.
@@ -77,10 +71,7 @@ impl Condvar {
     pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
         self.notified(guard).await;
-        let notification = Notification(self);
-        let guard = mutex.lock_async().await;
-        mem::forget(notification);
-        guard
+        self.relock(mutex, true).await
     }
 
     /// Waits while `condition` is true.
@@ -105,11 +96,25 @@ impl Condvar {
         limit: Duration,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
         let mutex = guard.mutex();
-        let waited = block_on(ringloop::time::timeout(limit, self.notified(guard)));
-        let notification = waited.is_ok().then(|| Notification(self));
-        let guard = mutex.lock();
+        block_on(async {
+            let waited = ringloop::time::timeout(limit, self.notified(guard)).await;
+            let guard = self.relock(mutex, waited.is_ok()).await;
+            (guard, WaitTimeoutResult(waited.is_err()))
+        })
+    }
+
+    async fn relock<'a, T: ?Sized>(
+        &self,
+        mutex: &'a Mutex<T>,
+        was_notified: bool,
+    ) -> MutexGuard<'a, T> {
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        let notification = was_notified.then(|| Notification(self));
+        let guard = mutex.lock_async().await;
         mem::forget(notification);
-        (guard, WaitTimeoutResult(waited.is_err()))
+        guard
     }
 
     /// Wakes the waiter that has waited longest.
