@@ -5,8 +5,8 @@
 //! $ nc 127.0.0.1 7001
 //! ```
 //! Prints the port that it listens on. The first line that a client sends is its name. Each client
-//! has two coroutines: one reads its lines, one writes what the others said; between them and the
-//! room there are channels.
+//! has two coroutines: one reads its lines, one writes the lines of others. Channels connect them
+//! to the room.
 
 use ringloop_coro::net::{TcpListener, TcpStream};
 use ringloop_coro::spawn;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 
-/// Lines that wait for a client; one that does not read loses its connection.
+/// Lines queued for a client; a client that does not read is disconnected.
 const LINES_MAX: usize = 256;
 
 enum Event {
@@ -38,7 +38,7 @@ fn serve(addr: &str) -> io::Result<()> {
     for (number, stream) in listener.incoming().enumerate() {
         let (stream, events) = (stream?, events.clone());
         drop(spawn(move || {
-            // However it ended: the client is gone.
+            // However it ended, the client has left.
             let _ = client(stream, number, &events);
             let _ = events.send(Event::Left(number));
         }));
@@ -46,7 +46,7 @@ fn serve(addr: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Read a client's lines.
+/// Reads a client's lines.
 fn client(stream: TcpStream, number: usize, events: &Sender<Event>) -> io::Result<()> {
     let (lines, to_write) = bounded(LINES_MAX);
     let theirs = stream.try_clone()?;
@@ -65,7 +65,7 @@ fn client(stream: TcpStream, number: usize, events: &Sender<Event>) -> io::Resul
     Ok(())
 }
 
-/// Write lines to a client until the room has forgotten it, or it is gone.
+/// Writes lines to a client until it leaves or the room drops it.
 fn write_lines(mut stream: &TcpStream, lines: &Receiver<Arc<str>>) -> io::Result<()> {
     for line in lines {
         stream.write_all(line.as_bytes())?;
@@ -73,7 +73,7 @@ fn write_lines(mut stream: &TcpStream, lines: &Receiver<Arc<str>>) -> io::Result
     stream.shutdown(std::net::Shutdown::Both)
 }
 
-/// The room: who is there, and what is said.
+/// The room: its clients and their lines.
 fn talk(events: &Receiver<Event>) {
     let mut clients: HashMap<usize, (String, Sender<Arc<str>>)> = HashMap::new();
     for event in events {

@@ -1,10 +1,10 @@
-//! A TCP echo server, written as one would with threads: a coroutine a connection.
+//! A TCP echo server, written as with threads: one coroutine per connection.
 //!
 //! ```console
 //! $ cargo run --release --example echo -- 127.0.0.1:7000
 //! ```
-//! Prints the port that it listens on. Without an address it takes any free port of the loopback; a
-//! second argument is the number of workers.
+//! Prints the port that it listens on. Without an address it takes a free port of the loopback;
+//! the second argument is the number of workers.
 
 use ringloop_coro::net::{TcpListener, TcpStream};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ fn serve(addr: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     for stream in listener.incoming() {
         let stream = stream?;
-        // A connection that fails concerns nobody else.
+        // A failed connection does not affect the others.
         drop(ringloop_coro::spawn(move || echo(stream)));
     }
     Ok(())

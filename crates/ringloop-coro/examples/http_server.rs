@@ -12,9 +12,9 @@ use ringloop_coro::{select, signal, spawn};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::time::Duration;
 
-/// A client that says nothing for so long is given up.
+/// An idle client is disconnected after this time.
 const IDLE: Duration = Duration::from_secs(30);
-/// Bytes of a request's head at most.
+/// The most bytes of a request's head.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +31,7 @@ fn serve(addr: &str) -> io::Result<()> {
         select! {
             accepted = listener.accept_async() => {
                 let (stream, _) = accepted?;
-                // A connection that fails concerns nobody else.
+                // A failed connection does not affect the others.
                 drop(spawn(move || answer(&stream)));
             }
             ended = signals.wait_async() => return ended.map(drop),
@@ -61,7 +61,7 @@ fn answer(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// The first line of the next request; `None` where there is no other one.
+/// The first line of the next request; `None` at the end of the connection.
 fn request(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut head = reader.take(HEAD_BYTES_MAX);
     let mut first = String::new();

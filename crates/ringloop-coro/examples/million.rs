@@ -1,4 +1,4 @@
-//! A million parked coroutines: what they cost in memory, and how fast they are made.
+//! A million parked coroutines: their memory, and the rate at which they are spawned.
 //! `cargo run --release --example million`
 //!
 //! Arguments: how many (1,000,000); for how many milliseconds each sleeps at least (10,000), or
@@ -22,7 +22,7 @@ fn mebibytes(field: &str) -> io::Result<u64> {
     Ok(kibibytes.unwrap_or(0) / 1024)
 }
 
-/// What the process has of memory, page tables included.
+/// Memory of the process, page tables included.
 fn held_mebibytes() -> io::Result<u64> {
     Ok(mebibytes("VmRSS")? + mebibytes("VmPTE")?)
 }
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Park so many, asleep for `pause` or in a read, and join them.
+/// Parks `count` coroutines, asleep for `pause` or in a read, and joins them.
 fn park(count: usize, pause: Option<Duration>) -> io::Result<()> {
     let (before, begin) = (held_mebibytes()?, Instant::now());
     let parked = Rc::new(Cell::new(0));

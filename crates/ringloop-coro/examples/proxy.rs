@@ -1,4 +1,4 @@
-//! A TCP proxy: connections to it go on to another address, both ways at once.
+//! A TCP proxy: forwards connections to another address, both ways at once.
 //!
 //! ```console
 //! $ cargo run --release --example proxy -- 127.0.0.1:8080 127.0.0.1:7002
@@ -24,7 +24,7 @@ fn serve(addr: &str, to: &Arc<str>) -> io::Result<()> {
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     for stream in listener.incoming() {
         let (stream, to) = (stream?, Arc::clone(to));
-        // A connection that fails concerns nobody else.
+        // A failed connection does not affect the others.
         drop(spawn(move || -> io::Result<()> {
             let upstream = TcpStream::connect(&*to)?;
             let (client, server) = (stream.try_clone()?, upstream.try_clone()?);
@@ -36,7 +36,7 @@ fn serve(addr: &str, to: &Arc<str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Bring all bytes of one to the other, then the end of the stream.
+/// Copies all bytes and the end of the stream.
 fn forward(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {

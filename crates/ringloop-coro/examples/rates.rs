@@ -1,5 +1,5 @@
-//! What the core costs: nanoseconds a spawn with its join, a switch, a park. `cargo run --release
-//! --example rates`
+//! Costs of the core in nanoseconds: spawn and join, switch, park.
+//! `cargo run --release --example rates`
 //!
 //! Arguments: the number of workers (1), and how many of each (1,000,000).
 

@@ -1,7 +1,7 @@
 //! The crate's atomics and locks: std's, or loom's when its model checker runs.
 //!
-//! Called by: everything that threads share. `Mutex` is for code that loom checks; other code locks
-//! std's with [`locked`].
+//! Owns: the choice between the two. Called by: every file whose state threads share. `Mutex` is
+//! for code that loom checks; other code locks std's with [`locked`].
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Mutex;

@@ -19,6 +19,9 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
+// Below the public modules, from the top down: scope ▸ runtime ▸ join, coop ▸ wait ▸ scheduler ▸
+// workers, inbox ▸ switch ▸ stack, parked_op, task
+
 mod atomics;
 mod coop;
 mod deadlock;

@@ -1,4 +1,6 @@
 //! The crate's limits, each with its unit and its reason.
+//!
+//! Owns: constants, public for applications to read. Called by: the file that each is about.
 
 use std::time::Duration;
 

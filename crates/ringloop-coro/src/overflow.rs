@@ -1,7 +1,7 @@
 //! The message for a coroutine that has overflowed its stack.
 //!
-//! Owns: the text. Called by: `scheduler`, which installs it, and the fault handler (`sys/fault`), in
-//! which nothing may allocate or lock.
+//! Owns: the text. Called by: `scheduler`, which installs it, and the fault handler (`sys/fault`),
+//! in which nothing may allocate or lock.
 //!
 //! The access beyond the stack hits its guard and faults. Rust's code touches every page on its way
 //! down, so it cannot step over the guard; C code with frames of more than a page might.

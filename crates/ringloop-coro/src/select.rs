@@ -1,6 +1,7 @@
 //! [`select!`](crate::select): waits for the first of several futures.
 //!
-//! Called by: coroutines. It starts none.
+//! Owns: the macro, and the race of two futures that it nests. Called by: applications. It starts
+//! no coroutine.
 
 use std::future::{Future, IntoFuture};
 

@@ -1,6 +1,7 @@
 //! Sleeping, time limits, intervals, by the engine's timers.
 //!
-//! Called by: coroutines. A timer never fires early, and costs no system call.
+//! Owns: [`timeout`], [`Interval`], and names for the engine's sleeps. Called by: coroutines. A
+//! timer never fires early, and costs no system call.
 //!
 //! [`timeout`] limits a future. To limit code that looks blocking, cancel a coroutine that runs it:
 //!

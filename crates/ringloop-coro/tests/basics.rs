@@ -1,6 +1,6 @@
 //! Spawning, joining, waiting; on both drivers.
 #![allow(clippy::unwrap_used)]
-// Handles are taken out of `block_on` on purpose.
+// `block_on` returns a coroutine's handle, to join it outside of the runtime.
 #![allow(clippy::async_yields_async)]
 
 mod support;
@@ -70,7 +70,7 @@ fn sleeps_pass_side_by_side() {
         }
         let took = begin.elapsed();
         assert!(took >= EACH, "{took:?}");
-        // A hundred of them one after the other, and half of that for a machine that is late.
+        // A hundred in sequence would take twice this bound, which allows for a busy machine.
         assert!(took < EACH * 50, "{took:?}");
     });
 }
@@ -181,7 +181,7 @@ fn runtimes_on_one_thread_alternate() {
             let handle = runtime.block_on(async move {
                 let handle = spawn_local(move || {
                     begun.set(begun.get() + 1);
-                    // What it starts comes to its own loop, whichever was at work since.
+                    // What it spawns runs on its own loop, whichever loop ran last.
                     let number = tell.recv().unwrap();
                     spawn_local(move || {
                         yield_now();
@@ -204,7 +204,7 @@ fn runtimes_on_one_thread_alternate() {
             let joined = joined.unwrap();
             assert_eq!(joined.unwrap().unwrap(), number);
         }
-        // Each ends with the other one's coroutines at work last.
+        // Each ends after the other's coroutines ran last.
         let [first, second] = runtimes;
         let cancelled = first.block_on(async {
             let handle = spawn_local(|| spawn_local(|| sleep(LONG)).join().is_err());
@@ -227,7 +227,7 @@ fn start_inside_of_a_coroutine_is_refused() {
         let refused = catch_unwind(|| start(1, || ())).unwrap_err();
         let said = refused.downcast_ref::<&str>().copied().unwrap_or_default();
         assert!(said.contains("inside of a coroutine"), "{said}");
-        // The outer one goes on.
+        // The outer runtime continues.
         assert_eq!(spawn(|| 3).join().unwrap(), 3);
         sleep(Duration::from_millis(1));
     });
@@ -242,7 +242,7 @@ fn parking_in_a_nested_loop_is_refused() {
             sender.send(1).unwrap();
         }));
         let runtime = || ringloop::Runtime::new().unwrap();
-        // As in async code: it would stop the worker.
+        // As in async code, it would block the worker.
         for park in [
             &(|| assert!(receiver.recv().is_err())) as &dyn Fn(),
             &|| sleep(Duration::ZERO),
@@ -262,7 +262,7 @@ fn parking_in_a_nested_loop_is_refused() {
         let entered = runtime().block_on(async {
             assert!(!is_coroutine());
             assert_eq!(try_block_on(async {}), Err(WaitError::NoCoroutine));
-            // What belongs to the loop goes on.
+            // The loop's own calls work.
             ringloop::time::sleep(Duration::from_millis(1)).await;
             yield_now();
             spawn(is_coroutine)

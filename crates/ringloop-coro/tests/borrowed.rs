@@ -1,5 +1,5 @@
-//! Memory that a parked read or write lends to the kernel: whoever ends the wait, it is the
-//! caller's again by then; on both drivers.
+//! Memory that a parked read or write lends to the kernel: however the wait ends, the caller has it
+//! back by then. On both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -17,7 +17,7 @@ use support::{LONG, OnDrop, drivers, is_cancelled, on_both};
 
 const LEN: usize = 4096;
 
-/// A stream of ours, and a peer that any thread may use.
+/// A stream, and a std peer for any thread.
 fn pair() -> (UnixStream, Plain) {
     let (ours, theirs) = Plain::pair().unwrap();
     (ours.try_into().unwrap(), theirs)
@@ -31,7 +31,7 @@ fn cancelled_read_returns_its_memory_and_loses_no_byte() {
             let memory = Rc::new(RefCell::new(vec![0; LEN]));
             let (mut stream, lent) = (ours.try_clone().unwrap(), Rc::clone(&memory));
             let reading = spawn_local(move || stream.read(&mut lent.borrow_mut()).unwrap());
-            // A sleep whose time is up when it begins lets nobody else run.
+            // A sleep of no time would not let the reader run.
             while memory.try_borrow().is_ok() {
                 yield_now();
             }
@@ -62,7 +62,7 @@ fn bytes_racing_a_cancel_are_read_or_stay_in_the_socket() {
                 count
             });
             yield_now();
-            // The loop has submitted it, or not yet.
+            // It is submitted, or not yet.
             if round % 2 == 0 {
                 sleep(Duration::from_micros(20));
             }
@@ -107,7 +107,7 @@ fn cancelled_write_returns_its_memory_and_counts_sent_bytes() {
                     count.set(count.get() + written);
                 }
             });
-            // Another one is ready in every turn: writes go by the loop.
+            // Another coroutine is always ready: writes go by the ring.
             let other = spawn_local(|| {
                 loop {
                     yield_now();
@@ -175,7 +175,7 @@ fn runtime_end_waits_for_the_kernel() {
                 })
                 .unwrap();
             for mut peer in peers {
-                // The stream is closed: its reader is over.
+                // The stream is closed: its reader has ended.
                 let error = peer.write_all(&[0xff; LEN]).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::BrokenPipe);
             }
@@ -210,7 +210,7 @@ fn readers_unwind_when_their_runtime_is_dropped() {
                     peer
                 })
                 .unwrap();
-            // There when the runtime ends, and nobody has looked.
+            // Arrived when the runtime ends, and not yet read.
             peer.write_all(&[0xff; LEN]).unwrap();
             drop(runtime);
             let before = memory

@@ -1,6 +1,6 @@
-//! A coroutine that is given up, in each state; on both drivers.
+//! Cancelling a coroutine in each state; on both drivers.
 #![allow(clippy::unwrap_used)]
-// Handles are taken out of `block_on` on purpose.
+// `block_on` returns a coroutine's handle, to join it outside of the runtime.
 #![allow(clippy::async_yields_async)]
 
 mod support;
@@ -203,7 +203,7 @@ fn runtime_end_unwinds_coroutines_on_their_threads() {
                 for _ in 0..5 {
                     yield_now();
                 }
-                // These have not begun when the end comes.
+                // These have not begun when the runtime ends.
                 for _ in 0..10 {
                     let held = note();
                     drop(spawn_local(move || drop(held)));
@@ -223,7 +223,7 @@ fn runtime_end_wakes_remote_joiners() {
                 let handle = spawn(|| sleep(LONG));
                 yield_now();
                 let thread = thread::spawn(move || is_cancelled(handle));
-                // The thread is at its wait, or comes to it after the end.
+                // The thread waits, or begins to wait after the end.
                 sleep(Duration::from_millis(5));
                 thread
             })
@@ -262,7 +262,7 @@ fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
 )]
 fn endless_destructor_wait_does_not_block_shutdown() {
     for driver in drivers() {
-        // A thread of its own: to std it unwinds for ever after that.
+        // On a thread of its own: std counts it as panicking from then on.
         let thread = thread::spawn(move || {
             let builder = Builder::new().driver(driver);
             builder.start(|| {
@@ -333,7 +333,7 @@ impl Drop for Child {
     }
 }
 
-/// Waits of many kinds, each without an end.
+/// Endless waits of many kinds.
 fn endless_waits() -> [fn(); 6] {
     [
         || sleep(LONG),
@@ -472,7 +472,7 @@ fn caught_unwinding_releases_deferred_cancels() {
 fn several_unwindings_nest_in_any_order() {
     on_both(|| {
         let (dropped, note) = notes();
-        // Each unwinds while all before it do, and the first one ends last.
+        // Each unwinds while all before it do; the first ends last.
         let mut chain = spawn_local(|| sleep(LONG));
         for _ in 0..5 {
             let (child, held) = (Child(Some(chain)), note());
@@ -500,7 +500,7 @@ fn several_unwindings_nest_in_any_order() {
         drop(Child(Some(chain)));
         assert!(others.into_iter().all(is_cancelled));
         assert_eq!(dropped.load(Ordering::SeqCst), 8);
-        // The thread is calm again, and panics as ever.
+        // Nothing unwinds any more: a panic works as usual.
         assert!(!thread::panicking());
         let panicked = spawn(|| assert!(!ringloop_coro::is_coroutine(), "as ever")).join();
         assert!(panicked.unwrap_err().to_string().contains("as ever"));

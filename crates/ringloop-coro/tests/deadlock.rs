@@ -1,6 +1,5 @@
-//! Deadlocks are said in a debug build: each in a process of its own that has no other threads, on
-//! both drivers. Without the test harness, whose threads might wake a coroutine for all that
-//! anybody knows.
+//! Deadlocks are reported in debug builds; on both drivers. Each part runs in a process of its own,
+//! without the test harness, whose threads could wake a coroutine.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use ringloop_coro::{Spawn, block_on, sleep, spawn, start, yield_now};
@@ -8,10 +7,10 @@ use std::future::pending;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a part may take.
+/// The most time for a part.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A part, by its name: what its process does, and what it has to say.
+/// A part: its name, what its process runs, and what its message contains.
 type Part = (&'static str, fn(), &'static [&'static str]);
 
 const PARTS: [Part; 3] = [
@@ -66,7 +65,7 @@ fn still_woken() {
             sleep(Duration::from_millis(30));
             let call = ringloop::spawn_blocking(|| std::thread::sleep(Duration::from_millis(30)));
             block_on(call).unwrap();
-            // A thread that nobody but this part knows of.
+            // A thread outside of the runtime.
             let (send, receive) = ringloop::sync::oneshot::channel();
             let thread = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(30));
@@ -83,7 +82,7 @@ fn still_woken() {
     }
 }
 
-/// Run a part in a process of its own; what it says, and how it ends.
+/// Runs a part in a process of its own; returns its status and message.
 fn child(part: &str, driver: &str) -> (ExitStatus, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env("RINGLOOP_CORO_TEST_PART", part)

@@ -1,5 +1,5 @@
-//! Every example that is more than a measurement runs, on both drivers, and does what its first
-//! lines say.
+//! Every example besides the measurements runs on both drivers and does what its documentation
+//! says.
 //!
 //! `cargo test` builds the examples; `cargo test --test examples` alone does not: `cargo build
 //! --examples` does.
@@ -21,10 +21,10 @@ struct Server {
     port: u16,
 }
 
-/// An example, to be started.
+/// The command of an example.
 fn example(name: &str, driver: Choice, arguments: &[&str]) -> Command {
     let test = std::env::current_exe().unwrap();
-    // How deep below the profile's folder a test lies is up to cargo's version.
+    // Cargo's version decides how deep a test lies below the profile's folder.
     let mut places = test
         .ancestors()
         .map(|place| place.join("examples").join(name));
@@ -143,7 +143,7 @@ fn chat_brings_each_line_to_the_others() {
             let mut stream = server.connect();
             stream.write_all(format!("{name}\n").as_bytes()).unwrap();
             let mut reader = BufReader::new(stream.try_clone().unwrap());
-            // The one who was there hears of the one who comes.
+            // The first client is notified of the second.
             if let Some(first) = readers.first_mut() {
                 expect(first, "* bob is here\n");
             } else {
@@ -162,8 +162,8 @@ fn chat_brings_each_line_to_the_others() {
     }
 }
 
-/// Until the room knows the first, the second must not come: a third one talks until the first
-/// hears it.
+/// Waits until the room knows the first client: a third one sends lines until the first receives
+/// one.
 fn wait_until_known(server: &Server, first: &mut BufReader<TcpStream>) {
     let mut probe = server.connect();
     probe.write_all(b"eve\n").unwrap();

@@ -1,4 +1,4 @@
-//! Files in std's shape, and by their names; on both drivers.
+//! Files in std's shape, and by path; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use support::{on_both, pattern};
 
-/// A directory that is removed in the end.
+/// A directory, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -1,5 +1,5 @@
-//! A fork inside of a coroutine: the child's run ends with an error, the parent goes on; on both
-//! drivers.
+//! A fork inside of a coroutine: the child's runtime ends with an error, the parent continues; on
+//! both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -33,7 +33,7 @@ fn forked_child_fails_at_its_first_wait_and_the_parent_continues() {
                     7
                 });
                 sleep(MOMENT);
-                // SAFETY: the child goes on with this coroutine, and ends below.
+                // SAFETY: the child continues with this coroutine, and exits below.
                 let pid = unsafe { libc::fork() };
                 if pid == 0 {
                     // SAFETY: no pointer is passed. A child that hangs ends by the signal.
@@ -50,7 +50,7 @@ fn forked_child_fails_at_its_first_wait_and_the_parent_continues() {
                 spawn(|| 7).join().unwrap()
             });
             let fine = says_why && anew.is_ok_and(|it| it == 7);
-            // SAFETY: nothing of the parent's runs.
+            // SAFETY: no code of the parent's runs in the child.
             unsafe { libc::_exit(i32::from(!fine)) };
         }
         let mut status = 0;

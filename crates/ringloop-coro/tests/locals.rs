@@ -1,4 +1,4 @@
-//! Values that each coroutine has its own of; on both drivers.
+//! Coroutine-local values; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! A stack that is used up, and other faults: each in a process of its own, since it ends that.
+//! Stack overflows and other faults, each in a process of its own, which it ends.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use support::{drivers, is_part, run_part};
 
-/// Frames until there is no room.
+/// Recurses until the stack overflows.
 #[allow(unconditional_recursion)]
 fn descend(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
@@ -63,7 +63,7 @@ fn other_fault_goes_to_the_previous_handler() {
     if is_part("other_fault_goes_to_the_previous_handler") {
         drop(start(1, || {
             let nowhere = black_box(std::ptr::without_provenance::<u8>(16));
-            // SAFETY: none: the fault is what is tested.
+            // SAFETY: none: the test is about the fault.
             unsafe { nowhere.read_volatile() }
         }));
     }

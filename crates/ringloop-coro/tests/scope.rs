@@ -1,5 +1,4 @@
-//! Coroutines that borrow: whatever ends a scope, they are over before what they borrow is; on both
-//! drivers.
+//! Coroutines that borrow: however a scope ends, they end before what they borrow; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -15,8 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{LONG, is_part, on_both, on_workers, panic_message, run_part};
 
-/// Something that is borrowed: counts who uses it, and looks at its end whether somebody still
-/// does.
+/// A borrowed value: counts its users, and checks in its drop that there are none.
 struct Lent {
     users: AtomicUsize,
     begun: AtomicUsize,
@@ -180,7 +178,7 @@ fn panicking_scope_waits_for_its_coroutines() {
     });
 }
 
-/// Opens a scope with some coroutines that wait for ever, and waits in it, or at its end.
+/// Opens a scope with coroutines that wait forever, and waits in it or at its end.
 fn holds_for_ever(ended: &Arc<AtomicUsize>, begun: WaitGroup, waits_inside: bool) {
     let lent = Lent::new(ended);
     scope(|scope| {
@@ -231,7 +229,7 @@ fn unbegun_coroutine_drops_its_borrows() {
             let user = lent.take();
             scope(|scope| {
                 drop(scope.spawn(move || drop(user)));
-                // Nobody has begun when this is cancelled.
+                // No coroutine has begun when this is cancelled.
                 spawn_local(|| ()).join().unwrap();
             });
         });
@@ -289,15 +287,15 @@ fn scope_outside_of_a_coroutine_is_refused() {
     assert!(panic_message(&*refused).contains("outside of a coroutine"));
 }
 
-/// Opens a scope on this worker, one of whose coroutines computes on the other one until after
-/// every limit.
+/// Opens a scope on this worker, one of whose coroutines computes on the other worker beyond every
+/// limit.
 fn lends_to_another_worker() {
     let is_elsewhere = AtomicUsize::new(0);
     let here = std::thread::current().id();
     scope(|scope| {
         for _ in 0..2 {
-            // The last one that was spawned stays here, and this worker is busy until the other has
-            // the first.
+            // The coroutine spawned last stays here, and this worker is busy until the other worker
+            // has the first.
             drop(scope.spawn(|| {
                 if std::thread::current().id() != here {
                     is_elsewhere.store(1, Ordering::SeqCst);
@@ -322,7 +320,7 @@ fn borrow_in_use_by_another_worker_aborts_the_process() {
         let builder = ringloop_coro::Builder::new().workers(2);
         return builder.start(main).unwrap();
     }
-    // The limit is long, and has nothing to do with the driver.
+    // The limit is long, and does not depend on the driver.
     let output = run_part(part, Choice::Epoll);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("coroutines of a scope"), "{said}");

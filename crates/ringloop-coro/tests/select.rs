@@ -71,7 +71,7 @@ fn losing_reads_take_nothing() {
             () = time::after(LONG) => 0,
         };
         assert_eq!(&buffer[..count], b"all");
-        // The socket is ready to be written; the word is the call's.
+        // The socket is writable; the call writes.
         select! {
             ready = theirs.writable() => ready.unwrap(),
             () = time::after(LONG) => panic!("never writable"),
@@ -133,7 +133,7 @@ fn offload_parks_only_its_coroutine_and_brings_result_or_panic() {
                 sleep(Duration::from_millis(1));
             }
         });
-        // It ends only if the coroutine beside it goes on.
+        // It returns only if the other coroutine runs.
         let answer = offload(move || {
             let begun = Instant::now();
             while ticks.load(Ordering::Relaxed) <= 3 && begun.elapsed() < LONG {

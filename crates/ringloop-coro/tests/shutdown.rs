@@ -1,4 +1,4 @@
-//! The end of a runtime as destructors see it: what they wait for, and what never comes; on both
+//! The end of a runtime while destructors wait, for what comes and for what never does; on both
 //! drivers.
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{LONG, OnDrop, drivers};
 
-/// A coroutine that another worker has, which takes its time to end.
+/// A coroutine on another worker whose destructor takes some time.
 fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {
     let here = thread::current().id();
     let is_elsewhere = Arc::new(AtomicBool::new(false));
@@ -33,7 +33,7 @@ fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {
         begun.store(true, Ordering::SeqCst);
         sleep(LONG);
     });
-    // The last one that was spawned stays here, and this worker is busy until the other has the
+    // The coroutine spawned last stays here, and this worker is busy until the other worker has the
     // first.
     drop(spawn(|| ()));
     while !is_elsewhere.load(Ordering::SeqCst) {
@@ -69,7 +69,7 @@ fn destructor_waits_for_its_child_on_another_worker() {
     }
 }
 
-/// A runtime on the calling thread, one of whose destructors waits for what never comes.
+/// Runs a runtime on the calling thread, one of whose destructors waits for what never comes.
 fn leave_one_unwinding(driver: Choice) {
     let main = || {
         drop(spawn_local(|| {
@@ -90,7 +90,7 @@ fn thread_with_abandoned_unwinding_is_refused() {
     for driver in drivers() {
         let thread = thread::spawn(move || {
             leave_one_unwinding(driver);
-            // A cancelled coroutine would wait for ever here for the end of that unwinding.
+            // A cancelled coroutine would wait forever here for the end of that unwinding.
             let again = Builder::new().driver(driver).start(|| 1);
             let refused = again.unwrap_err().to_string();
             assert!(refused.contains("use another thread"), "{refused}");
@@ -128,9 +128,9 @@ fn thread_without_abandoned_stacks_is_accepted() {
     }
 }
 
-/// Ends a runtime in which a destructor does `last`; returns whether it got to its end, and how
-/// long that took. By a thread of its own: to std one unwinds for ever whose coroutine was given up
-/// in the midst of that.
+/// Ends a runtime in which a destructor calls `last`; returns whether that returned, and the time
+/// it took. On a thread of its own: std counts it as panicking once a coroutine was abandoned
+/// there.
 fn ends_with(driver: Choice, last: fn()) -> (bool, Duration) {
     thread::spawn(move || ends_here_with(driver, last))
         .join()
@@ -172,7 +172,7 @@ fn finite_destructor_wait_completes_at_runtime_end() {
                 thread::sleep(Duration::from_millis(5));
                 std::io::Write::write_all(&mut ours, b"late")
             });
-            // It parks by the loop, where a plain thread writes.
+            // It parks on the loop, which a plain thread wakes.
             drop((far, std::io::Read::read(&mut theirs, &mut [0; 8])));
         },
         || {

@@ -1,5 +1,4 @@
-//! Sleeps in destructors that are over when they begin: at the end of a runtime they end as
-//! anywhere; on both drivers.
+//! Sleeps of no time in destructors at the end of a runtime; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -39,7 +38,7 @@ fn zero_sleeps_in_many_destructors_end() {
         };
         Builder::new().driver(driver).start(main).unwrap();
         assert_eq!(ENDED.take().unwrap().get(), COROUTINES);
-        // None was left in the midst of unwinding, which would forbid it.
+        // Refused if a coroutine had been abandoned while it unwound.
         Builder::new().driver(driver).start(|| ()).unwrap();
     }
 }

@@ -20,7 +20,7 @@ use support::{LONG, on_both, on_workers};
 
 const SHORT: Duration = Duration::from_millis(5);
 
-/// Run `work` in a coroutine of the other worker.
+/// Runs `work` in a coroutine of the other worker.
 fn on_other<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> ringloop::RemoteJoinHandle<T> {
@@ -114,7 +114,7 @@ fn cancelled_receiver_leaves_the_value_to_the_next() {
         let first = spawn(move || theirs.recv());
         let second = spawn(move || receiver.recv());
         yield_now();
-        // The first is woken for the value, and unwinds in place of taking it.
+        // The first is woken for the value, and unwinds instead of taking it.
         sender.send(7).unwrap();
         first.cancel();
         assert!(matches!(
@@ -205,7 +205,7 @@ fn mutex_excludes_across_parks_and_workers() {
     });
 }
 
-/// Holds a lock across its waits, and takes it again without one.
+/// Holds a lock across its waits, and relocks it at once.
 fn hog(mutex: &Arc<Mutex<u64>>) -> JoinHandle<()> {
     let mutex = Arc::clone(mutex);
     spawn(move || {
@@ -233,7 +233,7 @@ fn relocking_holder_does_not_starve_waiters() {
             sleep(Duration::from_micros(100));
         }
         waiting.join().unwrap();
-        // Whether it waits, was woken or was given the lock: the lock goes on.
+        // It waits, was woken or was handed the lock: the next waiter gets it.
         for round in 0..20 {
             let given_up = hog(&mutex);
             sleep(Duration::from_micros(90 * round));
@@ -372,7 +372,7 @@ fn mutex_and_condvar_work_as_statics() {
     });
 }
 
-/// How one waits for a number that is not zero.
+/// A way to wait for a number other than zero.
 type Waiting = for<'a> fn(&'a Condvar, MutexGuard<'a, u32>) -> MutexGuard<'a, u32>;
 
 #[test]
@@ -408,8 +408,8 @@ fn cancelled_relock_passes_its_notification_on() {
     });
 }
 
-/// Whether a coroutine that makes a call without end, which never has to wait, leaves room for
-/// others, and hears of its cancellation.
+/// Checks that a coroutine that repeats a call that never waits yields to others, and sees its
+/// cancel.
 fn leaves_room(mut call: impl FnMut() + 'static) {
     let busy = spawn_local(move || {
         let start = Instant::now();
@@ -493,10 +493,10 @@ fn readers_share_and_a_writer_is_alone() {
     });
 }
 
-/// A writer that waits, and a reader that came after it.
+/// A waiting writer, and a reader that came after it.
 type Waiters = (JoinHandle<()>, JoinHandle<u32>);
 
-/// While somebody reads.
+/// Makes them wait behind a reader.
 fn behind_a_reader(value: &Arc<RwLock<u32>>) -> Waiters {
     let (ours, theirs) = (Arc::clone(value), Arc::clone(value));
     let writer = spawn(move || *ours.write() += 1);

@@ -72,7 +72,7 @@ fn vectored_calls_and_peeks() {
         let mut parts = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
         assert_eq!((&server).read_vectored(&mut parts).unwrap(), 7);
         assert_eq!((&seen, &one, &two[..3]), (b"one two", b"one ", &b"two"[..]));
-        // One that has to wait.
+        // A call that has to wait.
         let writer = spawn(move || client.write_all(b"later"));
         let mut parts = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
         assert_eq!((&server).read_vectored(&mut parts).unwrap(), 5);
@@ -110,7 +110,7 @@ fn connect_within_a_limit() {
         assert_eq!(none.kind(), ErrorKind::InvalidInput);
         let client = TcpStream::connect_timeout(&addr, Duration::from_secs(60)).unwrap();
         assert_eq!(client.peer_addr().unwrap(), addr);
-        // Once the backlog is full, the next one's answer does not come.
+        // Once the backlog is full, the next handshake does not complete.
         let options = ringloop::net::ListenOptions {
             backlog: 0,
             ..ringloop::net::ListenOptions::default()
@@ -124,9 +124,9 @@ fn connect_within_a_limit() {
     });
 }
 
-/// An address at which nobody listens, and what keeps its port from others meanwhile.
+/// An address without a listener, and the sockets that keep its port taken.
 fn nobody() -> (SocketAddr, [std::net::TcpStream; 2]) {
-    // Not where connections to it come from: none of them can be connected to itself.
+    // Not an ephemeral port of a connection to it, which could connect to itself.
     let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let addr = listener.local_addr().unwrap();
     let client = std::net::TcpStream::connect(addr).unwrap();
@@ -143,14 +143,14 @@ fn connection_refused_is_an_error() {
         let none: &[SocketAddr] = &[];
         let empty = TcpStream::connect(none).unwrap_err();
         assert_eq!(empty.kind(), ErrorKind::InvalidInput);
-        // The first that answers, of several.
+        // The first of several that answers.
         let listener = TcpListener::bind("localhost:0").unwrap();
         let both = [addr, listener.local_addr().unwrap()];
         TcpStream::connect(&both[..]).unwrap();
     });
 }
 
-/// A client that resets its connection before anybody accepts it.
+/// A client that resets its connection before it is accepted.
 fn connect_and_reset(addr: SocketAddr) {
     let client = std::net::TcpStream::connect(addr).unwrap();
     let client = ringloop::net::TcpStream::from(client);
@@ -169,10 +169,10 @@ fn reset_before_accept_does_not_end_an_accept_loop() {
         connect_and_reset(addr);
         let client = TcpStream::connect(addr).unwrap();
         let peer = client.local_addr().unwrap();
-        // The one that is gone may be among them, as a stream.
+        // The reset connection may be among them, as a stream.
         let mut streams = listener.incoming().take(2).map(Result::unwrap);
         assert!(streams.any(|stream| stream.peer_addr().is_ok_and(|addr| addr == peer)));
-        // Where it may give up it takes them another way.
+        // A non-blocking listener accepts in another way.
         listener.set_nonblocking(true).unwrap();
         connect_and_reset(addr);
         let client = TcpStream::connect(addr).unwrap();
@@ -235,7 +235,7 @@ fn nonblocking_calls_return_at_once() {
     });
 }
 
-/// Whether its coroutine was unwound.
+/// Reports that its coroutine has unwound.
 struct Unwound(channel::Sender<&'static str>, &'static str);
 
 impl Drop for Unwound {
@@ -249,7 +249,7 @@ impl Drop for Unwound {
 fn cancelled_read_write_and_accept_unwind() {
     on_both(|| {
         let (sender, receiver) = channel::unbounded();
-        // At an address of its own: nobody else gets the port once it is closed.
+        // An address of its own: no other socket gets the port once it is closed.
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let note = Unwound(sender.clone(), "accept");
@@ -277,7 +277,7 @@ fn cancelled_read_write_and_accept_unwind() {
             assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
             assert_eq!(receiver.recv().unwrap(), name);
         }
-        // The kernel lets go of the listener when it has heard of the cancel.
+        // The kernel releases the listener when it has processed the cancel.
         while TcpStream::connect(addr).is_ok() {
             sleep(SHORT);
         }
@@ -296,10 +296,10 @@ fn bytes_after_a_cancelled_read_do_not_reach_its_stack() {
             yield_now();
             reading.cancel();
             client.write_all(&[0xff; 4096]).unwrap();
-            // Where they were there before the kernel heard of it, the read has them.
+            // If they arrived before the cancel, the read returns them.
             let joined = reading.join();
             assert!(matches!(joined, Ok(4096) | Err(JoinError::Cancelled)));
-            // The next coroutine has the stack that the cancelled one had.
+            // The next coroutine runs on the cancelled one's stack.
             let zeros = spawn(|| {
                 let memory = [0u8; 8192];
                 sleep(Duration::from_micros(200));
@@ -353,7 +353,7 @@ fn streams_move_between_workers_and_numbers_are_used_again() {
                 ringloop_coro::block_on(there.unwrap()).unwrap(),
                 round ^ 0xff
             );
-            // Used by this worker too, then dropped here: both have to forget it.
+            // Used by this worker too, then dropped here: both loops have to release it.
             client.set_nodelay(true).unwrap();
             server.write_all(b"x").unwrap();
             let mut client = client;
@@ -460,7 +460,7 @@ fn small_writes_to_an_idle_peer_wait_in_order() {
             }
             over.set(true);
         });
-        // Until a whole millisecond brings nothing: it waits.
+        // Until a millisecond passes without progress: it waits.
         let mut before = usize::MAX;
         while sent.get() == 0 || sent.get() != before {
             before = sent.get();

@@ -1,4 +1,4 @@
-//! Unix sockets: waits that no event ends, and time limits; on both drivers.
+//! Unix sockets: waits without an event, and time limits; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::on_both;
 
-/// A name of a socket that nobody else has, removed at the end.
+/// A unique path for a socket, removed when dropped.
 struct Name(PathBuf);
 
 impl Name {
@@ -34,7 +34,7 @@ impl Drop for Name {
     }
 }
 
-/// Send until the receiver's queue is full.
+/// Sends until the receiver's queue is full.
 fn fill(name: &Name) -> usize {
     let sender = std_net::UnixDatagram::unbound().unwrap();
     sender.set_nonblocking(true).unwrap();
@@ -94,8 +94,8 @@ fn connect_to_a_full_backlog_waits_for_room() {
     });
 }
 
-/// What comes wakes all who wait for it, and who finds nothing has waited already: of eight who
-/// read, five at most get what comes in the time of their limit.
+/// A byte wakes all readers, and those that find nothing have waited already: of eight readers, at
+/// most five receive a byte within their limit.
 #[test]
 fn read_timeout_covers_all_wakes_of_a_read() {
     on_both(|| {

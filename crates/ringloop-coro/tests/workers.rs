@@ -14,7 +14,7 @@ use support::{LONG, on_workers};
 #[test]
 fn idle_workers_take_coroutines_that_have_not_begun() {
     on_workers(3, || {
-        // Each holds its worker until all three have one.
+        // Each occupies its worker until all three run.
         let barrier = Arc::new(Barrier::new(3));
         let handles: Vec<_> = (0..3)
             .map(|_| {
@@ -66,7 +66,7 @@ fn local_coroutine_runs_on_its_spawners_thread() {
     });
 }
 
-/// Fifty coroutines that count, spawned both ways, some of which give others a turn first.
+/// Fifty coroutines that count, spawned both ways, some of which yield first.
 fn fan_out(count: &Arc<AtomicUsize>) {
     let one = |number: usize| {
         let count = Arc::clone(count);

@@ -1,6 +1,6 @@
 //! Files by path: the engine's futures, waited for.
 //!
-//! Called by: coroutines.
+//! Owns: the functions that [`fs`](super) exports besides `File`. Called by: coroutines.
 
 use crate::wait::block_on;
 use ringloop::fs::{self, Metadata};

@@ -1,6 +1,7 @@
 //! Methods and traits that several sockets share with std's, each written once.
 //!
-//! Called by: `tcp`, `udp`, `unix`, which import what the macros name.
+//! Owns: one macro for each group of methods. Called by: `tcp`, `udp`, `unix`, which import what
+//! the macros name.
 
 /// Of every socket: the descriptor, readiness, conversions.
 macro_rules! socket {

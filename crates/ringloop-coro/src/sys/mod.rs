@@ -1,6 +1,6 @@
 //! The crate's system calls: memory for stacks, and the fault when one overflows.
 //!
-//! Called by: `stack`, `overflow`. It knows no coroutines.
+//! Owns: the files of this folder. Called by: `stack`, `overflow`. It knows no coroutines.
 
 pub(crate) mod fault;
 mod memory;
