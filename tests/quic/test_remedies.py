@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import quic
+from ringloop._native import quic as native
 from ringloop.quic.asyncio import connect
 from ringloop.quic.configuration import QuicConfiguration
 from ringloop.quic.errors import TlsError
 from tests.quic import shape
-from tests.quic.support import served
+from tests.quic.support import dialled, served
 from tests.quic.test_error_texts import dated
 from tests.support import wait_until, within
 from tests.tls import openssl
@@ -227,7 +228,7 @@ def test_swapped_in_either_shape(certificates: Certificates) -> None:
     for make in (of_shape, of_files):
         with pytest.raises(quic.ConfigurationError, match="are swapped: give each") as caught:
             make(key, certificate)
-        assert f"(certificate: {key}, private key: {certificate})" in str(caught.value)
+        assert f"(certificate: {key}, private_key: {certificate})" in str(caught.value)
     configuration = QuicConfiguration(is_client=False)
     configuration.certificate, configuration.private_key = (
         key.read_bytes(),
@@ -263,3 +264,75 @@ def test_path_in_the_place_of_material(certificates: Certificates) -> None:
     configuration = QuicConfiguration(is_client=False, certificate=certificate, private_key=key)
     with pytest.raises(quic.ConfigurationError, match=r"files are read by load_cert_chain"):
         configuration.server_config()
+
+
+# --- settings of the wrong type -------------------------------------------------------------------
+
+MATERIAL = ["ca_data", "certificate", "private_key"]
+PATHS = ["ca_file", "ca_path", "token_store", "qlog"]
+
+
+@pytest.mark.parametrize("value", [1, 1.5, object(), {}, [1], [object()]])
+@pytest.mark.parametrize("name", [*MATERIAL, *PATHS])
+def test_wrong_type_names_its_keyword(certificates: Certificates, name: str, value: Any) -> None:
+    certificate, key = certificates.issue()
+    shown = {"certificate": certificate, "private_key": key} if name in MATERIAL else {}
+    given: dict[str, Any] = {"verify": False, **shown, name: value}
+    with pytest.raises(TypeError, match=rf"\b{name}\b"):
+        quic.ClientConfig(**given)
+
+
+@pytest.mark.parametrize("name", MATERIAL)
+def test_contents_that_are_none_name_their_keyword(certificates: Certificates, name: str) -> None:
+    certificate, key = certificates.issue()
+    given: dict[str, Any] = {"certificate": certificate, "private_key": key, name: b"nothing"}
+    with pytest.raises(quic.ConfigurationError, match=rf"\b{name}: "):
+        quic.ClientConfig(**given)
+
+
+def test_wrong_type_does_not_show_what_it_holds(certificates: Certificates) -> None:
+    certificate, _ = certificates.issue()
+    secret = {"key": "a secret"}
+    wrong: list[Any] = [secret, [secret]]
+    for given in wrong:
+        with pytest.raises(TypeError, match="not dict") as caught:
+            quic.ServerConfig(certificate=certificate, private_key=given)
+        assert "secret" not in str(caught.value)
+
+
+def test_wrong_type_in_sni_names_it(certificates: Certificates) -> None:
+    wrong: Any = {"a.example": (1, 2)}
+    with pytest.raises(TypeError, match=r"sni=…\): certificate is a path"):
+        quic.ServerConfig(sni=wrong)
+
+
+def test_wrong_version_names_its_keyword() -> None:
+    with pytest.raises(ValueError, match=r"^versions: 0x7 is no version of QUIC"):
+        native.Endpoint(versions=[7])
+    with pytest.raises(ValueError, match=r"^version: 0x7 is no version of QUIC"):
+        quic.ClientConfig(verify=False, version=7)
+
+
+def test_version_that_the_endpoint_does_not_speak() -> None:
+    endpoint = native.Endpoint(versions=[1])
+    config = quic.ClientConfig(verify=False, version=2)
+    with pytest.raises(quic.ConnectError, match="give it versions="):
+        endpoint.connect(config, ("192.0.2.1", 443), "localhost")
+
+
+@pytest.mark.parametrize("off", ["client", "server"])
+def test_datagrams_that_are_off_name_the_keyword(
+    run: Run, certificates: Certificates, off: str
+) -> None:
+    async def main() -> None:
+        settings: dict[str, Any] = {"datagram_receive_buffer": None}
+        server = settings if off == "server" else {}
+        client = settings if off == "client" else {}
+        async with served(certificates, **server) as endpoint:
+            async with dialled(certificates, endpoint.address, **client) as connection:
+                here = "at this end: give datagram_receive_buffer="
+                there = "the peer takes no datagrams: .*datagram_receive_buffer"
+                with pytest.raises(quic.DatagramError, match=here if off == "client" else there):
+                    await within(connection.send_datagram(b"x"))
+
+    run(main())

@@ -164,7 +164,7 @@ class QuicConfiguration:
         if b"PRIVATE KEY-----" in chain and label not in chain and label in key:
             raise ConfigurationError(
                 "the certificate and the private key are swapped: give each in the other's place"
-                f" (certificate: {os.fspath(certfile)}, private key: {os.fspath(keyfile or '')})"
+                f" (certificate: {os.fspath(certfile)}, private_key: {os.fspath(keyfile or '')})"
             )
         if b"-----BEGIN CERTIFICATE-----" not in chain:
             raise ValueError(f"No certificate in {os.fspath(certfile)}")

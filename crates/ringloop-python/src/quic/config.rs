@@ -96,7 +96,7 @@ impl ClientConfig {
         }
         tls = tls.early_data(keywords.take_or("early_data", true)?);
         let tokens = keywords.take_path("token_store")?;
-        let version = version(keywords.take_in("version", 1, 0..=u32::MAX)?)?;
+        let version = version("version", keywords.take_in("version", 1, 0..=u32::MAX)?)?;
         let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
         let inner = config::ClientConfig::new(tls).and_then(|inner| inner.transport(&transport));
         let mut inner = inner.map_err(refused)?.version(version).qlog(qlog);
@@ -227,7 +227,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
                 object,
                 password: None,
             };
-            if let Some(certificate) = certificate(Some(chain), key)? {
+            if let Some(certificate) = keywords.named("sni", certificate(Some(chain), key))? {
                 certificates.set(&address::sni_name(py, &name)?, certificate);
             }
         }
@@ -282,23 +282,28 @@ fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
     } else {
         Roots::empty()
     };
+    let refused = |name| move |error| errors::config_of(py, name, error);
     if let Some(file) = file {
-        roots = roots.add_file(file).map_err(refused)?;
+        roots = roots.add_file(file).map_err(refused("ca_file"))?;
     }
     if let Some(directory) = directory {
-        roots = roots.add_directory(directory).map_err(refused)?;
+        roots = roots.add_directory(directory).map_err(refused("ca_path"))?;
     }
-    for data in data.into_iter().map(|data| parts(&data)) {
-        for data in data? {
-            roots = if is_pem(&data) {
-                roots.add_pem(&data)
-            } else {
-                roots.add_der(CertificateDer::from(data))
-            }
-            .map_err(refused)?;
+    if let Some(data) = data {
+        for data in parts("ca_data", &data)? {
+            roots = add_root(roots, data).map_err(refused("ca_data"))?;
         }
     }
     Ok(Some(roots))
+}
+
+fn add_root(roots: Roots, data: Vec<u8>) -> Result<Roots, ConfigError> {
+    if is_pem(&data) {
+        return roots.add_pem(&data);
+    }
+    roots.add_der(CertificateDer::from(data)).map_err(|error| {
+        ConfigError::Pem(format!("neither PEM nor DER of a certificate ({error})"))
+    })
 }
 
 fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
@@ -330,13 +335,13 @@ fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
     names.map(|item| name(item?)).collect()
 }
 
-fn version(number: u32) -> PyResult<Version> {
+fn version(name: &str, number: u32) -> PyResult<Version> {
     match number {
         1 => Ok(Version::V1),
         2 => Ok(Version::V2),
         number if number == Version::V2.number() => Ok(Version::V2),
         _ => Err(PyValueError::raise(format!(
-            "{number:#x} is no version of QUIC that is spoken here: give 1 or 2"
+            "{name}: {number:#x} is no version of QUIC that is spoken here: give 1 or 2"
         ))),
     }
 }
@@ -344,7 +349,9 @@ fn version(number: u32) -> PyResult<Version> {
 /// Read several versions.
 pub fn versions(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<Version>> {
     let numbers = numbers.try_iter()?;
-    numbers.map(|number| version(number?.extract()?)).collect()
+    numbers
+        .map(|number| version("versions", number?.extract()?))
+        .collect()
 }
 
 fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
@@ -472,27 +479,58 @@ fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         .extract()
 }
 
-/// What a certificate or a key is given as: bytes, several of them, a file's path, or `cryptography`'s objects.
-fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+/// What the argument `name`, a certificate or a key, is given as: bytes, several of them, a file's path, or `cryptography`'s
+/// objects.
+fn parts(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
         return Ok(vec![object.extract()?]);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         let parts = object.try_iter()?;
-        return parts.map(|part| part_of(&part?)).collect();
+        let part = |part: Bound<'_, PyAny>| {
+            part_of(&part).map_err(|error| {
+                let text = |kind| {
+                    format!(
+                        "{name} as a list holds PEM, DER and objects of cryptography: not {kind}"
+                    )
+                };
+                no_material(&part, error, text)
+            })
+        };
+        return parts.map(|item| part(item?)).collect();
     }
     Ok(vec![match object.cast::<PyString>() {
         Ok(text) if is_pem(text.to_str()?.as_bytes()) => bytes(object)?,
         _ if is_of_cryptography(object)? => part_of(object)?,
         _ => {
-            let path: PathBuf = object.extract().map_err(|_| {
-                PyTypeError::raise(format!(
-                    "certificates and keys are paths, PEM, DER or objects of cryptography: not {object:?}"
-                ))
+            let path: PathBuf = object.extract().map_err(|error| {
+                let text = |kind| {
+                    format!("{name} is a path, PEM, DER, an object of cryptography or a list of the last three: not {kind}")
+                };
+                no_material(object, error, text)
             })?;
             std::fs::read(&path).map_err(|error| error::with_path(object.py(), &error, &path))?
         }
     }])
+}
+
+/// The error of what is no certificate and no key: says of which type it is. What it holds may be a secret.
+fn no_material(
+    object: &Bound<'_, PyAny>,
+    error: PyErr,
+    text: impl FnOnce(String) -> String,
+) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(object.py()) {
+        return error;
+    }
+    match kind_of(object) {
+        Ok(kind) => PyTypeError::raise(text(kind)),
+        Err(error) => error,
+    }
+}
+
+fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    object.get_type().name()?.extract()
 }
 
 fn is_of_cryptography(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -537,9 +575,9 @@ fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option
         };
     };
     let py = chain.py();
-    let parts_of_chain = parts(&chain)?;
+    let parts_of_chain = parts("certificate", &chain)?;
     let encoded = match &key.object {
-        Some(key) => parts(key)?.concat(),
+        Some(key) => parts("private_key", key)?.concat(),
         None => parts_of_chain.concat(),
     };
     let encoded = match key.password {
@@ -560,23 +598,28 @@ fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option
     };
     made.map(Some).map_err(|error| match error {
         ConfigError::Pem(text) => {
-            let places = [
-                ("certificate", Some(&chain)),
-                ("private key", key.object.as_ref()),
-            ];
-            let places = places.map(|(what, given)| Some(format!("{what}: {}", path_of(given?)?)));
-            let places: Vec<String> = places.into_iter().flatten().collect();
-            let places = match places.join(", ") {
-                places if places.is_empty() => places,
-                places => format!(" ({places})"),
+            let place = |name: &str, given: &Bound<'_, PyAny>| {
+                Ok(match path_of(given) {
+                    Some(path) => format!("{name}: {path}"),
+                    None => format!("{name}: {}", kind_of(given)?),
+                })
+            };
+            let mut places = place("certificate", &chain);
+            if let Some(key) = &key.object {
+                places =
+                    places.and_then(|first| Ok(format!("{first}, {}", place("private_key", key)?)));
+            }
+            let places = match places {
+                Ok(places) => places,
+                Err(error) => return error,
             };
             let missing = match key.object {
                 None => ": give it as private_key=, or its file",
                 Some(_) => "",
             };
-            errors::configuration(py, format!("{text}{missing}{places}"))
+            errors::configuration(py, format!("{text}{missing} ({places})"))
         }
-        error => errors::config(py, error),
+        error => errors::config_of(py, "certificate", error),
     })
 }
 

@@ -151,12 +151,32 @@ pub fn stream(py: Python<'_>, record: &Record, error: &StreamError) -> PyErr {
 pub fn datagram(py: Python<'_>, record: &Record, error: &DatagramError) -> PyErr {
     match error {
         DatagramError::Connection(_) => connection(py, record),
+        DatagramError::Disabled => {
+            let text = "datagrams are off at this end: give datagram_receive_buffer= a number of bytes \
+                        (max_datagram_frame_size= in aioquic's shape)";
+            exception(py, "DatagramError", (text.to_owned(),))
+        }
+        DatagramError::UnsupportedByPeer => {
+            let text = "the peer takes no datagrams: they are off in its configuration \
+                        (datagram_receive_buffer, or max_datagram_frame_size)";
+            exception(py, "DatagramError", (text.to_owned(),))
+        }
         error => exception(py, "DatagramError", (error.to_string(),)),
     }
 }
 
 pub fn connect(py: Python<'_>, error: &ConnectError) -> PyErr {
-    exception(py, "ConnectError", (error.to_string(),))
+    let text = match error {
+        ConnectError::NoConnectionIds => {
+            "no connection ids are left: give Endpoint a larger connection_id_length=".to_owned()
+        }
+        ConnectError::UnsupportedVersion => {
+            "the endpoint does not speak this version of QUIC: give it versions= that have the configuration's version"
+                .to_owned()
+        }
+        error => error.to_string(),
+    };
+    exception(py, "ConnectError", (text,))
 }
 
 pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
@@ -164,6 +184,14 @@ pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
         ConfigError::Io(error) => error::from_io(&error),
         ConfigError::File { path, error } => error::with_path(py, &error, &path),
         error => exception(py, "ConfigurationError", (error.to_string(),)),
+    }
+}
+
+/// The same, with the keyword that it is about; an `OSError` has the file's name.
+pub fn config_of(py: Python<'_>, name: &str, error: ConfigError) -> PyErr {
+    match error {
+        ConfigError::Io(_) | ConfigError::File { .. } => config(py, error),
+        error => configuration(py, format!("{name}: {error}")),
     }
 }
 

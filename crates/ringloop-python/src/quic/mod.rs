@@ -87,10 +87,11 @@ fn explained(code: u64, said: &str) -> Fallible<String> {
 /// order of binding is that of the worker that they are for. For all of them at once.
 #[pyfunction]
 fn steer(fd: RawFd, count: usize) -> PyResult<()> {
-    let count = u32::try_from(count)
+    let known = u32::try_from(count)
         .ok()
         .filter(|count| (1..=256).contains(count));
-    let count = count.ok_or_else(|| PyValueError::raise("1 to 256 workers"))?;
+    let count = known
+        .ok_or_else(|| PyValueError::raise(format!("count is {count}: give 1 to 256 workers")))?;
     let steps = ringloop_quic::steering_program(count).map(|step| libc::sock_filter {
         code: step.code,
         jt: step.jump_true,
