@@ -61,6 +61,4 @@ pub use local::LocalKey;
 pub use offload::offload;
 pub use runtime::{Builder, Spawn, Spawner, name, spawn, spawn_local, spawner, start};
 pub use scope::{Scope, ScopedJoinHandle, scope};
-#[doc(hidden)]
-pub use select::{Either as __Either, race as __race};
 pub use wait::{block_on, is_coroutine, sleep, try_block_on, yield_now};

@@ -1,22 +1,7 @@
 //! [`select!`](crate::select): waits for the first of several futures.
 //!
-//! Owns: the macro, and the race of two futures that it nests. Called by: applications. It starts
+//! Owns: the macro, which nests the engine's race of two futures. Called by: applications. It starts
 //! no coroutine.
-
-use std::future::{Future, IntoFuture};
-
-/// The first to be ready, for the macro.
-#[doc(hidden)]
-pub use ringloop::future::Either;
-
-/// Races two futures, for the macro; the first wins if both are ready.
-#[doc(hidden)]
-pub fn race<A: IntoFuture, B: IntoFuture>(
-    first: A,
-    second: B,
-) -> impl Future<Output = Either<A::Output, B::Output>> {
-    ringloop::future::select(first.into_future(), second.into_future())
-}
 
 /// Waits for the first of several futures, and evaluates its expression.
 ///
@@ -53,7 +38,7 @@ macro_rules! select {
     // The futures, nested to the right.
     (@race $future:expr) => { ::std::future::IntoFuture::into_future($future) };
     (@race $future:expr, $($rest:expr),+) => {
-        $crate::__race($future, $crate::select!(@race $($rest),+))
+        $crate::ringloop::future::select($crate::select!(@race $future), $crate::select!(@race $($rest),+))
     };
     // The result, destructured the same way.
     (@take $won:expr; $pattern:pat => $then:expr) => {{
@@ -62,8 +47,8 @@ macro_rules! select {
     }};
     (@take $won:expr; $pattern:pat => $then:expr, $($patterns:pat => $thens:expr),+) => {
         match $won {
-            $crate::__Either::Left($pattern) => $then,
-            $crate::__Either::Right(won) => {
+            $crate::ringloop::future::Either::Left($pattern) => $then,
+            $crate::ringloop::future::Either::Right(won) => {
                 $crate::select!(@take won; $($patterns => $thens),+)
             }
         }

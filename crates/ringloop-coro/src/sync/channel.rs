@@ -301,7 +301,7 @@ struct RecvFuture<'a, T> {
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, RecvError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let received = self.wait.poll(cx, |state, _| match state.pop() {
             Ok(received) => Some(Ok(received)),

@@ -110,7 +110,7 @@ impl<'a, S, L: Line<S>> LineWait<'a, S, L> {
     }
 
     /// Makes an attempt with the state locked; enters the line if that has no result.
-    #[inline]
+    #[inline(always)]
     pub fn poll<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -129,7 +129,7 @@ impl<'a, S, L: Line<S>> LineWait<'a, S, L> {
 }
 
 impl<S, L: Line<S>> Drop for LineWait<'_, S, L> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let mut state = locked(self.state);
