@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 /// Runs `work` with a scope whose coroutines may borrow what is outside of it, and waits for them.
@@ -142,10 +142,10 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + 'scope,
         T: 'scope,
     {
-        let (scoped, entry, packet) = ScopedTask::new(&self.data, closure);
+        let (scoped, packet) = ScopedTask::new(&self.data, closure);
         // SAFETY: invariant 1: it is dropped before the scope is left.
         let erased = unsafe { erase(Box::new(|| scoped.run())) };
-        entry.started(Spawn::new().spawn_local(erased), packet)
+        packet.into_handle(Spawn::new().spawn_local(erased))
     }
 }
 
@@ -161,10 +161,10 @@ impl Spawn {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (scoped, entry, packet) = ScopedTask::new(&scope.data, closure);
+        let (scoped, packet) = ScopedTask::new(&scope.data, closure);
         // SAFETY: invariant 1: it is dropped before the scope is left.
         let erased = unsafe { erase_send(Box::new(|| scoped.run())) };
-        entry.started(self.spawn(erased), packet)
+        packet.into_handle(self.spawn(erased))
     }
 }
 
@@ -235,33 +235,6 @@ impl ScopeData {
     }
 }
 
-/// A coroutine's entry in its scope, until it is started.
-struct Registration {
-    data: Arc<ScopeData>,
-    id: u64,
-}
-
-impl Registration {
-    fn started<'scope, T>(
-        self,
-        handle: JoinHandle<()>,
-        packet: Arc<Packet<T>>,
-    ) -> ScopedJoinHandle<'scope, T> {
-        let mut state = self.data.lock();
-        if state.is_cancelled {
-            drop(state);
-            handle.cancel();
-        } else if let Some(place) = state.live.get_mut(&self.id) {
-            *place = Some(handle.task());
-        }
-        ScopedJoinHandle {
-            handle,
-            packet,
-            scope: PhantomData,
-        }
-    }
-}
-
 /// Dropped when nothing of a coroutine is left (invariant 1).
 struct CompletionGuard {
     data: Arc<ScopeData>,
@@ -271,14 +244,11 @@ struct CompletionGuard {
 impl Drop for CompletionGuard {
     fn drop(&mut self) {
         let mut state = self.data.lock();
-        let over = state.live.remove(&self.id);
-        let waiter = if state.live.is_empty() {
-            state.waiter.take()
-        } else {
-            None
-        };
+        let task = state.live.remove(&self.id);
+        let is_last = state.live.is_empty();
+        let waiter = state.waiter.take_if(|_| is_last);
         drop(state);
-        drop(over);
+        drop(task);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
@@ -293,7 +263,7 @@ struct ScopedTask<F, T> {
 }
 
 impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
-    fn new(data: &Arc<ScopeData>, closure: F) -> (Self, Registration, Arc<Packet<T>>) {
+    fn new(data: &Arc<ScopeData>, closure: F) -> (Self, Arc<Packet<T>>) {
         let mut state = data.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -302,21 +272,17 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
         let packet = Arc::new(Packet {
             result: Mutex::new(None),
             data: Arc::clone(data),
+            id,
         });
-        let done = CompletionGuard {
-            data: Arc::clone(data),
-            id,
-        };
-        let entry = Registration {
-            data: Arc::clone(data),
-            id,
-        };
         let scoped = Self {
             closure,
             packet: Arc::clone(&packet),
-            done,
+            done: CompletionGuard {
+                data: Arc::clone(data),
+                id,
+            },
         };
-        (scoped, entry, packet)
+        (scoped, packet)
     }
 
     fn run(self) {
@@ -328,7 +294,7 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
         // Dropped last, even if another drop panics.
         let _done = done;
         let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
-        packet.put(result);
+        *locked(&packet.result) = Some(result);
         drop(packet);
     }
 }
@@ -337,25 +303,38 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
 struct Packet<T> {
     result: Mutex<Option<Result<T, JoinError>>>,
     data: Arc<ScopeData>,
+    id: u64,
 }
 
 impl<T> Packet<T> {
-    fn lock(&self) -> MutexGuard<'_, Option<Result<T, JoinError>>> {
-        locked(&self.result)
-    }
-
-    fn put(&self, result: Result<T, JoinError>) {
-        *self.lock() = Some(result);
-    }
-
-    fn take(&self) -> Option<Result<T, JoinError>> {
-        self.lock().take()
+    /// The coroutine is started; it is cancelled if its scope was.
+    fn into_handle<'scope>(self: Arc<Self>, handle: JoinHandle<()>) -> ScopedJoinHandle<'scope, T> {
+        let mut state = self.data.lock();
+        let is_cancelled = state.is_cancelled;
+        if let Some(task) = state.live.get_mut(&self.id)
+            && !is_cancelled
+        {
+            *task = Some(handle.task());
+        }
+        drop(state);
+        if is_cancelled {
+            handle.cancel();
+        }
+        ScopedJoinHandle {
+            handle,
+            packet: self,
+            scope: PhantomData,
+        }
     }
 }
 
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
-        if let Some(Err(JoinError::Panicked(_))) = self.take() {
+        let result = self
+            .result
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(JoinError::Panicked(_))) = result.take() {
             self.data.has_panicked.store(true, Ordering::Relaxed);
         }
     }
@@ -383,7 +362,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// As [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         let ended = self.handle.join();
-        match self.packet.take() {
+        let result = locked(&self.packet.result).take();
+        match result {
             Some(result) => result,
             None => Err(ended.err().unwrap_or(JoinError::Cancelled)),
         }

@@ -23,12 +23,6 @@ fn one(addr: SocketAddr) -> IntoIter<SocketAddr> {
     vec![addr].into_iter()
 }
 
-impl ToSocketAddrs for SocketAddr {
-    fn to_socket_addrs(&self) -> io::Result<IntoIter<SocketAddr>> {
-        Ok(one(*self))
-    }
-}
-
 macro_rules! into_addr {
     ($($type:ty),*) => {$(
         impl ToSocketAddrs for $type {
@@ -40,6 +34,7 @@ macro_rules! into_addr {
 }
 
 into_addr!(
+    SocketAddr,
     SocketAddrV4,
     SocketAddrV6,
     (IpAddr, u16),
