@@ -179,6 +179,35 @@ def test_a_cancelled_waiter_says_so_with_its_message(run: Run, certificates: Cer
     run(main())
 
 
+def test_all_callbacks_of_a_cancelled_waiter_are_called(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those behind one that the loop does not take."""
+
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            waiter: Any = (await client.open_stream())._read_waiter()
+            called: list[Any] = []
+            waiter.add_done_callback(print)
+            waiter.add_done_callback(called.append)
+            loop = asyncio.get_running_loop()
+            call_soon = loop.call_soon
+
+            def choosy(callback: Any, *args: Any, **keywords: Any) -> Any:
+                if callback is print:
+                    raise RuntimeError("not this one")
+                return call_soon(callback, *args, **keywords)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(loop, "call_soon", choosy)
+                with pytest.raises(RuntimeError, match="not this one"):
+                    waiter.cancel()
+            await asyncio.sleep(0)
+            assert (called, waiter.cancelled()) == ([waiter], True)
+
+    run(main())
+
+
 def test_a_task_keeps_its_context_and_name_when_it_is_woken(
     run: Run, certificates: Certificates
 ) -> None:

@@ -57,7 +57,7 @@ fn sign(
 ) -> Result<(Pair, Pair), ConfigError> {
     let now = SystemTime::now();
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let end = now + DAY * days;
+    let end = now + DAY * days.min(AUTHORITY_DAYS);
     let (signer, trusted) = if let Some((certificate, key)) = authority {
         let signer = KeyPair::from_pem(&key).map_err(refused)?;
         check(&certificate, &key, &name_of(&signer), end)?;

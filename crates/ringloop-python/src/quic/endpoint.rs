@@ -162,13 +162,16 @@ impl Endpoint {
 
     /// Go on with another socket; connections that were made here move with it.
     fn rebind(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
-        {
+        let rebound = {
             let mut state = self.shared.state(py);
-            let Some(settings) = state.socket.as_ref().map(Socket::settings) else {
-                return Err(PyValueError::raise("this endpoint has no socket"));
-            };
-            state.rebind(fd, settings)?;
-        }
+            let settings = state.socket.as_ref().map(Socket::settings);
+            settings.map(|settings| state.rebind(fd, settings))
+        };
+        // Not with the lock: the collector may run here, and what it finalises may come back.
+        let Some(rebound) = rebound else {
+            return Err(PyValueError::raise("this endpoint has no socket"));
+        };
+        rebound?;
         self.shared.arm_flush(py)
     }
 

@@ -91,16 +91,7 @@ impl Waiter {
 
     /// End it, unless it has ended; tells whether the loop's queue has anything of it now.
     pub fn wake(slf: &Bound<'_, Self>, way: Way) -> PyResult<bool> {
-        let mut queued = false;
-        let mut failed = Ok(());
-        for callback in slf.get().end(Outcome::Done) {
-            let way = if failed.is_ok() { way } else { Way::Queue };
-            match call(slf, &callback, way) {
-                Ok(is_queued) => queued |= is_queued,
-                Err(error) => failed = failed.and(Err(error)),
-            }
-        }
-        failed.map(|()| queued)
+        call_all(slf, &slf.get().end(Outcome::Done), way)
     }
 
     fn end(&self, outcome: Outcome) -> Vec<Callback> {
@@ -127,6 +118,19 @@ impl Waiter {
             Some(Some(message)) => CancelledError::raise_with(message.bind(py)),
         })
     }
+}
+
+/// Call all of them, whatever one of them raises; tells whether the loop's queue has one of them now.
+fn call_all(waiter: &Bound<'_, Waiter>, callbacks: &[Callback], way: Way) -> PyResult<bool> {
+    let (mut queued, mut failed) = (false, Ok(()));
+    for callback in callbacks {
+        let way = if failed.is_ok() { way } else { Way::Queue };
+        match call(waiter, callback, way) {
+            Ok(is_queued) => queued |= is_queued,
+            Err(error) => failed = failed.and(Err(error)),
+        }
+    }
+    failed.map(|()| queued)
 }
 
 /// Tells whether it stands in the loop's queue now.
@@ -256,10 +260,8 @@ impl Waiter {
         }
         drop(inner);
         // It ended while the callbacks were compared, which may run anything: these have not heard of it.
-        for callback in kept {
-            call(slf, &callback, Way::Queue)?;
-        }
-        failed.map(|()| Fallible(removed))
+        let called = call_all(slf, &kept, Way::Queue);
+        failed.and(called).map(|_| Fallible(removed))
     }
 
     /// Cancel it; False where it is done.
@@ -268,9 +270,7 @@ impl Waiter {
         if slf.get().is_done() {
             return Ok(false);
         }
-        for callback in slf.get().end(Outcome::Cancelled(msg)) {
-            call(slf, &callback, Way::Queue)?;
-        }
+        call_all(slf, &slf.get().end(Outcome::Cancelled(msg)), Way::Queue)?;
         Ok(true)
     }
 

@@ -1,0 +1,41 @@
+"""`Endpoint.rebind` without a socket made its exception with the endpoint's lock in hand.
+
+Up to CPython 3.11 the collector runs where objects are made: what it finalised there and asked the
+same endpoint for anything waited for that lock, which its own thread had, for ever.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc
+from ringloop._native import quic
+
+endpoint = quic.Endpoint()
+
+class Asks:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        endpoint.connection_count
+
+gc.set_threshold(1)
+refused = 0
+for _ in range(300):
+    Asks()
+    try:
+        endpoint.rebind(0)
+    except ValueError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_refused_rebind_lets_finalizers_ask_the_endpoint() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("300\n", "")
