@@ -17,7 +17,7 @@ use ringloop::Error;
 use ringloop::executor::{Local, Workers};
 use std::fmt;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,9 +28,14 @@ struct UserLoop {
     worker: usize,
 }
 
+/// A std value that owns a descriptor.
+pub(crate) trait StdFd: Into<OwnedFd> + AsFd + fmt::Debug {}
+
+impl<S: Into<OwnedFd> + AsFd + fmt::Debug> StdFd for S {}
+
 /// A std value with a descriptor, and the loops that use it. The hot fields come first.
 #[repr(C)]
-pub(crate) struct SharedFd<S: Into<OwnedFd> + AsRawFd> {
+pub(crate) struct SharedFd<S: StdFd> {
     /// Until it is dropped.
     value: Option<S>,
     /// The loop that used it first, mostly the only one; 0: none.
@@ -38,7 +43,7 @@ pub(crate) struct SharedFd<S: Into<OwnedFd> + AsRawFd> {
     loops: Mutex<Vec<UserLoop>>,
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
+impl<S: StdFd> SharedFd<S> {
     pub fn new(value: S) -> Self {
         Self {
             value: Some(value),
@@ -54,7 +59,7 @@ impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
         if self.first_id.load(Ordering::Relaxed) != id {
             self.add_loop(id);
         }
-        (**self).as_raw_fd()
+        (**self).as_fd().as_raw_fd()
     }
 
     #[cold]
@@ -74,7 +79,7 @@ impl<S: Into<OwnedFd> + AsRawFd> SharedFd<S> {
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Deref for SharedFd<S> {
+impl<S: StdFd> Deref for SharedFd<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -85,19 +90,13 @@ impl<S: Into<OwnedFd> + AsRawFd> Deref for SharedFd<S> {
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for SharedFd<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        (**self).as_fd()
-    }
-}
-
-impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for SharedFd<S> {
+impl<S: StdFd> fmt::Debug for SharedFd<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Drop for SharedFd<S> {
+impl<S: StdFd> Drop for SharedFd<S> {
     fn drop(&mut self) {
         let loops = self.loops.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = self.value.take() {

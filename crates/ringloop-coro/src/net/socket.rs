@@ -18,7 +18,7 @@
 //! | of a cancelled coroutine | an operation with its own buffer | the wait may end early |
 
 use super::borrowed;
-use crate::shared_fd::SharedFd;
+use crate::shared_fd::{SharedFd, StdFd};
 use crate::unwind::UnwindCheck;
 use crate::wait::{self, block_on, park_on_op};
 use crate::{coop, limits, scheduler};
@@ -29,36 +29,27 @@ use ringloop::op::{Poll, Send};
 use ringloop::sys::interest::Interest;
 use ringloop::sys::socket::is_exhaustion;
 use ringloop::time;
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A socket; a clone is the same socket.
-pub(crate) struct Socket<S: Into<OwnedFd> + AsRawFd>(Arc<SocketInner<S>>);
+pub(crate) struct Socket<S: StdFd>(Arc<SocketInner<S>>);
 
 /// What every read and write looks at is in one cache line.
 #[repr(C)]
-struct SocketInner<S: Into<OwnedFd> + AsRawFd> {
-    limits: WaitLimits,
+struct SocketInner<S: StdFd> {
+    /// Time limits of reads and writes; 0: forever.
+    timeouts_ns: [AtomicU64; 2],
+    nonblocking: AtomicBool,
     /// The last read was large: more data is likely to be there.
     bulk: AtomicBool,
     /// The last read emptied the socket: the next one has to wait.
     drained: AtomicBool,
     socket: SharedFd<S>,
-}
-
-/// How long calls wait.
-#[derive(Debug, Default)]
-#[repr(C)]
-struct WaitLimits {
-    /// 0: forever.
-    read_timeout_ns: AtomicU64,
-    write_timeout_ns: AtomicU64,
-    nonblocking: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,27 +58,13 @@ pub(crate) enum Direction {
     Write,
 }
 
-impl WaitLimits {
-    fn of(&self, direction: Direction) -> &AtomicU64 {
-        match direction {
-            Direction::Read => &self.read_timeout_ns,
-            Direction::Write => &self.write_timeout_ns,
-        }
-    }
-
-    /// Whether a wait may end early.
-    fn may_time_out(&self, direction: Direction) -> bool {
-        self.nonblocking.load(Relaxed) || self.of(direction).load(Relaxed) != 0
-    }
-}
-
-impl<S: Into<OwnedFd> + AsRawFd> Clone for Socket<S> {
+impl<S: StdFd> Clone for Socket<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd> Deref for Socket<S> {
+impl<S: StdFd> Deref for Socket<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -95,26 +72,15 @@ impl<S: Into<OwnedFd> + AsRawFd> Deref for Socket<S> {
     }
 }
 
-impl<S: Into<OwnedFd> + AsRawFd + fmt::Debug> fmt::Debug for Socket<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<S: Into<OwnedFd> + AsRawFd + AsFd> AsFd for Socket<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        (**self).as_fd()
-    }
-}
-
-impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
+impl<S: StdFd> Socket<S> {
     /// A socket that does not block.
     pub fn new(socket: S) -> Self {
         Self(Arc::new(SocketInner {
-            socket: SharedFd::new(socket),
-            limits: WaitLimits::default(),
+            timeouts_ns: Default::default(),
+            nonblocking: AtomicBool::new(false),
             bulk: AtomicBool::new(false),
             drained: AtomicBool::new(false),
+            socket: SharedFd::new(socket),
         }))
     }
 
@@ -125,12 +91,20 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
 
     /// Whether a wait may end early.
     pub fn may_time_out(&self, direction: Direction) -> bool {
-        self.0.limits.may_time_out(direction)
+        self.is_nonblocking() || self.timeout_ns(direction).load(Relaxed) != 0
     }
 
     /// Has calls return `WouldBlock` in place of parking.
     pub fn set_nonblocking(&self, nonblocking: bool) {
-        self.0.limits.nonblocking.store(nonblocking, Relaxed);
+        self.0.nonblocking.store(nonblocking, Relaxed);
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        self.0.nonblocking.load(Relaxed)
+    }
+
+    fn timeout_ns(&self, direction: Direction) -> &AtomicU64 {
+        &self.0.timeouts_ns[direction as usize]
     }
 
     /// Sets the time limit of reads or writes; `InvalidInput` for zero.
@@ -141,13 +115,13 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         let ns = limit.map_or(0, |limit| {
             u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
         });
-        self.0.limits.of(direction).store(ns, Relaxed);
+        self.timeout_ns(direction).store(ns, Relaxed);
         Ok(())
     }
 
     /// The time limit of reads or writes.
     pub fn timeout(&self, direction: Direction) -> Option<Duration> {
-        let ns = self.0.limits.of(direction).load(Relaxed);
+        let ns = self.timeout_ns(direction).load(Relaxed);
         (ns != 0).then(|| Duration::from_nanos(ns))
     }
 
@@ -189,7 +163,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         loop {
             match call(self) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.0.limits.nonblocking.load(Relaxed) {
+                    if self.is_nonblocking() {
                         return Err(error);
                     }
                     self.wait(direction, deadline)?;
@@ -210,7 +184,7 @@ impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S> {
         loop {
             match call(self) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.0.limits.nonblocking.load(Relaxed) {
+                    if self.is_nonblocking() {
                         return Err(error);
                     }
                 }
@@ -280,7 +254,7 @@ fn timed_out() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }
 
-impl<S: Into<OwnedFd> + AsRawFd + AsFd> Socket<S>
+impl<S: StdFd> Socket<S>
 where
     for<'a> &'a S: Read + Write,
 {
@@ -306,8 +280,7 @@ where
     #[inline(always)]
     fn read_ready(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut deadline = None;
-        let limits = &self.0.limits;
-        if self.0.drained.load(Relaxed) && !limits.nonblocking.load(Relaxed) {
+        if self.0.drained.load(Relaxed) && !self.is_nonblocking() {
             self.wait(Direction::Read, &mut deadline)?;
         }
         coop::consume_budget();
