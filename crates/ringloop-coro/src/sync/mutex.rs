@@ -75,11 +75,8 @@ impl LockQueue {
 
     /// Whether the waiter was handed the lock, which it has from now on.
     fn accept(&mut self, ticket: Option<Ticket>) -> bool {
-        let is_handed = ticket.is_some() && self.handed_to == ticket;
-        if is_handed {
-            self.handed_to = None;
-        }
-        is_handed
+        let accepted = self.handed_to.take_if(|to| Some(*to) == ticket);
+        accepted.is_some()
     }
 }
 
