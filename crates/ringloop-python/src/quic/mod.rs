@@ -27,6 +27,7 @@
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
 //! | `traces`     | logs of connections that Python reads                                            |
 //! | `authority`  | certificates of a program's own                                                  |
+//! | `material`   | certificates, keys and authorities: what Python gives them as                    |
 //! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors` | conversions                                |
 //!
 //! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
@@ -47,6 +48,7 @@ mod handshake;
 mod keylog;
 mod keywords;
 mod loop_;
+mod material;
 mod memory;
 mod notes;
 mod numbers;
