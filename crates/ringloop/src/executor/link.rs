@@ -8,6 +8,8 @@
 //! * an operation that fails ends the link: those behind it are not begun, and end with `ECANCELED`;
 //! * so does a transfer that moves less than its buffer holds (a read at the end of a file, a short write or
 //!   splice); a receive from a socket may be short;
+//! * a send whose wait for room the kernel gives up (`EAGAIN`, `EINTR`; rare, on Unix sockets) ends the link on the ring,
+//!   where what is behind it is over by then; alone it would be made again;
 //! * an operation bounded by [`Link::timeout`] that is not over in time is cancelled, and ends with
 //!   `ETIMEDOUT`; where it was over after all, with its own result.
 //!
