@@ -37,16 +37,16 @@ pub const COPIED_BYTES_MAX: usize = 16 * 1024;
 pub const CALLS_PER_TURN: u32 = 61;
 
 /// Failed tries after which a mutex is handed to its first waiter. In a loom model, one.
-pub const LOCK_PASSES_MAX: u32 = if cfg!(loom) { 1 } else { 32 };
+pub const LOCK_FAILED_TRIES_MAX: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// How long a worker that ends waits for the next of its coroutines to end: for what destructors
 /// have begun, for a scope's coroutines on other workers, for the kernel to release lent memory.
 /// After that the process is aborted if other workers or the kernel may still use memory of the
 /// thread, else the stacks of the coroutines that wait are abandoned.
-pub const OUTLAST_MAX: Duration = Duration::from_secs(5);
+pub const SHUTDOWN_STALL_MAX: Duration = Duration::from_secs(5);
 
 /// How often it checks.
-pub const OUTLAST_PAUSE: Duration = Duration::from_micros(100);
+pub const SHUTDOWN_PAUSE: Duration = Duration::from_micros(100);
 
 /// The most bytes of a file that one operation reads or writes, through a buffer of its own.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;

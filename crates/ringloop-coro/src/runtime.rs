@@ -1,7 +1,7 @@
 //! Starting a runtime of coroutines, and spawning coroutines in it.
 //!
-//! Owns: [`start`], [`Builder`], [`Spawn`], [`Spawner`]. Called by: applications. Coroutines run in
-//! the `scheduler` of each worker.
+//! Owns: [`start`], [`Builder`], [`Spawn`], [`Spawner`]. Called by: applications; `scope` spawns by
+//! it. Coroutines run in the `scheduler` of each worker.
 
 use crate::deadlock::{self, DeadlockDetector};
 use crate::error::JoinError;

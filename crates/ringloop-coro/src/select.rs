@@ -1,7 +1,7 @@
 //! [`select!`](crate::select): waits for the first of several futures.
 //!
-//! Owns: the macro, which nests the engine's race of two futures. Called by: applications. It starts
-//! no coroutine.
+//! Owns: the macro, which nests the engine's race of two futures. Called by: applications. It
+//! starts no coroutine.
 
 /// Waits for the first of several futures, and evaluates its expression.
 ///

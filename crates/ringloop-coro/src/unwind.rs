@@ -1,7 +1,8 @@
 //! What may be known about unwinding on a thread whose coroutines take turns.
 //!
 //! Owns: the thread's record of moments without unwinding, and whether coroutines may still run on
-//! the thread. Called by: `scheduler` (notes such moments), `wait` (asks before it unwinds).
+//! the thread. Called by: `scheduler` (notes such moments), `wait` and `net` (check before they
+//! unwind), `runtime` (refuses an unusable thread).
 //!
 //! `std::thread::panicking` counts a thread's unwindings. While a coroutine is parked in the middle
 //! of its unwinding (in a destructor), it is true for all of them. A coroutine that is to unwind
@@ -13,15 +14,15 @@ use std::cell::Cell;
 
 thread_local! {
     /// Counts the noted moments without unwinding; starts at one.
-    static CALM_MOMENTS: Cell<u64> = const { Cell::new(1) };
+    static NO_UNWINDING_COUNT: Cell<u64> = const { Cell::new(1) };
     /// A stack was abandoned in the middle of unwinding: std counts that for good.
     static IS_UNUSABLE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// No stack of the thread unwinds now: none that is off the processor does when it is resumed.
 #[cold]
-pub(crate) fn note_calm() {
-    CALM_MOMENTS.set(CALM_MOMENTS.get() + 1);
+pub(crate) fn note_no_unwinding() {
+    NO_UNWINDING_COUNT.set(NO_UNWINDING_COUNT.get() + 1);
 }
 
 /// A stack of the thread was abandoned; see [`check_thread`].
@@ -49,7 +50,7 @@ pub(crate) fn check_thread() -> Result<(), &'static str> {
 /// end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnwindCheck {
-    /// [`CALM_MOMENTS`] when something on the thread unwound; 0: nothing did.
+    /// [`NO_UNWINDING_COUNT`] when something on the thread unwound; 0: nothing did.
     doubted_at: u64,
 }
 
@@ -60,12 +61,14 @@ impl UnwindCheck {
     /// Something on the thread unwinds, perhaps this coroutine.
     pub fn doubtful() -> Self {
         Self {
-            doubted_at: CALM_MOMENTS.get(),
+            doubted_at: NO_UNWINDING_COUNT.get(),
         }
     }
 
     /// Whether the coroutine is known not to unwind.
     pub fn is_certain(self) -> bool {
-        self.doubted_at == 0 || self.doubted_at != CALM_MOMENTS.get() || !std::thread::panicking()
+        self.doubted_at == 0
+            || self.doubted_at != NO_UNWINDING_COUNT.get()
+            || !std::thread::panicking()
     }
 }

@@ -205,7 +205,7 @@ fn unwind_if_certain(check: UnwindCheck) {
     // The scheduler sees no such moment of a coroutine that has caught its last unwinding and not
     // suspended since.
     if !thread::panicking() {
-        unwind::note_calm();
+        unwind::note_no_unwinding();
     }
     resume_unwind(Box::new(Cancelled));
 }

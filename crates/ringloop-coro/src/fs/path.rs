@@ -1,4 +1,4 @@
-//! Files by path: the engine's futures, waited for.
+//! Files by path, over the engine's futures.
 //!
 //! Owns: the functions that [`fs`](super) exports besides `File`. Called by: coroutines.
 

@@ -1,8 +1,9 @@
 //! The scheduler of a thread's coroutines, run as one task of the engine's executor.
 //!
 //! Owns: the thread's coroutines with their stacks (`state`), their turns, their end (`shutdown`).
-//! Called by: the executor, which polls [`SchedulerTask`]; `runtime`, which adds tasks; `wait` and
-//! `coop`, for the coroutine that runs; wakers, by [`Schedule`] (other threads by the `inbox`).
+//! Called by: the executor, which polls [`SchedulerTask`]; `runtime`, which adds tasks; `wait`,
+//! `coop` and `net`, for the coroutine that runs; wakers, by [`Schedule`] (other threads by the
+//! `inbox`).
 //!
 //! A coroutine's operation (`parked_op`) is submitted and polled here, on the loop's own stack.
 //!

@@ -18,17 +18,18 @@ use std::time::{Duration, Instant};
 
 impl Scheduler {
     /// Cancels every coroutine, and waits for what their destructors wait for: as long as something
-    /// is in progress, and a coroutine ends within [`limits::OUTLAST_MAX`] of the one before.
+    /// is in progress, and a coroutine ends within [`limits::SHUTDOWN_STALL_MAX`] of the one
+    /// before.
     pub(super) fn shut_down(&self) {
         self.close();
         let mut left = self.cancel_all();
         self.run_ready();
-        let mut deadline = Instant::now() + limits::OUTLAST_MAX;
+        let mut deadline = Instant::now() + limits::SHUTDOWN_STALL_MAX;
         loop {
             let before = left.len();
             left.retain(|slot| self.state.borrow_mut().get(*slot).is_some());
             if left.len() < before {
-                deadline = Instant::now() + limits::OUTLAST_MAX;
+                deadline = Instant::now() + limits::SHUTDOWN_STALL_MAX;
             }
             if left.is_empty() || Instant::now() >= deadline || !self.wait_for_progress() {
                 break;
@@ -91,7 +92,7 @@ impl Scheduler {
         let pause = if !state.ready.is_empty() {
             Duration::ZERO
         } else if is_busy || !is_last || !state.uninterruptible.is_empty() {
-            limits::OUTLAST_PAUSE
+            limits::SHUTDOWN_PAUSE
         } else {
             return false;
         };
@@ -135,7 +136,7 @@ impl Scheduler {
                 abort(&format!(
                     "the kernel has not let go of the memory of {in_kernel} reads and writes within {:?} of their \
                      cancel; the process ends before that memory is somebody else's",
-                    limits::OUTLAST_MAX
+                    limits::SHUTDOWN_STALL_MAX
                 ));
             }
             // On a single worker the coroutines of a scope never run again.
@@ -143,7 +144,7 @@ impl Scheduler {
                 abort(&format!(
                     "coroutines of a scope have not ended within {:?} of their cancel; the process ends before what \
                      they borrow of this thread is gone",
-                    limits::OUTLAST_MAX
+                    limits::SHUTDOWN_STALL_MAX
                 ));
             }
             for (_, coroutine) in state.all() {

@@ -174,7 +174,7 @@ impl SchedulerState {
     pub fn check_unwinding(&mut self) {
         if self.watches_unwinding && !std::thread::panicking() {
             self.watches_unwinding = false;
-            unwind::note_calm();
+            unwind::note_no_unwinding();
             for slot in std::mem::take(&mut self.deferred) {
                 self.wake(slot);
             }

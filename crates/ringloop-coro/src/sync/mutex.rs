@@ -1,12 +1,12 @@
 //! A lock that parks: a word of three states, and a line of waiters.
 //!
-//! Owns: [`Mutex`] and the value in it. Called by: coroutines, threads and async code. There is no
-//! poisoning.
+//! Owns: [`Mutex`] and the value in it. Called by: coroutines, threads and async code; `condvar`.
+//! There is no poisoning.
 //!
 //! ```text
-//!   FREE ─────── lock ──────▶ HELD ─── a waiter enters the line ───▶ AWAITED ─┐
-//!    ▲                         │                                      │    ▲  │ unlock: hand over
-//!    └───────── unlock ────────┴─────── unlock: wake the first ───────┘    └──┘ to a starved waiter
+//!   FREE ────── lock ─────▶ HELD ─── a waiter enters the line ───▶ AWAITED ─┐
+//!    ▲                       │                                      │    ▲  │ unlock: hand over
+//!    └──────── unlock ───────┴─────── unlock: wake the first ───────┘    └──┘ to a starved waiter
 //! ```
 //! A waiter takes the lock as `AWAITED`, since others may be behind it; at worst it finds an empty
 //! line.
@@ -14,7 +14,7 @@
 //! A free lock goes to whoever comes first, and the first waiter is woken to try again, as in std:
 //! handing it over each time would cost a switch. A coroutine that holds the lock across its waits,
 //! and takes it again without one, would starve the others of its thread. So after
-//! [`limits::LOCK_PASSES_MAX`] failed tries the lock is handed to the first waiter.
+//! [`limits::LOCK_FAILED_TRIES_MAX`] failed tries the lock is handed to the first waiter.
 //!
 //! # Invariants
 //! 1. Whoever has changed the word from `FREE`, or was handed the lock, has the value alone until
@@ -260,7 +260,9 @@ impl<T: ?Sized> LockFuture<'_, T> {
             .is_some_and(|ticket| !queue.waiters.contains(ticket));
         self.failed_tries += u32::from(was_woken);
         queue.waiters.enter(&mut self.ticket, waker);
-        if self.failed_tries >= limits::LOCK_PASSES_MAX && queue.waiters.front() == self.ticket {
+        if self.failed_tries >= limits::LOCK_FAILED_TRIES_MAX
+            && queue.waiters.front() == self.ticket
+        {
             queue.starved = self.ticket;
         }
     }

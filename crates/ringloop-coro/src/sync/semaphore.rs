@@ -1,6 +1,7 @@
 //! Permits, first in, first out, over the engine's semaphore (`ringloop::sync`).
 //!
-//! Owns: [`Semaphore`]. Called by: coroutines, threads, async code, and `RwLock` and `OnceLock`.
+//! Owns: [`Semaphore`]. Called by: coroutines, threads and async code; `RwLock` and `OnceLock` are
+//! made of it.
 
 use crate::wait::block_on_anywhere;
 use ringloop::sync::AnyThread;
