@@ -155,7 +155,7 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 # a ring. One test at a time; the others of the engine's suite have deadlines that its speed does not meet. Of the
 # coroutines' tests those are left out that start processes (valgrind knows no pidfd), and those whose stacks are
 # left behind on purpose.
-CORO_MEMCHECKED := basics borrowed cancel files locals scope select shutdown sync tcp workers
+CORO_MEMCHECKED := basics borrowed cancel channel files locals scope select shutdown sync tcp workers
 CORO_UNCHECKED := signal_wakes_its_waiter endless_destructor_wait_does_not_block_shutdown \
 	thread_with_abandoned_unwinding_is_refused endless_destructor_is_abandoned
 .PHONY: valgrind

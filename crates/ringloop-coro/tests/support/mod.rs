@@ -122,3 +122,13 @@ pub fn run_part(part: &str, driver: Choice) -> Output {
         .output()
         .unwrap()
 }
+
+/// Runs `work` in a coroutine of the other worker.
+pub fn on_other<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> ringloop::RemoteJoinHandle<T> {
+    ringloop::spawn_on(1, move || async move {
+        ringloop_coro::spawn_local(work).await.unwrap()
+    })
+    .unwrap()
+}
