@@ -44,6 +44,9 @@ for _ in range(4000):
     assert not loop.is_running()
     assert asyncio._get_running_loop() is None
     assert sys.get_asyncgen_hooks() == hooks
+# A run that was interrupted before its first turn has left its stop() to the next one.
+loop.call_soon(loop.stop)
+loop.run_forever()
 loop.run_until_complete(asyncio.sleep(0))
 loop.close()
 print(interrupts)
