@@ -2,185 +2,47 @@
 //!
 //! Called by: user code. Never does: more than check arguments and hand over to a part.
 
-// Every member has one signature, also where it cannot fail.
-#![allow(clippy::unnecessary_wraps)]
-
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{Datagram, Datagram_, lifecycle, read, write};
 use crate::ffi::{
-    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, method, property,
-    repr_slot,
+    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, members, repr_slot,
 };
 use crate::limits;
 use crate::transport::{flow, thread};
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<Datagram>) {
-    define_writing(type_);
-    define_reading(type_);
-    define_rest(type_);
-    define_properties(type_);
+    members!(type_, Datagram;
+        sendto("data, addr=None") => sendto, "Send a datagram; returns at once.";
+        get_write_buffer_size() => get_write_buffer_size, "Return how many bytes wait to be sent.";
+        get_write_buffer_limits() => get_write_buffer_limits, "Return the low and high water marks, in bytes.";
+        set_write_buffer_limits("high=None, low=None") => set_write_buffer_limits, "Set the water marks, in bytes.";
+        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
+        resume_reading() => resume_reading, "Deliver again.";
+        is_reading() => is_reading, "Say whether datagrams are delivered.";
+        _start_reading() => start_reading, "Begin to read, after connection_made.";
+        _read_ready() => read_ready, "Receive and deliver.";
+        close() => close, "Close once everything is sent.";
+        abort() => abort, "Close now; unsent datagrams are lost.";
+        is_closing() => closing, "Say whether it is closing or closed.";
+        set_protocol("protocol") => set_protocol, "Hand the endpoint to another protocol.";
+        get_protocol() => protocol, "Return the current protocol.";
+        _call_connection_lost("exc") => call_connection_lost, "Tell the protocol and let go of the socket.";
+        _send_gathered() => send_gathered, "Send what waits for the end of the turn.";
+        _write_at_once() => write_at_once, "Send what waits, and have nothing wait any more.";
+        get _loop => loop_, "The loop.";
+        get _sock => socket, "The socket; None once closed.";
+        get _sock_fd => socket_fd, "The socket's descriptor.";
+        get _protocol => protocol, "The protocol; None once lost.";
+        get _address => address, "The remote address it was made with, or None.";
+        get _closing => closing, "Whether it is closing or closed.";
+        get _conn_lost => conn_lost, "Sends since the endpoint was lost.";
+        get _protocol_paused => protocol_paused, "Whether the protocol was told to stop writing.";
+    );
     type_.repr(repr_slot!(Datagram, repr));
-}
-
-fn define_writing(type_: &mut Definition<Datagram>) {
-    type_.method(method!(
-        Datagram,
-        c"sendto",
-        sendto,
-        c"sendto(data, addr=None)\n--\n\nSend a datagram; returns at once."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"get_write_buffer_size",
-        get_write_buffer_size,
-        c"get_write_buffer_size()\n--\n\nReturn how many bytes wait to be sent."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"get_write_buffer_limits",
-        get_write_buffer_limits,
-        c"get_write_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"set_write_buffer_limits",
-        set_write_buffer_limits,
-        c"set_write_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
-    ));
-}
-
-fn define_reading(type_: &mut Definition<Datagram>) {
-    type_.method(method!(
-        Datagram,
-        c"pause_reading",
-        pause_reading,
-        c"pause_reading()\n--\n\nDeliver nothing until resume_reading()."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"resume_reading",
-        resume_reading,
-        c"resume_reading()\n--\n\nDeliver again."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"is_reading",
-        is_reading,
-        c"is_reading()\n--\n\nSay whether datagrams are delivered."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"_start_reading",
-        start_reading,
-        c"_start_reading()\n--\n\nBegin to read, after connection_made."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"_read_ready",
-        read_ready,
-        c"_read_ready()\n--\n\nReceive and deliver."
-    ));
-}
-
-fn define_rest(type_: &mut Definition<Datagram>) {
-    type_.method(method!(
-        Datagram,
-        c"close",
-        close,
-        c"close()\n--\n\nClose once everything is sent."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"abort",
-        abort,
-        c"abort()\n--\n\nClose now; unsent datagrams are lost."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"is_closing",
-        is_closing,
-        c"is_closing()\n--\n\nSay whether it is closing or closed."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"set_protocol",
-        set_protocol,
-        c"set_protocol(protocol)\n--\n\nHand the endpoint to another protocol."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"get_protocol",
-        get_protocol,
-        c"get_protocol()\n--\n\nReturn the current protocol."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"_call_connection_lost",
-        call_connection_lost,
-        c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"_send_gathered",
-        send_gathered,
-        c"_send_gathered()\n--\n\nSend what waits for the end of the turn."
-    ));
-    type_.method(method!(
-        Datagram,
-        c"_write_at_once",
-        write_at_once,
-        c"_write_at_once()\n--\n\nSend what waits, and have nothing wait any more."
-    ));
-}
-
-fn define_properties(type_: &mut Definition<Datagram>) {
-    type_.property(property!(Datagram, c"_loop", loop_, c"The loop."));
-    type_.property(property!(
-        Datagram,
-        c"_sock",
-        socket,
-        c"The socket; None once closed."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_sock_fd",
-        socket_fd,
-        c"The socket's descriptor."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_protocol",
-        protocol,
-        c"The protocol; None once lost."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_address",
-        address,
-        c"The remote address it was made with, or None."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_closing",
-        closing,
-        c"Whether it is closing or closed."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_conn_lost",
-        conn_lost,
-        c"Sends since the endpoint was lost."
-    ));
-    type_.property(property!(
-        Datagram,
-        c"_protocol_paused",
-        protocol_paused,
-        c"Whether the protocol was told to stop writing."
-    ));
 }
 
 fn sendto(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -296,16 +158,11 @@ fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
     Ok(true)
 }
 
-fn get_write_buffer_size(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
-    args.expect_positional("get_write_buffer_size", 0)?;
-    Ok(this.write.size() as u64)
+fn get_write_buffer_size(this: Datagram_<'_, '_>) -> u64 {
+    this.write.size() as u64
 }
 
-fn get_write_buffer_limits<'py>(
-    this: Datagram_<'_, 'py>,
-    args: Args<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_write_buffer_limits", 0)?;
+fn get_write_buffer_limits<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     this.flow.limits(this.py())
 }
 
@@ -314,8 +171,7 @@ fn set_write_buffer_limits(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyRes
     flow::maybe_pause(this, this.write.size())
 }
 
-fn pause_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("pause_reading", 0)?;
+fn pause_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
@@ -325,8 +181,7 @@ fn pause_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-fn resume_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("resume_reading", 0)?;
+fn resume_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
@@ -347,51 +202,36 @@ fn log_debug(this: Datagram_<'_, '_>, text: &str) -> PyResult<()> {
     Ok(())
 }
 
-fn is_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_reading", 0)?;
-    Ok(!this.lifecycle.is_closing() && !this.read.is_paused())
+fn is_reading(this: Datagram_<'_, '_>) -> bool {
+    !this.lifecycle.is_closing() && !this.read.is_paused()
 }
 
-fn start_reading(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_start_reading", 0)?;
+fn start_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
     read::start(this)
 }
 
-fn read_ready(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_read_ready", 0)?;
+fn read_ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     read::read_ready(this)
 }
 
-fn close(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("close", 0)?;
+fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "close"));
     }
     lifecycle::close(this)
 }
 
-fn abort(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("abort", 0)?;
+fn abort(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "abort"));
     }
     lifecycle::force_close(this, None)
 }
 
-fn is_closing(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_closing", 0)?;
-    closing(this)
-}
-
 fn set_protocol(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     args.expect_positional("set_protocol", 1)?;
     drop(this.protocol.replace(args.get(0).map(Obj::from_borrowed)));
     Ok(())
-}
-
-fn get_protocol<'py>(this: Datagram_<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_protocol", 0)?;
-    protocol(this)
 }
 
 fn call_connection_lost(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -402,16 +242,14 @@ fn call_connection_lost(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult
     }
 }
 
-fn send_gathered(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_send_gathered", 0)?;
+fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return Ok(());
     }
     write::send_gathered(this)
 }
 
-fn write_at_once(this: Datagram_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_write_at_once", 0)?;
+fn write_at_once(this: Datagram_<'_, '_>) -> PyResult<()> {
     reached(this)
 }
 
@@ -424,8 +262,8 @@ fn reached(this: Datagram_<'_, '_>) -> PyResult<()> {
     write::send_gathered(this)
 }
 
-fn loop_<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.loop_.get_or_none(this.py()))
+fn loop_<'py>(this: Datagram_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.loop_.get_or_none(this.py())
 }
 
 fn socket<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -438,24 +276,24 @@ fn socket_fd<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     this.socket.original_fd().into_object(this.py())
 }
 
-fn protocol<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.protocol.get_or_none(this.py()))
+fn protocol<'py>(this: Datagram_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.protocol.get_or_none(this.py())
 }
 
-fn address<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.address.get_or_none(this.py()))
+fn address<'py>(this: Datagram_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.address.get_or_none(this.py())
 }
 
-fn closing(this: Datagram_<'_, '_>) -> PyResult<bool> {
-    Ok(this.lifecycle.is_closing())
+fn closing(this: Datagram_<'_, '_>) -> bool {
+    this.lifecycle.is_closing()
 }
 
-fn conn_lost(this: Datagram_<'_, '_>) -> PyResult<u64> {
-    Ok(u64::from(this.lifecycle.lost_sends.get()))
+fn conn_lost(this: Datagram_<'_, '_>) -> u64 {
+    u64::from(this.lifecycle.lost_sends.get())
 }
 
-fn protocol_paused(this: Datagram_<'_, '_>) -> PyResult<bool> {
-    Ok(this.flow.is_paused())
+fn protocol_paused(this: Datagram_<'_, '_>) -> bool {
+    this.flow.is_paused()
 }
 
 /// As asyncio writes it, with our class's name.

@@ -17,79 +17,25 @@ use super::core::LoopCore;
 use super::exceptions;
 use super::threadsafe::ThreadSafeHandle;
 use crate::ffi::{
-    Args, Definition, IntoObject as _, Native, Obj, Payload, This, Visited, Visitor, intern,
-    method, property,
+    Definition, IntoObject as _, Native, Obj, Payload, This, Visited, Visitor, intern, members,
 };
 
 /// Add what all handles have: the entries cannot be generic, so each type lists them for itself.
 macro_rules! define_common {
     ($target:ty, $type:ident, $cancel:path, $cancelled:path, $run:path) => {
-        $type.method(method!(
-            $target,
-            c"cancel",
-            $cancel,
-            c"cancel()\n--\n\nCancel the callback."
-        ));
-        $type.method(method!(
-            $target,
-            c"cancelled",
-            $cancelled,
-            c"cancelled()\n--\n\nSay whether it was cancelled."
-        ));
-        $type.method(method!(
-            $target,
-            c"get_context",
-            $crate::event_loop::handle::get_context,
-            c"get_context()\n--\n\nReturn the callback's context."
-        ));
-        $type.method(method!(
-            $target,
-            c"_run",
-            $run,
-            c"_run()\n--\n\nCall the callback; its errors go to the loop's handler."
-        ));
-        $type.property(property!(
-            $target,
-            c"_callback",
-            $crate::event_loop::handle::callback,
-            c"The callable; None once cancelled."
-        ));
-        $type.property(property!(
-            $target,
-            c"_args",
-            $crate::event_loop::handle::arguments,
-            c"The arguments; None once cancelled."
-        ));
-        $type.property(property!(
-            $target,
-            c"_context",
-            $crate::event_loop::handle::context,
-            c"The context."
-        ));
-        $type.property(property!(
-            $target,
-            c"_cancelled",
-            $crate::event_loop::handle::is_cancelled,
-            c"Whether it was cancelled."
-        ));
-        $type.property(property!(
-            $target,
-            c"_loop",
-            $crate::event_loop::handle::loop_,
-            c"The loop."
-        ));
-        $type.property(property!(
-            $target,
-            c"_source_traceback",
-            $crate::event_loop::handle::source_traceback,
-            c"Who scheduled it, in debug mode."
-        ));
-        $type.property(property!(
-            $target,
-            c"_repr",
-            $crate::event_loop::handle::repr,
-            c"What it looked like when it was cancelled, in debug mode."
-        ));
+        members!($type, $target;
+            cancel() => $cancel, "Cancel the callback.";
+            cancelled() => $cancelled, "Say whether it was cancelled.";
+            get_context() => $crate::event_loop::handle::context, "Return the callback's context.";
+            _run() => $run, "Call the callback; its errors go to the loop's handler.";
+            get _callback => $crate::event_loop::handle::callback, "The callable; None once cancelled.";
+            get _args => $crate::event_loop::handle::arguments, "The arguments; None once cancelled.";
+            get _context => $crate::event_loop::handle::context, "The context.";
+            get _cancelled => $crate::event_loop::handle::is_cancelled, "Whether it was cancelled.";
+            get _loop => $crate::event_loop::handle::loop_, "The loop.";
+            get _source_traceback => $crate::event_loop::handle::source_traceback, "Who scheduled it, in debug mode.";
+            get _repr => $crate::event_loop::handle::repr, "What it looked like when it was cancelled, in debug mode.";
+        );
     };
 }
 pub(super) use define_common;
@@ -202,24 +148,11 @@ impl Payload for TimerHandle {
     }
 
     fn define(type_: &mut Definition<Self>) {
-        type_.method(method!(
-            TimerHandle,
-            c"when",
-            when,
-            c"when()\n--\n\nReturn the callback's time, on the loop's clock."
-        ));
-        type_.property(property!(
-            TimerHandle,
-            c"_when",
-            when_property,
-            c"The callback's time."
-        ));
-        type_.property(property!(
-            TimerHandle,
-            c"_scheduled",
-            scheduled,
-            c"Whether the loop still waits for it."
-        ));
+        members!(type_, TimerHandle;
+            when() => when_property, "Return the callback's time, on the loop's clock.";
+            get _when => when_property, "The callback's time.";
+            get _scheduled => scheduled, "Whether the loop still waits for it.";
+        );
         define_common!(TimerHandle, type_, cancel_timer, cancelled, run_method);
     }
 
@@ -240,13 +173,11 @@ pub fn run<T: AsHandle>(this: This<'_, '_, T>, contexts: &Contexts) -> PyResult<
     }
 }
 
-fn cancel(this: This<'_, '_, Handle>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("cancel", 0)?;
+fn cancel(this: This<'_, '_, Handle>) -> PyResult<()> {
     cancel_handle(this)
 }
 
-fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("cancel", 0)?;
+fn cancel_timer(this: This<'_, '_, TimerHandle>) -> PyResult<()> {
     let counts = this.scheduled.load(Relaxed) && !this.state.is_cancelled();
     cancel_handle(this)?;
     let loop_ = Callback::of(this).loop_(this.py());
@@ -254,11 +185,6 @@ fn cancel_timer(this: This<'_, '_, TimerHandle>, args: Args<'_, '_>) -> PyResult
         core.get().timer_cancelled(this.py())?;
     }
     Ok(())
-}
-
-fn when<'py>(this: This<'_, 'py, TimerHandle>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("when", 0)?;
-    when_property(this)
 }
 
 fn when_property<'py>(this: This<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
@@ -273,21 +199,11 @@ fn scheduled(this: This<'_, '_, TimerHandle>) -> bool {
     this.scheduled.load(Relaxed)
 }
 
-fn cancelled<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("cancelled", 0)?;
-    Ok(this.state().is_cancelled())
+fn cancelled<T: AsHandle>(this: This<'_, '_, T>) -> bool {
+    this.state().is_cancelled()
 }
 
-pub(super) fn get_context<'py, T: AsHandle>(
-    this: This<'_, 'py, T>,
-    args: Args<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_context", 0)?;
-    context(this)
-}
-
-fn run_method<T: AsHandle>(this: This<'_, '_, T>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_run", 0)?;
+fn run_method<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
     run(this, &Contexts::new())
 }
 

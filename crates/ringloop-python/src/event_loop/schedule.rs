@@ -28,22 +28,22 @@ type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 pub fn install(py: Python<'_>) -> PyResult<()> {
     type Target = Class<LoopCore>;
     let methods = vec![
-        method!(Target, c"call_soon", call_soon, c"call_soon(callback, *args, context=None)\n--\n\nCall `callback` in the next pass."),
-        method!(Target, c"call_later", call_later, c"call_later(delay, callback, *args, context=None)\n--\n\nCall `callback` after `delay` seconds."),
-        method!(Target, c"call_at", call_at, c"call_at(when, callback, *args, context=None)\n--\n\nCall `callback` when the loop's clock reads `when`."),
-        method!(Target, c"call_soon_threadsafe", call_soon_threadsafe, c"call_soon_threadsafe(callback, *args, context=None)\n--\n\nCall `callback` in the loop's thread; callable from any thread."),
-        method!(Target, c"_answer", answer, c"_answer(callback, *args)\n--\n\nAs call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
-        method!(Target, c"time", time, c"time()\n--\n\nReturn the loop's clock, `time.monotonic()`."),
-        method!(Target, c"create_future", create_future, c"create_future()\n--\n\nMake a future of this loop."),
-        method!(Target, c"create_task", create_task, c"create_task(coro, **kwargs)\n--\n\nSchedule a coroutine."),
-        method!(Target, c"is_running", is_running, c"is_running()\n--\n\nSay whether the loop runs."),
-        method!(Target, c"is_closed", is_closed, c"is_closed()\n--\n\nSay whether the loop was closed."),
-        method!(Target, c"get_debug", get_debug, c"get_debug()\n--\n\nSay whether debug mode is on."),
-        method!(Target, c"_add_reader", add_reader, c"_add_reader(fd, callback, *args)\n--\n\nWatch for data; returns the handle."),
-        method!(Target, c"_add_child_reader", add_child_reader, c"_add_child_reader(fd, callback, *args)\n--\n\nAs _add_reader, behind what others bring in the same wait."),
-        method!(Target, c"_add_writer", add_writer, c"_add_writer(fd, callback, *args)\n--\n\nWatch for room; returns the handle."),
-        method!(Target, c"_remove_reader", remove_reader, c"_remove_reader(fd)\n--\n\nStop watching for data."),
-        method!(Target, c"_remove_writer", remove_writer, c"_remove_writer(fd)\n--\n\nStop watching for room."),
+        method!(Target, call_soon("callback, *args, context=None") => call_soon, "Call `callback` in the next pass."),
+        method!(Target, call_later("delay, callback, *args, context=None") => call_later, "Call `callback` after `delay` seconds."),
+        method!(Target, call_at("when, callback, *args, context=None") => call_at, "Call `callback` when the loop's clock reads `when`."),
+        method!(Target, call_soon_threadsafe("callback, *args, context=None") => call_soon_threadsafe, "Call `callback` in the loop's thread; callable from any thread."),
+        method!(Target, _answer("callback, *args") => answer, "As call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
+        method!(Target, time() => time, "Return the loop's clock, `time.monotonic()`."),
+        method!(Target, create_future() => create_future, "Make a future of this loop."),
+        method!(Target, create_task("coro, **kwargs") => create_task, "Schedule a coroutine."),
+        method!(Target, is_running() => is_running, "Say whether the loop runs."),
+        method!(Target, is_closed() => is_closed, "Say whether the loop was closed."),
+        method!(Target, get_debug() => get_debug, "Say whether debug mode is on."),
+        method!(Target, _add_reader("fd, callback, *args") => add_reader, "Watch for data; returns the handle."),
+        method!(Target, _add_child_reader("fd, callback, *args") => add_child_reader, "As _add_reader, behind what others bring in the same wait."),
+        method!(Target, _add_writer("fd, callback, *args") => add_writer, "Watch for room; returns the handle."),
+        method!(Target, _remove_reader("fd") => remove_reader, "Stop watching for data."),
+        method!(Target, _remove_writer("fd") => remove_writer, "Stop watching for room."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }
@@ -275,30 +275,25 @@ fn schedule_timer(
     Ok(handle)
 }
 
-fn time(_loop: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<f64> {
-    args.expect_positional("time", 0)?;
-    Ok(clock::monotonic_ns() as f64 / 1e9)
+fn time(_loop: Loop<'_, '_>) -> f64 {
+    clock::monotonic_ns() as f64 / 1e9
 }
 
-fn is_running(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_running", 0)?;
-    Ok(loop_.get().is_running())
+fn is_running(loop_: Loop<'_, '_>) -> bool {
+    loop_.get().is_running()
 }
 
-fn is_closed(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_closed", 0)?;
-    Ok(loop_.get().is_closed())
+fn is_closed(loop_: Loop<'_, '_>) -> bool {
+    loop_.get().is_closed()
 }
 
-fn get_debug(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("get_debug", 0)?;
-    Ok(loop_.get().debug())
+fn get_debug(loop_: Loop<'_, '_>) -> bool {
+    loop_.get().debug()
 }
 
-fn create_future<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
-    args.expect_positional("create_future", 0)?;
     let class = global(
         py,
         &MODULE,

@@ -14,9 +14,7 @@ use pyo3::prelude::*;
 
 use super::callback::{AsHandle, Contexts, SLOTS, State};
 use super::handle::{self, define_common};
-use crate::ffi::{
-    self, Args, Definition, Native, Payload, This, Visited, Visitor, method, property,
-};
+use crate::ffi::{self, Definition, Native, Payload, This, Visited, Visitor, members};
 
 /// A handle that other threads may cancel.
 #[derive(Default)]
@@ -126,19 +124,16 @@ impl Payload for ThreadSafeHandle {
     fn clear(&self) {}
 }
 
-fn cancel(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("cancel", 0)?;
+fn cancel(this: This<'_, '_, ThreadSafeHandle>) -> PyResult<()> {
     let _held = this.gate.enter(this.py());
     handle::cancel_handle(this)
 }
 
-fn cancelled(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("cancelled", 0)?;
+fn cancelled(this: This<'_, '_, ThreadSafeHandle>) -> bool {
     let _held = this.gate.enter(this.py());
-    Ok(this.state.is_cancelled())
+    this.state.is_cancelled()
 }
 
-fn run_method(this: This<'_, '_, ThreadSafeHandle>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_run", 0)?;
+fn run_method(this: This<'_, '_, ThreadSafeHandle>) -> PyResult<()> {
     ThreadSafeHandle::run(this, &Contexts::new())
 }

@@ -7,7 +7,7 @@
 //!    alive until it returns.
 //! 3. The tables handed to `CPython` live for ever (they are leaked once a type).
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -230,44 +230,55 @@ pub struct Property<T> {
     target: PhantomData<fn(T)>,
 }
 
+/// How `CPython` calls the function of a method.
+pub enum Entry {
+    /// Without arguments; `CPython` refuses any.
+    NoArgs(ffi::PyCFunction),
+    /// With positional and keyword arguments.
+    Args(ffi::PyCFunctionFastWithKeywords),
+}
+
 impl<T: Target> Method<T> {
     /// Describe a method; use [`method!`], which also makes the entry.
     ///
     /// # Safety
     /// `entry` must treat `self` as an instance of `T`.
-    pub unsafe fn new(
-        name: &'static CStr,
-        entry: ffi::PyCFunctionFastWithKeywords,
-        doc: &'static CStr,
-    ) -> Self {
+    pub unsafe fn new(name: &'static CStr, entry: Entry, doc: &'static CStr) -> Self {
+        let (ml_meth, ml_flags) = match entry {
+            Entry::NoArgs(function) => (
+                ffi::PyMethodDefPointer {
+                    PyCFunction: function,
+                },
+                ffi::METH_NOARGS,
+            ),
+            Entry::Args(function) => (
+                ffi::PyMethodDefPointer {
+                    PyCFunctionFastWithKeywords: function,
+                },
+                ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ),
+        };
         Self {
             definition: ffi::PyMethodDef {
                 ml_name: name.as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunctionFastWithKeywords: entry,
-                },
-                ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-                ml_doc: with_self(doc).as_ptr(),
+                ml_meth,
+                ml_flags,
+                ml_doc: doc.as_ptr(),
             },
             target: PhantomData,
         }
     }
 }
 
-/// Put `$self` into the signature that a method's documentation begins with: `inspect` wants it there.
-fn with_self(doc: &'static CStr) -> &'static CStr {
-    let bytes = doc.to_bytes();
-    let Some(open) = bytes.iter().position(|&byte| byte == b'(') else {
-        return doc;
-    };
-    let (head, tail) = bytes.split_at(open + 1);
-    let own: &[u8] = if tail.starts_with(b")") {
-        b"$self"
-    } else {
-        b"$self, "
-    };
-    // A C string has no zero inside, and none comes in here.
-    CString::new([head, own, tail].concat()).map_or(doc, |doc| Box::leak(doc.into_boxed_c_str()))
+/// A C string of a text that ends with its one zero.
+///
+/// # Panics
+/// Where it does not; while compiling, as [`method!`] uses it.
+pub const fn c_text(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a zero inside, or none at the end"),
+    }
 }
 
 impl<T: Target> Property<T> {
@@ -436,9 +447,21 @@ unsafe fn receive_alone<'py, T: Target, R>(
     }
 }
 
-/// Make a [`Method`] from a safe function `fn(This<T>, Args) -> PyResult<impl Return>`.
+/// Make a [`Method`]: `name() => function, "doc"` of a safe function `fn(This<T>) -> impl Return`, or
+/// `name("parameters") => function, "doc"` of `fn(This<T>, Args) -> impl Return`. `inspect.signature` reads the
+/// parameters.
 macro_rules! method {
-    ($target:ty, $name:literal, $function:path, $doc:literal) => {{
+    ($target:ty, $name:ident() => $function:path, $doc:literal) => {{
+        unsafe extern "C" fn enter(
+            object: *mut ::pyo3::ffi::PyObject,
+            _none: *mut ::pyo3::ffi::PyObject,
+        ) -> *mut ::pyo3::ffi::PyObject {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Method` of this target.
+            unsafe { $crate::ffi::enter_getter!($target, object, $function) }
+        }
+        $crate::ffi::method!(@ $target, $name, [], $crate::ffi::Entry::NoArgs(enter), $doc)
+    }};
+    ($target:ty, $name:ident($parameters:literal) => $function:path, $doc:literal) => {{
         unsafe extern "C" fn enter(
             object: *mut ::pyo3::ffi::PyObject,
             arguments: *const *mut ::pyo3::ffi::PyObject,
@@ -458,30 +481,56 @@ macro_rules! method {
                 )
             }
         }
-        // SAFETY: the entry above treats `self` as the target.
-        unsafe { $crate::ffi::Method::<$target>::new($name, enter, $doc) }
+        $crate::ffi::method!(@ $target, $name, [", " $parameters], $crate::ffi::Entry::Args(enter), $doc)
+    }};
+    (@ $target:ty, $name:ident, [$($parameters:literal)*], $entry:expr, $doc:literal) => {{
+        const NAME: &::std::ffi::CStr = $crate::ffi::c_text(concat!(stringify!($name), "\0"));
+        const DOC: &::std::ffi::CStr = $crate::ffi::c_text(concat!(
+            stringify!($name), "($self", $($parameters,)* ")\n--\n\n", $doc, "\0"
+        ));
+        // SAFETY: the entry treats `self` as the target.
+        unsafe { $crate::ffi::Method::<$target>::new(NAME, $entry, DOC) }
     }};
 }
 
 /// Make a read-only [`Property`] from `fn(This<T>) -> impl Return`.
 macro_rules! property {
-    ($target:ty, $name:literal, $get:path, $doc:literal) => {{
+    ($target:ty, $name:ident => $get:path, $doc:literal) => {{
         unsafe extern "C" fn get(
             object: *mut ::pyo3::ffi::PyObject,
             _closure: *mut ::std::ffi::c_void,
         ) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
-            unsafe {
-                $crate::ffi::entry_getter::<$target, _>(
-                    object,
-                    ::std::ptr::null_mut(),
-                    |py, this| $crate::ffi::Return::into_new_reference($get(this), py),
-                )
-            }
+            unsafe { $crate::ffi::enter_getter!($target, object, $get) }
         }
+        const NAME: &::std::ffi::CStr = $crate::ffi::c_text(concat!(stringify!($name), "\0"));
+        const DOC: &::std::ffi::CStr = $crate::ffi::c_text(concat!($doc, "\0"));
         // SAFETY: the entry treats `self` as the target.
-        unsafe { $crate::ffi::Property::<$target>::new($name, get, $doc) }
+        unsafe { $crate::ffi::Property::<$target>::new(NAME, get, DOC) }
     }};
+}
+
+/// List members in a [`Definition`](super::Definition): methods as in [`method!`], properties as
+/// `get name => function, "doc"`; each ends with a semicolon.
+macro_rules! members {
+    ($type_:expr, $target:ty;) => {};
+    ($type_:expr, $target:ty; get $name:ident => $get:path, $doc:literal; $($rest:tt)*) => {
+        $type_.property($crate::ffi::property!($target, $name => $get, $doc));
+        $crate::ffi::members!($type_, $target; $($rest)*);
+    };
+    ($type_:expr, $target:ty; $name:ident($($parameters:literal)?) => $function:path, $doc:literal; $($rest:tt)*) => {
+        $type_.method($crate::ffi::method!($target, $name($($parameters)?) => $function, $doc));
+        $crate::ffi::members!($type_, $target; $($rest)*);
+    };
+}
+
+/// Enter `fn(This<T>) -> impl Return`.
+macro_rules! enter_getter {
+    ($target:ty, $object:expr, $function:path) => {
+        $crate::ffi::entry_getter::<$target, _>($object, ::std::ptr::null_mut(), |py, this| {
+            $crate::ffi::Return::into_new_reference($function(this), py)
+        })
+    };
 }
 
 /// Make the `__repr__` slot from `fn(This<T>) -> PyResult<Bound<PyAny>>`.
@@ -489,14 +538,10 @@ macro_rules! repr_slot {
     ($target:ty, $function:path) => {{
         unsafe extern "C" fn enter(object: *mut ::pyo3::ffi::PyObject) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Definition` of this target.
-            unsafe {
-                $crate::ffi::entry_getter::<$target, _>(object, ::std::ptr::null_mut(), |py, this| {
-                    $crate::ffi::Return::into_new_reference($function(this), py)
-                })
-            }
+            unsafe { $crate::ffi::enter_getter!($target, object, $function) }
         }
         enter as ::pyo3::ffi::reprfunc
     }};
 }
 
-pub(crate) use {method, property, repr_slot};
+pub(crate) use {enter_getter, members, method, property, repr_slot};

@@ -13,8 +13,10 @@
 //!     const DOC: &'static CStr = c"Count calls.";
 //!     fn native() -> &'static Native<Self> { static TYPE: Native<Counter> = Native::new(); &TYPE }
 //!     fn define(type_: &mut Definition<Self>) {
-//!         type_.method(method!(Counter, c"add", add, c"add(n)\n--\n\nAdd n."));
-//!         type_.property(property!(Counter, c"count", count, c"How many."));
+//!         members!(type_, Counter;
+//!             add("n") => add, "Add n.";                       // without "n": `fn add(this)`
+//!             get count => count, "How many.";
+//!         );
 //!         type_.repr(repr_slot!(Counter, repr));
 //!     }
 //!     fn visit(&self, visitor: &mut dyn Visitor) -> Visited { self.callback.visit(visitor) }
@@ -74,7 +76,7 @@ pub use make::{
     Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
     new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
 };
-pub use method::{Args, Class, Method, Property, Return, install_methods};
+pub use method::{Args, Class, Entry, Method, Property, Return, c_text, install_methods};
 #[doc(hidden)]
 pub use method::{entry, entry_getter};
 pub use names::initialise as intern_names;
@@ -86,5 +88,5 @@ pub use socket::SocketCell;
 pub use task_step::StepTypes;
 pub use thread_end::arm;
 
-pub(crate) use method::{method, property, repr_slot};
+pub(crate) use method::{enter_getter, members, method, property, repr_slot};
 pub(crate) use names::intern;

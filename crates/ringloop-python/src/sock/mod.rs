@@ -39,16 +39,16 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let operation = Operation::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketOperation", operation)?;
     let methods = vec![
-        method!(Target, c"_begin_recv", receive::recv, c"_begin_recv(sock, n)\n--\n\nReceive, or return the operation that waits for bytes."),
-        method!(Target, c"_begin_recv_into", receive::recv_into, c"_begin_recv_into(sock, buf)\n--\n\nReceive into `buf`, or return the operation that waits for bytes."),
-        method!(Target, c"_begin_sendall", send::sendall, c"_begin_sendall(sock, data)\n--\n\nSend, or return the operation that waits for room."),
-        method!(Target, c"_begin_connect", connect::connect, c"_begin_connect(sock, address)\n--\n\nConnect, or return the operation that waits for the peer."),
-        method!(Target, c"_begin_accept", accept::accept, c"_begin_accept(sock)\n--\n\nAccept, or return the operation that waits for a connection."),
-        method!(Target, c"_begin_recvfrom", datagram::recvfrom, c"_begin_recvfrom(sock, bufsize)\n--\n\nReceive a datagram, or return the operation that waits for one."),
-        method!(Target, c"_begin_recvfrom_into", datagram::recvfrom_into, c"_begin_recvfrom_into(sock, buf, nbytes)\n--\n\nReceive a datagram into `buf`, or return the operation that waits for one."),
-        method!(Target, c"_begin_sendto", datagram::sendto, c"_begin_sendto(sock, data, address)\n--\n\nSend a datagram, or return the operation that waits for room."),
-        method!(Target, c"_begin_recvmsg", datagram::recvmsg, c"_begin_recvmsg(sock, bufsize, ancbufsize, flags)\n--\n\nReceive a message with its control data, or return the operation that waits for one."),
-        method!(Target, c"_begin_sendmsg", datagram::sendmsg, c"_begin_sendmsg(sock, buffers, ancdata, flags, address)\n--\n\nSend a message with control data, or return the operation that waits for room."),
+        method!(Target, _begin_recv("sock, n") => receive::recv, "Receive, or return the operation that waits for bytes."),
+        method!(Target, _begin_recv_into("sock, buf") => receive::recv_into, "Receive into `buf`, or return the operation that waits for bytes."),
+        method!(Target, _begin_sendall("sock, data") => send::sendall, "Send, or return the operation that waits for room."),
+        method!(Target, _begin_connect("sock, address") => connect::connect, "Connect, or return the operation that waits for the peer."),
+        method!(Target, _begin_accept("sock") => accept::accept, "Accept, or return the operation that waits for a connection."),
+        method!(Target, _begin_recvfrom("sock, bufsize") => datagram::recvfrom, "Receive a datagram, or return the operation that waits for one."),
+        method!(Target, _begin_recvfrom_into("sock, buf, nbytes") => datagram::recvfrom_into, "Receive a datagram into `buf`, or return the operation that waits for one."),
+        method!(Target, _begin_sendto("sock, data, address") => datagram::sendto, "Send a datagram, or return the operation that waits for room."),
+        method!(Target, _begin_recvmsg("sock, bufsize, ancbufsize, flags") => datagram::recvmsg, "Receive a message with its control data, or return the operation that waits for one."),
+        method!(Target, _begin_sendmsg("sock, buffers, ancdata, flags, address") => datagram::sendmsg, "Send a message with control data, or return the operation that waits for room."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }

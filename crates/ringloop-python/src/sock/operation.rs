@@ -26,7 +26,7 @@ use super::send::SendAll;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{
     self, Args, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited,
-    Visitor, intern, method,
+    Visitor, intern, members,
 };
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -100,24 +100,11 @@ impl Payload for Operation {
     }
 
     fn define(type_: &mut Definition<Self>) {
-        type_.method(method!(
-            Operation,
-            c"wait",
-            wait,
-            c"wait()\n--\n\nReturn a future that is done once the socket is ready."
-        ));
-        type_.method(method!(
-            Operation,
-            c"attempt",
-            attempt,
-            c"attempt()\n--\n\nReturn the result, or the operation itself where it has to wait again."
-        ));
-        type_.method(method!(
-            Operation,
-            c"end",
-            end,
-            c"end()\n--\n\nStop waiting."
-        ));
+        members!(type_, Operation;
+            wait() => wait, "Return a future that is done once the socket is ready.";
+            attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
+            end() => end, "Stop waiting.";
+        );
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -235,8 +222,7 @@ pub(super) fn positional<'a, 'py, const N: usize>(
         .map_err(|_| PyTypeError::raise(format!("{function}() takes {N} arguments")))
 }
 
-fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    args.expect_positional("wait", 0)?;
+fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let py = this.py();
     let loop_ = core(this)?;
     let core = loop_.get();
@@ -272,15 +258,13 @@ fn wait(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     Ok(future)
 }
 
-fn attempt(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    args.expect_positional("attempt", 0)?;
+fn attempt(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let socket = this.socket.get_or_none(this.py());
     let result = this.work.attempt(&socket)?;
     Ok(result.unwrap_or_else(|| Obj::from_borrowed(this.object())))
 }
 
-fn end(this: Operation_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("end", 0)?;
+fn end(this: Operation_<'_, '_>) -> PyResult<()> {
     disarm(this)
 }
 

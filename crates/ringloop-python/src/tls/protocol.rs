@@ -3,140 +3,37 @@
 //! Called by: any transport; ours hand their bytes over natively instead (`lower`). Never does: more
 //! than check arguments and hand over to a part.
 
-// Every member has one signature, also where it cannot fail.
-#![allow(clippy::unnecessary_wraps)]
-
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
 use super::{Tls, TlsProtocol, handshake, incoming, outgoing, shutdown};
-use crate::ffi::{self, Args, Definition, Obj, Raise as _, intern, method, property};
+use crate::ffi::{self, Args, Definition, Obj, Raise as _, intern, members};
 use crate::limits;
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
-    define_callbacks(type_);
-    define_steps(type_);
-    define_properties(type_);
-}
-
-fn define_callbacks(type_: &mut Definition<TlsProtocol>) {
-    type_.method(method!(
-        TlsProtocol,
-        c"connection_made",
-        connection_made,
-        c"connection_made(transport)\n--\n\nBegin the handshake over this transport."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"connection_lost",
-        connection_lost,
-        c"connection_lost(exc)\n--\n\nThe lower transport is gone."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"get_buffer",
-        get_buffer,
-        c"get_buffer(sizehint)\n--\n\nReturn where to write ciphertext."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"buffer_updated",
-        buffer_updated,
-        c"buffer_updated(nbytes)\n--\n\nTake ciphertext out of the buffer."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"eof_received",
-        eof_received,
-        c"eof_received()\n--\n\nThe lower transport has ended its stream."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"pause_writing",
-        pause_writing,
-        c"pause_writing()\n--\n\nThe lower transport is full."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"resume_writing",
-        resume_writing,
-        c"resume_writing()\n--\n\nThe lower transport takes bytes again."
-    ));
-}
-
-fn define_steps(type_: &mut Definition<TlsProtocol>) {
-    type_.method(method!(
-        TlsProtocol,
-        c"_check_handshake_timeout",
-        check_handshake_timeout,
-        c"_check_handshake_timeout()\n--\n\nEnd a handshake that takes too long."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"_check_shutdown_timeout",
-        check_shutdown_timeout,
-        c"_check_shutdown_timeout()\n--\n\nEnd a shutdown that takes too long."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"_feed",
-        feed,
-        c"_feed(data)\n--\n\nTake ciphertext that was received before the handshake began."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"_do_read",
-        do_read,
-        c"_do_read()\n--\n\nDeliver what can be decrypted."
-    ));
-    type_.method(method!(
-        TlsProtocol,
-        c"_resume",
-        resume,
-        c"_resume()\n--\n\nGo on after a pause of the user's."
-    ));
-}
-
-fn define_properties(type_: &mut Definition<TlsProtocol>) {
-    type_.property(property!(TlsProtocol, c"_loop", loop_, c"The loop."));
-    type_.property(property!(
-        TlsProtocol,
-        c"_transport",
-        transport,
-        c"The lower transport; None before connection_made() and after connection_lost()."
-    ));
-    type_.property(property!(
-        TlsProtocol,
-        c"_app_transport",
-        app_transport,
-        c"The user's transport; None once the connection is lost."
-    ));
-    type_.property(property!(
-        TlsProtocol,
-        c"_app_protocol",
-        app_protocol,
-        c"The user's protocol; None once the connection is lost."
-    ));
-    type_.property(property!(
-        TlsProtocol,
-        c"_sslobj",
-        ssl_object,
-        c"The ssl.SSLObject."
-    ));
-    type_.property(property!(
-        TlsProtocol,
-        c"_sslcontext",
-        ssl_context,
-        c"The ssl.SSLContext it was made with."
-    ));
-    type_.property(property!(
-        TlsProtocol,
-        c"_libssl",
-        libssl,
-        c"Whether records go straight to libssl."
-    ));
+    members!(type_, TlsProtocol;
+        connection_made("transport") => connection_made, "Begin the handshake over this transport.";
+        connection_lost("exc") => connection_lost, "The lower transport is gone.";
+        get_buffer("sizehint") => get_buffer, "Return where to write ciphertext.";
+        buffer_updated("nbytes") => buffer_updated, "Take ciphertext out of the buffer.";
+        eof_received() => eof_received, "The lower transport has ended its stream.";
+        pause_writing() => pause_writing, "The lower transport is full.";
+        resume_writing() => resume_writing, "The lower transport takes bytes again.";
+        _check_handshake_timeout() => check_handshake_timeout, "End a handshake that takes too long.";
+        _check_shutdown_timeout() => check_shutdown_timeout, "End a shutdown that takes too long.";
+        _feed("data") => feed, "Take ciphertext that was received before the handshake began.";
+        _do_read() => do_read, "Deliver what can be decrypted.";
+        _resume() => resume, "Go on after a pause of the user's.";
+        get _loop => loop_, "The loop.";
+        get _transport => transport, "The lower transport; None before connection_made() and after connection_lost().";
+        get _app_transport => app_transport, "The user's transport; None once the connection is lost.";
+        get _app_protocol => app_protocol, "The user's protocol; None once the connection is lost.";
+        get _sslobj => ssl_object, "The ssl.SSLObject.";
+        get _sslcontext => ssl_context, "The ssl.SSLContext it was made with.";
+        get _libssl => libssl, "Whether records go straight to libssl.";
+    );
 }
 
 fn connection_made(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -202,21 +99,18 @@ fn feed(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     }
 }
 
-fn eof_received(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<Option<bool>> {
-    args.expect_positional("eof_received", 0)?;
+fn eof_received(this: Tls<'_, '_>) -> PyResult<Option<bool>> {
     Ok(shutdown::eof_received(this)?.then_some(true))
 }
 
-fn pause_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("pause_writing", 0)?;
+fn pause_writing(this: Tls<'_, '_>) -> PyResult<()> {
     if this.outgoing.lower_paused.replace(true) {
         return Err(PyAssertionError::raise("writing is paused already"));
     }
     Ok(())
 }
 
-fn resume_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("resume_writing", 0)?;
+fn resume_writing(this: Tls<'_, '_>) -> PyResult<()> {
     if !this.outgoing.lower_paused.replace(false) {
         return Err(PyAssertionError::raise("writing is not paused"));
     }
@@ -224,45 +118,41 @@ fn resume_writing(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     incoming::or_again(this, done)
 }
 
-fn check_handshake_timeout(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_check_handshake_timeout", 0)?;
+fn check_handshake_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     handshake::check_timeout(this)
 }
 
-fn check_shutdown_timeout(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_check_shutdown_timeout", 0)?;
+fn check_shutdown_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     shutdown::check_timeout(this)
 }
 
-fn do_read(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_do_read", 0)?;
+fn do_read(this: Tls<'_, '_>) -> PyResult<()> {
     let done = incoming::read(this);
     incoming::or_again(this, done)
 }
 
-fn resume(this: Tls<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_resume", 0)?;
+fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     incoming::resumed(this)
 }
 
-fn loop_<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.loop_.get_or_none(this.py()))
+fn loop_<'py>(this: Tls<'_, 'py>) -> Bound<'py, PyAny> {
+    this.loop_.get_or_none(this.py())
 }
 
-fn transport<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.lower.get_or_none(this.py()))
+fn transport<'py>(this: Tls<'_, 'py>) -> Bound<'py, PyAny> {
+    this.lower.get_or_none(this.py())
 }
 
-fn app_transport<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.app_transport.get_or_none(this.py()))
+fn app_transport<'py>(this: Tls<'_, 'py>) -> Bound<'py, PyAny> {
+    this.app_transport.get_or_none(this.py())
 }
 
-fn app_protocol<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.app.get_or_none(this.py()))
+fn app_protocol<'py>(this: Tls<'_, 'py>) -> Bound<'py, PyAny> {
+    this.app.get_or_none(this.py())
 }
 
-fn ssl_object<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.engine.object(this.py()))
+fn ssl_object<'py>(this: Tls<'_, 'py>) -> Bound<'py, PyAny> {
+    this.engine.object(this.py())
 }
 
 fn ssl_context<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -272,6 +162,6 @@ fn ssl_context<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         .get_item(intern!(py, "sslcontext"))
 }
 
-fn libssl(this: Tls<'_, '_>) -> PyResult<bool> {
-    Ok(this.engine.is_direct())
+fn libssl(this: Tls<'_, '_>) -> bool {
+    this.engine.is_direct()
 }

@@ -3,9 +3,6 @@
 //! Called by: user code. Never does: more than check arguments and hand over to a part.
 //! Source: `asyncio.sslproto._SSLProtocolTransport`.
 
-// Every member has one signature, also where it cannot fail.
-#![allow(clippy::unnecessary_wraps)]
-
 use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -13,186 +10,42 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use ringloop::buf::SendBuf;
 
 use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
-use crate::ffi::{self, Args, Definition, Obj, Payload, Raise as _, intern, method, property};
+use crate::ffi::{self, Args, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
 use crate::transport::write::take_over;
 use crate::transport::{high_and_low, one, thread};
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {
-    define_writing(type_);
-    define_reading(type_);
-    define_rest(type_);
-    define_properties(type_);
-}
-
-fn define_writing(type_: &mut Definition<TlsTransport>) {
-    type_.method(method!(
-        TlsTransport,
-        c"write",
-        write,
-        c"write(data)\n--\n\nSend data; returns at once."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"writelines",
-        writelines,
-        c"writelines(list_of_data)\n--\n\nSend several pieces of data."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"write_eof",
-        write_eof,
-        c"write_eof()\n--\n\nNot possible over TLS: raises NotImplementedError."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"can_write_eof",
-        can_write_eof,
-        c"can_write_eof()\n--\n\nSay that write_eof() does not work."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"get_write_buffer_size",
-        get_write_buffer_size,
-        c"get_write_buffer_size()\n--\n\nReturn how many bytes the lower transport was not given yet."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"get_write_buffer_limits",
-        get_write_buffer_limits,
-        c"get_write_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"set_write_buffer_limits",
-        set_write_buffer_limits,
-        c"set_write_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"_test__append_write_backlog",
-        append_write_backlog,
-        c"_test__append_write_backlog(data)\n--\n\nQueue data without sending it."
-    ));
-}
-
-fn define_reading(type_: &mut Definition<TlsTransport>) {
-    type_.method(method!(
-        TlsTransport,
-        c"pause_reading",
-        pause_reading,
-        c"pause_reading()\n--\n\nDeliver nothing until resume_reading()."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"resume_reading",
-        resume_reading,
-        c"resume_reading()\n--\n\nDeliver again."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"is_reading",
-        is_reading,
-        c"is_reading()\n--\n\nSay whether bytes are delivered."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"get_read_buffer_size",
-        get_read_buffer_size,
-        c"get_read_buffer_size()\n--\n\nReturn how many bytes of ciphertext wait to be decrypted."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"get_read_buffer_limits",
-        get_read_buffer_limits,
-        c"get_read_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"set_read_buffer_limits",
-        set_read_buffer_limits,
-        c"set_read_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
-    ));
-}
-
-fn define_rest(type_: &mut Definition<TlsTransport>) {
-    type_.method(method!(
-        TlsTransport,
-        c"get_extra_info",
-        get_extra_info,
-        c"get_extra_info(name, default=None)\n--\n\nReturn what is known of the connection."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"set_protocol",
-        set_protocol,
-        c"set_protocol(protocol)\n--\n\nHand the connection to another protocol."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"get_protocol",
-        get_protocol,
-        c"get_protocol()\n--\n\nReturn the current protocol."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"is_closing",
-        is_closing,
-        c"is_closing()\n--\n\nSay whether it is closing or closed."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"close",
-        close,
-        c"close()\n--\n\nClose once everything is sent and the peer has said goodbye."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"abort",
-        abort,
-        c"abort()\n--\n\nClose now; unsent bytes are lost."
-    ));
-    type_.method(method!(
-        TlsTransport,
-        c"_force_close",
-        force_close,
-        c"_force_close(exc)\n--\n\nClose now, with this exception for connection_lost()."
-    ));
-}
-
-fn define_properties(type_: &mut Definition<TlsTransport>) {
-    type_.property(property!(TlsTransport, c"_loop", loop_, c"The loop."));
-    type_.property(property!(
-        TlsTransport,
-        c"_ssl_protocol",
-        ssl_protocol,
-        c"The protocol that speaks TLS."
-    ));
-    type_.property(property!(
-        TlsTransport,
-        c"_closed",
-        closed,
-        c"Whether close() or abort() was called, or the connection is lost."
-    ));
-    type_.property(property!(
-        TlsTransport,
-        c"_protocol_paused",
-        protocol_paused,
-        c"Whether the protocol was told to stop writing."
-    ));
-    type_.property(property!(
-        TlsTransport,
-        c"_start_tls_compatible",
-        start_tls_compatible,
-        c"loop.start_tls() accepts it."
-    ));
-    type_.property(property!(
-        TlsTransport,
-        c"_sendfile_compatible",
-        sendfile_compatible,
-        c"loop.sendfile() reads the file and writes it here."
-    ));
+    members!(type_, TlsTransport;
+        write("data") => write, "Send data; returns at once.";
+        writelines("list_of_data") => writelines, "Send several pieces of data.";
+        write_eof() => write_eof, "Not possible over TLS: raises NotImplementedError.";
+        can_write_eof() => can_write_eof, "Say that write_eof() does not work.";
+        get_write_buffer_size() => get_write_buffer_size, "Return how many bytes the lower transport was not given yet.";
+        get_write_buffer_limits() => get_write_buffer_limits, "Return the low and high water marks, in bytes.";
+        set_write_buffer_limits("high=None, low=None") => set_write_buffer_limits, "Set the water marks, in bytes.";
+        _test__append_write_backlog("data") => append_write_backlog, "Queue data without sending it.";
+        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
+        resume_reading() => resume_reading, "Deliver again.";
+        is_reading() => is_reading, "Say whether bytes are delivered.";
+        get_read_buffer_size() => get_read_buffer_size, "Return how many bytes of ciphertext wait to be decrypted.";
+        get_read_buffer_limits() => get_read_buffer_limits, "Return the low and high water marks, in bytes.";
+        set_read_buffer_limits("high=None, low=None") => set_read_buffer_limits, "Set the water marks, in bytes.";
+        get_extra_info("name, default=None") => get_extra_info, "Return what is known of the connection.";
+        set_protocol("protocol") => set_protocol, "Hand the connection to another protocol.";
+        get_protocol() => get_protocol, "Return the current protocol.";
+        is_closing() => is_closing, "Say whether it is closing or closed.";
+        close() => close, "Close once everything is sent and the peer has said goodbye.";
+        abort() => abort, "Close now; unsent bytes are lost.";
+        _force_close("exc") => force_close, "Close now, with this exception for connection_lost().";
+        get _loop => loop_, "The loop.";
+        get _ssl_protocol => ssl_protocol, "The protocol that speaks TLS.";
+        get _closed => closed, "Whether close() or abort() was called, or the connection is lost.";
+        get _protocol_paused => protocol_paused, "Whether the protocol was told to stop writing.";
+        get _start_tls_compatible => start_tls_compatible, "loop.start_tls() accepts it.";
+        get _sendfile_compatible => sendfile_compatible, "loop.sendfile() reads the file and writes it here.";
+    );
 }
 
 /// Run `body` with the state machine.
@@ -270,26 +123,19 @@ fn take_over_all(list: Borrowed<'_, '_, PyAny>) -> PyResult<(Vec<SendBuf>, Optio
     Ok((bufs, None))
 }
 
-fn write_eof(_this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("write_eof", 0)?;
+fn write_eof(_this: Transport<'_, '_>) -> PyResult<()> {
     Err(PyNotImplementedError::raise_bare())
 }
 
-fn can_write_eof(_this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("can_write_eof", 0)?;
-    Ok(false)
+fn can_write_eof(_this: Transport<'_, '_>) -> bool {
+    false
 }
 
-fn get_write_buffer_size(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
-    args.expect_positional("get_write_buffer_size", 0)?;
+fn get_write_buffer_size(this: Transport<'_, '_>) -> PyResult<u64> {
     with(this, |tls| Ok(outgoing::size(tls)? as u64))
 }
 
-fn get_write_buffer_limits<'py>(
-    this: Transport<'_, 'py>,
-    args: Args<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_write_buffer_limits", 0)?;
+fn get_write_buffer_limits<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     with(this, |tls| tls.outgoing.marks.to_python(this.py()))
 }
 
@@ -319,8 +165,7 @@ fn append_write_backlog(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult
     })
 }
 
-fn pause_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("pause_reading", 0)?;
+fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
@@ -330,29 +175,22 @@ fn pause_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     })
 }
 
-fn resume_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("resume_reading", 0)?;
+fn resume_reading(this: Transport<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
     with(this, incoming::resume)
 }
 
-fn is_reading(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_reading", 0)?;
+fn is_reading(this: Transport<'_, '_>) -> PyResult<bool> {
     with(this, |tls| Ok(!tls.incoming.app_paused.get()))
 }
 
-fn get_read_buffer_size(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
-    args.expect_positional("get_read_buffer_size", 0)?;
+fn get_read_buffer_size(this: Transport<'_, '_>) -> PyResult<u64> {
     with(this, |tls| Ok(tls.engine.incoming_len(this.py())? as u64))
 }
 
-fn get_read_buffer_limits<'py>(
-    this: Transport<'_, 'py>,
-    args: Args<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_read_buffer_limits", 0)?;
+fn get_read_buffer_limits<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     with(this, |tls| tls.incoming.marks.to_python(this.py()))
 }
 
@@ -409,15 +247,13 @@ fn set_protocol(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     with(this, |tls| create::set_app_protocol(tls, &protocol))
 }
 
-fn get_protocol<'py>(this: Transport<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_protocol", 0)?;
+fn get_protocol<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     with(this, |tls| Ok(tls.app.get_or_none(this.py())))
 }
 
 /// Also where only the transport below has ended, which a write of a moment ago may have found: a callback that
 /// writes until then must see it. CPython asks the lower transport from 3.14 on.
-fn is_closing(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_closing", 0)?;
+fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
     let py = this.py();
     if this.closed.get() {
         return Ok(true);
@@ -430,8 +266,7 @@ fn is_closing(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
     })
 }
 
-fn close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("close", 0)?;
+fn close(this: Transport<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "close"));
     }
@@ -442,8 +277,7 @@ fn close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     with(this, shutdown::start)
 }
 
-fn abort(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("abort", 0)?;
+fn abort(this: Transport<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "abort"));
     }
@@ -464,24 +298,24 @@ fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     with(this, |tls| shutdown::abort(tls, error))
 }
 
-fn loop_<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.loop_.get_or_none(this.py()))
+fn loop_<'py>(this: Transport<'_, 'py>) -> Bound<'py, PyAny> {
+    this.loop_.get_or_none(this.py())
 }
 
-fn ssl_protocol<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.protocol.get_or_none(this.py()))
+fn ssl_protocol<'py>(this: Transport<'_, 'py>) -> Bound<'py, PyAny> {
+    this.protocol.get_or_none(this.py())
 }
 
-fn closed(this: Transport<'_, '_>) -> PyResult<bool> {
-    Ok(this.closed.get())
+fn closed(this: Transport<'_, '_>) -> bool {
+    this.closed.get()
 }
 
 fn protocol_paused(this: Transport<'_, '_>) -> PyResult<bool> {
     with(this, |tls| Ok(tls.outgoing.app_paused.get()))
 }
 
-fn start_tls_compatible(_this: Transport<'_, '_>) -> PyResult<bool> {
-    Ok(true)
+fn start_tls_compatible(_this: Transport<'_, '_>) -> bool {
+    true
 }
 
 fn sendfile_compatible<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

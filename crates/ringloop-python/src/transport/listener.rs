@@ -26,8 +26,8 @@ use super::leaves_the_loop;
 use crate::error;
 use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{
-    self, Args, Definition, Fallible, Native, Obj, ObjCell, Payload, SocketCell, This, Visited,
-    Visitor, intern, method,
+    self, Definition, Fallible, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
+    intern, members,
 };
 use crate::limits;
 
@@ -62,18 +62,10 @@ impl Payload for Listener {
     }
 
     fn define(type_: &mut Definition<Self>) {
-        type_.method(method!(
-            Listener,
-            c"start",
-            start,
-            c"start()\n--\n\nAccept connections."
-        ));
-        type_.method(method!(
-            Listener,
-            c"stop",
-            stop,
-            c"stop()\n--\n\nAccept no more."
-        ));
+        members!(type_, Listener;
+            start() => start, "Accept connections.";
+            stop() => stop, "Accept no more.";
+        );
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -135,8 +127,7 @@ pub fn new_listener<'py>(
     Listener::native().instantiate(py, listener)
 }
 
-fn start(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("start", 0)?;
+fn start(this: Listener_<'_, '_>) -> PyResult<()> {
     begin(this)
 }
 
@@ -164,8 +155,7 @@ fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     Ok(())
 }
 
-fn stop(this: Listener_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("stop", 0)?;
+fn stop(this: Listener_<'_, '_>) -> PyResult<()> {
     end(this)
 }
 

@@ -2,9 +2,6 @@
 //!
 //! Called by: user code. Never does: more than check arguments and hand over to a part.
 
-// Every member has one signature, also where it cannot fail.
-#![allow(clippy::unnecessary_wraps)]
-
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -13,241 +10,51 @@ use ringloop::buf::SendBuf;
 
 use super::{Stream, Stream_, create, flow, lifecycle, read, sendfile, thread, write};
 use crate::ffi::{
-    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, method, property,
-    repr_slot,
+    self, Args, Definition, Fallible, IntoObject as _, Obj, Raise as _, intern, members, repr_slot,
 };
 use crate::limits;
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<Stream>) {
-    define_writing(type_);
-    define_reading(type_);
-    define_rest(type_);
-    define_properties(type_);
+    members!(type_, Stream;
+        write("data") => write_, "Send data; returns at once.";
+        writelines("list_of_data") => writelines, "Send several pieces of data.";
+        write_eof() => write_eof, "Close the writing side once everything is sent.";
+        can_write_eof() => can_write_eof, "Say that write_eof() works.";
+        get_write_buffer_size() => get_write_buffer_size, "Return how many bytes wait to be sent.";
+        get_write_buffer_limits() => get_write_buffer_limits, "Return the low and high water marks, in bytes.";
+        set_write_buffer_limits("high=None, low=None") => set_write_buffer_limits, "Set the water marks, in bytes.";
+        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
+        resume_reading() => resume_reading, "Deliver again.";
+        is_reading() => is_reading, "Say whether bytes are delivered.";
+        _start_reading() => start_reading, "Begin to read, after connection_made.";
+        _deliver_held() => deliver_held, "Deliver what came during a pause.";
+        close() => close, "Close once everything is sent.";
+        abort() => abort, "Close now; unsent bytes are lost.";
+        is_closing() => closing, "Say whether it is closing or closed.";
+        set_protocol("protocol") => set_protocol, "Hand the connection to another protocol.";
+        get_protocol() => protocol, "Return the current protocol.";
+        _force_close("exc") => force_close, "Close now, with this exception for connection_lost().";
+        _fatal_error("exc, message='Fatal error on transport'") => fatal_error, "Report an error and close.";
+        _call_connection_lost("exc") => call_connection_lost, "Tell the protocol and let go of the socket.";
+        _make_empty_waiter() => make_empty_waiter, "Refuse writes; the future is done once all is sent.";
+        _reset_empty_waiter() => reset_empty_waiter, "Accept writes again.";
+        _send_gathered() => send_gathered, "Send what waits for the end of the turn.";
+        _write_at_once() => write_at_once, "Send what waits, and have nothing wait any more.";
+        get _loop => loop_, "The loop.";
+        get _sock => socket, "The socket; None once closed.";
+        get _sock_fd => socket_fd, "The socket's descriptor.";
+        get _protocol => protocol, "The protocol; None once lost.";
+        get _server => server, "The server that accepted it, or None.";
+        get _closing => closing, "Whether it is closing or closed.";
+        get _paused => paused, "Whether reading is paused.";
+        get _eof => eof, "Whether write_eof() was called.";
+        get _conn_lost => conn_lost, "Writes since the connection was lost.";
+        get _protocol_paused => protocol_paused, "Whether the protocol was told to stop writing.";
+        get _start_tls_compatible => start_tls_compatible, "loop.start_tls() accepts it.";
+        get _sendfile_compatible => sendfile_compatible, "loop.sendfile() tries its socket first.";
+    );
     type_.repr(repr_slot!(Stream, repr));
-}
-
-fn define_writing(type_: &mut Definition<Stream>) {
-    type_.method(method!(
-        Stream,
-        c"write",
-        write_,
-        c"write(data)\n--\n\nSend data; returns at once."
-    ));
-    type_.method(method!(
-        Stream,
-        c"writelines",
-        writelines,
-        c"writelines(list_of_data)\n--\n\nSend several pieces of data."
-    ));
-    type_.method(method!(
-        Stream,
-        c"write_eof",
-        write_eof,
-        c"write_eof()\n--\n\nClose the writing side once everything is sent."
-    ));
-    type_.method(method!(
-        Stream,
-        c"can_write_eof",
-        can_write_eof,
-        c"can_write_eof()\n--\n\nSay that write_eof() works."
-    ));
-    type_.method(method!(
-        Stream,
-        c"get_write_buffer_size",
-        get_write_buffer_size,
-        c"get_write_buffer_size()\n--\n\nReturn how many bytes wait to be sent."
-    ));
-    type_.method(method!(
-        Stream,
-        c"get_write_buffer_limits",
-        get_write_buffer_limits,
-        c"get_write_buffer_limits()\n--\n\nReturn the low and high water marks, in bytes."
-    ));
-    type_.method(method!(
-        Stream,
-        c"set_write_buffer_limits",
-        set_write_buffer_limits,
-        c"set_write_buffer_limits(high=None, low=None)\n--\n\nSet the water marks, in bytes."
-    ));
-}
-
-fn define_reading(type_: &mut Definition<Stream>) {
-    type_.method(method!(
-        Stream,
-        c"pause_reading",
-        pause_reading,
-        c"pause_reading()\n--\n\nDeliver nothing until resume_reading()."
-    ));
-    type_.method(method!(
-        Stream,
-        c"resume_reading",
-        resume_reading,
-        c"resume_reading()\n--\n\nDeliver again."
-    ));
-    type_.method(method!(
-        Stream,
-        c"is_reading",
-        is_reading,
-        c"is_reading()\n--\n\nSay whether bytes are delivered."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_start_reading",
-        start_reading,
-        c"_start_reading()\n--\n\nBegin to read, after connection_made."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_deliver_held",
-        deliver_held,
-        c"_deliver_held()\n--\n\nDeliver what came during a pause."
-    ));
-}
-
-fn define_rest(type_: &mut Definition<Stream>) {
-    type_.method(method!(
-        Stream,
-        c"close",
-        close,
-        c"close()\n--\n\nClose once everything is sent."
-    ));
-    type_.method(method!(
-        Stream,
-        c"abort",
-        abort,
-        c"abort()\n--\n\nClose now; unsent bytes are lost."
-    ));
-    type_.method(method!(
-        Stream,
-        c"is_closing",
-        is_closing,
-        c"is_closing()\n--\n\nSay whether it is closing or closed."
-    ));
-    type_.method(method!(
-        Stream,
-        c"set_protocol",
-        set_protocol,
-        c"set_protocol(protocol)\n--\n\nHand the connection to another protocol."
-    ));
-    type_.method(method!(
-        Stream,
-        c"get_protocol",
-        get_protocol,
-        c"get_protocol()\n--\n\nReturn the current protocol."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_force_close",
-        force_close,
-        c"_force_close(exc)\n--\n\nClose now, with this exception for connection_lost()."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_fatal_error",
-        fatal_error,
-        c"_fatal_error(exc, message='Fatal error on transport')\n--\n\nReport an error and close."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_call_connection_lost",
-        call_connection_lost,
-        c"_call_connection_lost(exc)\n--\n\nTell the protocol and let go of the socket."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_make_empty_waiter",
-        make_empty_waiter,
-        c"_make_empty_waiter()\n--\n\nRefuse writes; the future is done once all is sent."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_reset_empty_waiter",
-        reset_empty_waiter,
-        c"_reset_empty_waiter()\n--\n\nAccept writes again."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_send_gathered",
-        send_gathered,
-        c"_send_gathered()\n--\n\nSend what waits for the end of the turn."
-    ));
-    type_.method(method!(
-        Stream,
-        c"_write_at_once",
-        write_at_once,
-        c"_write_at_once()\n--\n\nSend what waits, and have nothing wait any more."
-    ));
-}
-
-fn define_properties(type_: &mut Definition<Stream>) {
-    type_.property(property!(Stream, c"_loop", loop_, c"The loop."));
-    type_.property(property!(
-        Stream,
-        c"_sock",
-        socket,
-        c"The socket; None once closed."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_sock_fd",
-        socket_fd,
-        c"The socket's descriptor."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_protocol",
-        protocol,
-        c"The protocol; None once lost."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_server",
-        server,
-        c"The server that accepted it, or None."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_closing",
-        closing,
-        c"Whether it is closing or closed."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_paused",
-        paused,
-        c"Whether reading is paused."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_eof",
-        eof,
-        c"Whether write_eof() was called."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_conn_lost",
-        conn_lost,
-        c"Writes since the connection was lost."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_protocol_paused",
-        protocol_paused,
-        c"Whether the protocol was told to stop writing."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_start_tls_compatible",
-        start_tls_compatible,
-        c"loop.start_tls() accepts it."
-    ));
-    type_.property(property!(
-        Stream,
-        c"_sendfile_compatible",
-        sendfile_compatible,
-        c"loop.sendfile() tries its socket first."
-    ));
 }
 
 /// The one argument of a method, by position or by name.
@@ -344,32 +151,25 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
     Ok(true)
 }
 
-fn write_eof(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("write_eof", 0)?;
+fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "write_eof"));
     }
     write::write_eof(this)
 }
 
-fn can_write_eof(_this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("can_write_eof", 0)?;
-    Ok(true)
+fn can_write_eof(_this: Stream_<'_, '_>) -> bool {
+    true
 }
 
-fn get_write_buffer_size(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<u64> {
-    args.expect_positional("get_write_buffer_size", 0)?;
+fn get_write_buffer_size(this: Stream_<'_, '_>) -> PyResult<u64> {
     if this.is_elsewhere() {
         return Ok(this.write.size() as u64);
     }
     Ok(write::unsent(this)? as u64)
 }
 
-fn get_write_buffer_limits<'py>(
-    this: Stream_<'_, 'py>,
-    args: Args<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_write_buffer_limits", 0)?;
+fn get_write_buffer_limits<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     this.flow.limits(this.py())
 }
 
@@ -384,8 +184,7 @@ fn set_write_buffer_limits(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResul
     flow::maybe_pause(this, size)
 }
 
-fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("pause_reading", 0)?;
+fn pause_reading(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
@@ -396,8 +195,7 @@ fn pause_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     }
 }
 
-fn resume_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("resume_reading", 0)?;
+fn resume_reading(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
@@ -418,40 +216,30 @@ fn log_debug(this: Stream_<'_, '_>, text: &str) -> PyResult<()> {
     Ok(())
 }
 
-fn is_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_reading", 0)?;
-    Ok(!this.lifecycle.is_closing() && !this.read.is_paused())
+fn is_reading(this: Stream_<'_, '_>) -> bool {
+    !this.lifecycle.is_closing() && !this.read.is_paused()
 }
 
-fn start_reading(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_start_reading", 0)?;
+fn start_reading(this: Stream_<'_, '_>) -> PyResult<()> {
     read::start(this)
 }
 
-fn deliver_held(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_deliver_held", 0)?;
+fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
     read::deliver_held(this)
 }
 
-fn close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("close", 0)?;
+fn close(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "close"));
     }
     lifecycle::close(this)
 }
 
-fn abort(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("abort", 0)?;
+fn abort(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "abort"));
     }
     lifecycle::force_close(this, None)
-}
-
-fn is_closing(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    args.expect_positional("is_closing", 0)?;
-    closing(this)
 }
 
 fn set_protocol(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -461,11 +249,6 @@ fn set_protocol(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
         write::send_gathered(this)?;
     }
     create::set_protocol(this, &protocol)
-}
-
-fn get_protocol<'py>(this: Stream_<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    args.expect_positional("get_protocol", 0)?;
-    protocol(this)
 }
 
 fn force_close(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
@@ -501,27 +284,22 @@ fn call_connection_lost(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<(
     }
 }
 
-fn make_empty_waiter(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    args.expect_positional("_make_empty_waiter", 0)?;
+fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
     sendfile::make_empty_waiter(this)
 }
 
-fn reset_empty_waiter(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_reset_empty_waiter", 0)?;
+fn reset_empty_waiter(this: Stream_<'_, '_>) {
     sendfile::reset_empty_waiter(this);
-    Ok(())
 }
 
-fn send_gathered(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_send_gathered", 0)?;
+fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.is_elsewhere() {
         return Ok(());
     }
     write::send_gathered(this)
 }
 
-fn write_at_once(this: Stream_<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_write_at_once", 0)?;
+fn write_at_once(this: Stream_<'_, '_>) -> PyResult<()> {
     reached(this)
 }
 
@@ -534,8 +312,8 @@ fn reached(this: Stream_<'_, '_>) -> PyResult<()> {
     write::send_gathered(this)
 }
 
-fn loop_<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.loop_.get_or_none(this.py()))
+fn loop_<'py>(this: Stream_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.loop_.get_or_none(this.py())
 }
 
 fn socket<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -548,12 +326,12 @@ fn socket_fd<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     this.socket.original_fd().into_object(this.py())
 }
 
-fn protocol<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.protocol.get_or_none(this.py()))
+fn protocol<'py>(this: Stream_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.protocol.get_or_none(this.py())
 }
 
-fn server<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    Ok(this.server.get_or_none(this.py()))
+fn server<'py>(this: Stream_<'_, 'py>) -> Bound<'py, PyAny> {
+    this.server.get_or_none(this.py())
 }
 
 fn closing(this: Stream_<'_, '_>) -> PyResult<bool> {
@@ -566,24 +344,24 @@ fn closing(this: Stream_<'_, '_>) -> PyResult<bool> {
     Ok(this.lifecycle.is_closing())
 }
 
-fn paused(this: Stream_<'_, '_>) -> PyResult<bool> {
-    Ok(this.read.is_paused())
+fn paused(this: Stream_<'_, '_>) -> bool {
+    this.read.is_paused()
 }
 
-fn eof(this: Stream_<'_, '_>) -> PyResult<bool> {
-    Ok(this.write.eof.get())
+fn eof(this: Stream_<'_, '_>) -> bool {
+    this.write.eof.get()
 }
 
-fn conn_lost(this: Stream_<'_, '_>) -> PyResult<u64> {
-    Ok(u64::from(this.lifecycle.lost_writes.get()))
+fn conn_lost(this: Stream_<'_, '_>) -> u64 {
+    u64::from(this.lifecycle.lost_writes.get())
 }
 
-fn protocol_paused(this: Stream_<'_, '_>) -> PyResult<bool> {
-    Ok(this.flow.is_paused())
+fn protocol_paused(this: Stream_<'_, '_>) -> bool {
+    this.flow.is_paused()
 }
 
-fn start_tls_compatible(_this: Stream_<'_, '_>) -> PyResult<bool> {
-    Ok(true)
+fn start_tls_compatible(_this: Stream_<'_, '_>) -> bool {
+    true
 }
 
 fn sendfile_compatible<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
