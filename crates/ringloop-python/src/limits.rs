@@ -90,7 +90,7 @@ pub const READ_CHUNK_MAX: usize = 256 * 1024;
 /// Full receives in a row of one connection before others get their turn.
 pub const READS_PER_EVENT: usize = 4;
 
-/// Full pool buffers in a row that make a connection a bulk one.
+/// Receives of [`READ_CHUNK_MIN`] and more in a row that make a connection a bulk one.
 pub const FULL_READS_TO_BULK: u8 = 2;
 
 /// Small receives in a row after which a bulk connection is interactive again.

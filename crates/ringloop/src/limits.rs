@@ -18,16 +18,13 @@ pub const POOL_BUFFERS: u16 = 128;
 /// reads slowly holds the one it was sent last.
 pub const LENT_BUFFERS: usize = POOL_BUFFERS as usize / 2;
 
-/// Bytes of pool buffers that may be on their way from a receive to a send at once. They are written and read again, so
-/// they had better be no more than a core's second-level cache holds.
-pub const BATCH_BYTES: usize = LENT_BUFFERS * POOL_BUFFER_BYTES as usize;
+/// Bytes in one pool buffer: a TLS record, an HTTP head, a message of 16 KiB; and a little more, so that one which is
+/// longer shows. No buffer begins a few bytes behind a page's beginning, where some processors copy slowly to
+/// (docs/decisions/0022).
+pub const POOL_BUFFER_BYTES: u32 = 16 * 1024 + 256;
 
-/// Bytes in one pool buffer: a TLS record, an HTTP head, one 10 KiB message.
-pub const POOL_BUFFER_BYTES: u32 = 16 * 1024;
-
-/// Receives that fill their pool buffer, with more behind them where a batch of full ones stays in the cache
-/// ([`BATCH_BYTES`]), without one between that does not fill it, after which a
-/// sequence of receives goes over to large buffers.
+/// Receives that fill their pool buffer, without one between that does not, after which a sequence of receives goes over
+/// to large buffers.
 pub const FULL_RECEIVES_MAX: u32 = 2;
 
 /// Bytes that a large buffer has room for: what comes in bulk is received in one call, and is still in a core's
@@ -38,36 +35,8 @@ pub const LARGE_BUFFER_BYTES: usize = 256 * 1024;
 /// at once; where all are held, the streams go on with the pool.
 pub const LARGE_BUFFERS: usize = 16;
 
-/// Bytes that a small buffer has room for: what is shorter is copied into one while it is sent, or received into one.
-/// No divisor of a page, so that the first lines of several do not meet in the same place of a cache.
-pub const SMALL_BUFFER_BYTES: usize = 2048 + 256;
-
-/// Bytes that a medium buffer has room for: a message that fills a pool buffer, and a little more, so that one which is longer
-/// shows.
-pub const MEDIUM_BUFFER_BYTES: usize = POOL_BUFFER_BYTES as usize + 256;
-
-/// Medium buffers that a loop keeps: with the page that each begins on 1.3 MiB.
-pub const MEDIUM_BUFFERS: usize = 64;
-
-/// Streams of a loop that may receive into small buffers of their own, message by message, while that is the better way
-/// (`executor::pace`): so many of them are held by streams that wait, 576 KiB.
-pub const SINGLE_STREAMS: usize = 256;
-
-/// Streams of a loop up to which those with longer messages may have medium ones: 2.6 MiB.
-pub const SINGLE_LONG_STREAMS: usize = 128;
-
-/// Of [`SINGLE_STREAMS`], those that find out whether it is.
-pub const SINGLE_TRIAL_STREAMS: usize = 16;
-
-/// Small buffers that a loop keeps, as many as a turn has completions: 64 KiB.
-pub const SMALL_BUFFERS: usize = 64;
-
 /// Receives in a row that a pool buffer would have held, after which a sequence goes back to the pool, which costs an idle connection nothing.
 pub const SMALL_RECEIVES_MAX: u32 = 8;
-
-/// How long a loop has had nothing else to do when streams that are believed to be empty look again. Longer than a loop
-/// waits for the next message while it is busy, and shorter than anybody notices at the end of a stream.
-pub const DOUBT_PAUSE: Duration = Duration::from_micros(50);
 
 /// Received bytes that are not copied for a send: they are sent from where they lie, with the next batch out of a lent
 /// buffer ([`LENT_BUFFERS`]), or else by the system call at once.

@@ -4,9 +4,8 @@
 
 mod support;
 
-use ringloop::driver::Kind;
-use ringloop::executor::Op;
-use ringloop::limits::{BATCH_BYTES, LARGE_BUFFERS, POOL_BUFFER_BYTES};
+use ringloop::executor::{Local, Op};
+use ringloop::limits::{FULL_RECEIVES_MAX, LARGE_BUFFERS, POOL_BUFFER_BYTES, SMALL_RECEIVES_MAX};
 use ringloop::net::{Receive, Received, TcpStream, UnixStream};
 use ringloop::op::{Recv, Send};
 use ringloop::{spawn, time};
@@ -17,7 +16,7 @@ use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes, in_runtimes_of};
+use support::{PATIENCE, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 
@@ -282,49 +281,85 @@ fn large_buffers_that_are_all_held_leave_the_others_the_pool() {
 }
 
 #[test]
-fn messages_as_long_as_a_pool_buffer_leave_the_large_ones_to_others_where_the_cache_holds_a_batch()
-{
-    in_runtimes_of(BATCH_BYTES, |runtime| {
-        // Nothing tells the readiness driver that no more is behind them.
-        if runtime.kind() == Kind::Epoll {
-            return;
+fn messages_that_a_pool_buffer_holds_leave_the_large_ones_to_others() {
+    run(async || {
+        let (stream, mut peer) = pair();
+        let mut incoming = stream.receive();
+        let mut held = Vec::new();
+        for _ in 0..LARGE_BUFFERS + 4 {
+            peer.write_all(pattern(POOL - 1)).unwrap();
+            let bytes = incoming.next().await.unwrap().unwrap();
+            assert_eq!(bytes.len(), POOL - 1);
+            held.push(bytes);
         }
-        let test = async {
-            let (stream, mut peer) = pair();
-            let mut incoming = stream.receive();
-            let mut held = Vec::new();
-            for _ in 0..LARGE_BUFFERS + 4 {
-                peer.write_all(pattern(POOL)).unwrap();
-                let bytes = incoming.next().await.unwrap().unwrap();
-                assert_eq!(bytes.len(), POOL);
-                held.push(bytes);
-            }
-            let (other, others_peer) = pair();
-            let (large, _peer) = first_large(&other, others_peer, 1_000_000).await;
-            assert!(large.len() > POOL);
-        };
-        let bounded = async { time::timeout(PATIENCE, test).await.unwrap() };
-        runtime.block_on(bounded).unwrap();
+        let (other, others_peer) = pair();
+        let (large, _peer) = first_large(&other, others_peer, 1_000_000).await;
+        assert!(large.len() > POOL);
     });
 }
 
 #[test]
-fn messages_as_long_as_a_pool_buffer_go_one_by_one_through_a_large_one_where_it_does_not() {
-    in_runtimes_of(BATCH_BYTES - 1, |runtime| {
-        let test = async {
-            let (stream, mut peer) = pair();
-            let mut incoming = stream.receive();
-            for _ in 0..4 {
-                peer.write_all(pattern(POOL)).unwrap();
-                let bytes = incoming.next().await.unwrap().unwrap();
-                assert_eq!(&*bytes, pattern(POOL));
-            }
-            peer.write_all(pattern(2 * POOL)).unwrap();
+fn short_messages_in_a_row_bring_the_pool_back() {
+    run(async || {
+        let (stream, peer) = pair();
+        let mut incoming = stream.receive();
+        let mut peer = take_in_bulk(&mut incoming, peer).await;
+        let mut places = Vec::new();
+        for _ in 0..=SMALL_RECEIVES_MAX {
+            peer.write_all(b"short").unwrap();
             let bytes = incoming.next().await.unwrap().unwrap();
-            assert_eq!(&*bytes, pattern(2 * POOL));
-        };
-        let bounded = async { time::timeout(PATIENCE, test).await.unwrap() };
-        runtime.block_on(bounded).unwrap();
+            assert_eq!(*bytes, *b"short");
+            places.push(bytes.as_ptr());
+        }
+        let pool = places.pop().unwrap();
+        // The large buffer that was used last is used again, until then.
+        assert!(places.iter().all(|place| *place == places[0]));
+        assert_ne!(pool, places[0]);
+    });
+}
+
+/// Have the other end send a lot, and take it.
+async fn take_in_bulk(incoming: &mut Receive<'_>, peer: Peer) -> Peer {
+    let sending = std::thread::spawn(move || {
+        (&peer).write_all(pattern(4_000_000)).unwrap();
+        peer
+    });
+    let (mut came, mut longest) = (0, 0);
+    while came < 4_000_000 {
+        let len = incoming.next().await.unwrap().unwrap().len();
+        (came, longest) = (came + len, longest.max(len));
+    }
+    assert!(longest > POOL);
+    sending.join().unwrap()
+}
+
+#[test]
+fn cancel_that_meets_a_receive_on_its_way_to_large_buffers_is_not_lost() {
+    run(async || {
+        for everything in [false, true] {
+            let (stream, peer) = pair();
+            let sent = fill(&peer);
+            assert!(sent >= 4 * POOL);
+            let mut incoming = stream.receive();
+            for _ in 0..FULL_RECEIVES_MAX {
+                let bytes = incoming.next().await.unwrap().unwrap();
+                assert_eq!(bytes.len(), POOL);
+            }
+            // It is asked to stop now, and its last completion has yet to be taken.
+            if everything {
+                Local::current().cancel_all();
+            } else {
+                stream.cancel();
+            }
+            let error = loop {
+                match incoming.next().await.expect("an error comes first") {
+                    Ok(bytes) => assert!(bytes.len() <= POOL),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+            assert!(incoming.next().await.is_none());
+        }
     });
 }
 

@@ -4,21 +4,25 @@
 
 mod support;
 
-use ringloop::limits::{BATCH_BYTES, POOL_BUFFER_BYTES};
+use ringloop::limits::POOL_BUFFER_BYTES;
 use ringloop::net::UnixStream;
 use ringloop::{spawn, time};
 use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes_of};
+use support::{PATIENCE, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 
-const MESSAGE: [u8; POOL_BUFFER_BYTES as usize] = [7; POOL_BUFFER_BYTES as usize];
+type Message = &'static [u8];
+
+/// One after which the loop looks for more, and one that is all there is.
+const FULL: Message = &[7; POOL_BUFFER_BYTES as usize];
+const SHORT: Message = &[7; POOL_BUFFER_BYTES as usize - 1];
 /// Several times what a ring tells of in one turn, and what the pool has buffers for.
 const STREAMS: usize = 400;
 
@@ -28,44 +32,46 @@ fn pair() -> (UnixStream, Peer) {
     (OwnedFd::from(ours).into(), peer)
 }
 
-/// Run a test on each driver, on a processor whose cache holds so much.
-fn run(cache_bytes: usize, test: impl AsyncFn()) {
-    in_runtimes_of(cache_bytes, |runtime| {
+/// Run a test on each driver.
+fn run(test: impl AsyncFn()) {
+    in_runtimes(|runtime| {
         let bounded = async { time::timeout(PATIENCE, test()).await.unwrap() };
         runtime.block_on(bounded).unwrap();
     });
 }
 
 /// A stream that asks its peer for the next message as soon as one is there.
-async fn asking(stream: UnixStream, index: usize, ask: Sender<usize>, count: Rc<Cell<usize>>) {
+async fn asking(stream: UnixStream, len: usize, ask: impl Fn(), count: Rc<Cell<usize>>) {
     let mut incoming = stream.receive();
-    let mut missing = MESSAGE.len();
+    let mut missing = len;
     while let Some(bytes) = incoming.next().await {
         missing -= bytes.unwrap().len();
         if missing == 0 {
-            missing = MESSAGE.len();
+            missing = len;
             count.set(count.get() + 1);
-            ask.send(index).unwrap();
+            ask();
         }
     }
 }
 
 /// Start streams whose peers, on a thread, answer sooner than the loop has served them all; wait until all have had
 /// several messages. Their count goes on.
-async fn busy_streams() -> Rc<Cell<usize>> {
+async fn busy_streams(message: Message) -> Rc<Cell<usize>> {
     let count = Rc::new(Cell::new(0));
-    let (ask, asked) = channel();
+    let (asks, asked) = channel();
     let mut peers = Vec::new();
     for index in 0..STREAMS {
         let (stream, mut peer) = pair();
-        peer.write_all(&MESSAGE).unwrap();
+        peer.write_all(message).unwrap();
         peers.push(peer);
-        spawn(asking(stream, index, ask.clone(), Rc::clone(&count)));
+        let asks = asks.clone();
+        let ask = move || asks.send(index).unwrap();
+        spawn(asking(stream, message.len(), ask, Rc::clone(&count)));
     }
     // Ends with the loop's tasks.
     thread::spawn(move || {
         for index in asked {
-            if peers[index].write_all(&MESSAGE).is_err() {
+            if peers[index].write_all(message).is_err() {
                 break;
             }
         }
@@ -77,13 +83,13 @@ async fn busy_streams() -> Rc<Cell<usize>> {
 }
 
 /// How many messages the others get until a stream of the same kind has one that was sent to it.
-async fn overtaken_by(count: &Cell<usize>) -> usize {
+async fn overtaken_by(count: &Cell<usize>, message: Message) -> usize {
     let (stream, mut peer) = pair();
     let mut incoming = stream.receive();
     let mut worst = 0;
     for _ in 0..20 {
-        let mut missing = MESSAGE.len();
-        peer.write_all(&MESSAGE).unwrap();
+        let mut missing = message.len();
+        peer.write_all(message).unwrap();
         let before = count.get();
         while missing > 0 {
             missing -= incoming.next().await.unwrap().unwrap().len();
@@ -96,18 +102,18 @@ async fn overtaken_by(count: &Cell<usize>) -> usize {
 
 #[test]
 fn streams_in_bulk_whose_peers_answer_at_once_do_not_keep_another_waiting() {
-    run(BATCH_BYTES - 1, async || {
-        let count = busy_streams().await;
-        let worst = overtaken_by(&count).await;
+    run(async || {
+        let count = busy_streams(FULL).await;
+        let worst = overtaken_by(&count, FULL).await;
         assert!(worst <= 3 * STREAMS, "{worst} messages overtook one");
     });
 }
 
 #[test]
 fn streams_that_share_too_few_buffers_do_not_keep_another_waiting() {
-    run(BATCH_BYTES, async || {
-        let count = busy_streams().await;
-        let worst = overtaken_by(&count).await;
+    run(async || {
+        let count = busy_streams(SHORT).await;
+        let worst = overtaken_by(&count, SHORT).await;
         assert!(worst <= 3 * STREAMS, "{worst} messages overtook one");
     });
 }

@@ -93,7 +93,7 @@ async fn cat(path: &str) -> io::Result<()> {
     let start = Instant::now();
     let out = RegisteredFile::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let file = RegisteredFile::new(File::open(path).await?);
-    let mut buffer = RegisteredBuf::for_copies(CAT_BYTES);
+    let mut buffer = RegisteredBuf::with_capacity(CAT_BYTES);
     let mut bytes = 0;
     loop {
         let (count, filled) = file.read_at(buffer, bytes).await;

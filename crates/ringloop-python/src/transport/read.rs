@@ -358,7 +358,7 @@ fn failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
 
 /// Change the mode after a few full buffers.
 fn look_for_bulk(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
-    let full = len == ringloop::limits::POOL_BUFFER_BYTES as usize;
+    let full = len >= limits::READ_CHUNK_MIN;
     let streak = if full { this.read.streak.get() + 1 } else { 0 };
     this.read.streak.set(streak);
     if streak >= limits::FULL_READS_TO_BULK && this.read.mode.get() == Mode::Interactive {

@@ -43,6 +43,9 @@ enum Memory {
     Foreign(Foreign),
 }
 
+/// Bytes that neither move nor change while anybody holds them.
+pub(crate) trait Held: AsRef<[u8]> {}
+
 /// Bytes on their way out, and how many of them are still to go.
 #[derive(Debug)]
 pub struct SendBuf {
@@ -67,6 +70,15 @@ impl SendBuf {
             }),
             start: 0,
         }
+    }
+
+    /// Hold bytes until this is dropped.
+    pub(crate) fn of_held<T: Held>(bytes: &Rc<T>) -> Self {
+        let slice: &[u8] = (**bytes).as_ref();
+        let (ptr, len) = (slice.as_ptr(), slice.len());
+        let owner = Rc::into_raw(Rc::clone(bytes)).cast_mut().cast();
+        // SAFETY: `Held` promises it; the count that `owner` is holds them, on the driver's own thread.
+        unsafe { Self::from_raw(ptr, len, owner, release_held::<T>) }
     }
 
     /// The bytes still to be sent.
@@ -119,6 +131,11 @@ impl SendBuf {
             Memory::Foreign(_) => None,
         }
     }
+}
+
+unsafe fn release_held<T>(owner: *mut ()) {
+    // SAFETY: `owner` came from `Rc::into_raw` in `of_held`, on this thread, and is released once.
+    drop(unsafe { Rc::from_raw(owner.cast_const().cast::<T>()) });
 }
 
 impl Default for SendBuf {
@@ -242,22 +259,6 @@ impl RecvBuf {
         };
         // SAFETY: invariant 3; `set_filled` bounds the count by the capacity.
         unsafe { std::slice::from_raw_parts(ptr, self.filled as usize) }
-    }
-
-    /// As [`RecvBuf::into_vec`]; no room is left.
-    #[inline(always)]
-    pub(crate) fn take_vec(&mut self) -> Vec<u8> {
-        let (start, filled) = (self.start, std::mem::take(&mut self.filled) as usize);
-        match &mut self.memory {
-            Memory::Vec(vec) => {
-                let mut vec = std::mem::take(vec);
-                (self.start, self.limit) = (0, 0);
-                // SAFETY: invariant 3; `filled` never exceeds the room behind `start`.
-                unsafe { vec.set_len(start + filled) };
-                vec
-            }
-            Memory::Foreign(_) => std::mem::replace(self, Self::with_capacity(0)).into_vec(),
-        }
     }
 
     /// The received bytes as a vector, behind what it held in case of [`RecvBuf::append`]; copies where

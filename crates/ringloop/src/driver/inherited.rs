@@ -7,10 +7,9 @@
 use super::lease::Lease;
 use super::table::{Phase, Table};
 use super::{BufferId, Event, Key, Sink};
-use crate::op::{Renewed, Request};
+use crate::op::Request;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
-use std::task::Waker;
 use std::time::Duration;
 
 /// Requests that nobody runs.
@@ -50,15 +49,6 @@ impl InheritedDriver {
 
     pub(super) fn submit_as(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
         self.table.insert(request, sink, flags).0
-    }
-
-    pub(super) fn renew<K: Renewed>(
-        &mut self,
-        _key: Key,
-        _waker: &Waker,
-        _make: &mut impl FnMut() -> K,
-    ) -> Option<Key> {
-        None
     }
 
     pub(super) fn resume(&mut self, _key: Key) {}

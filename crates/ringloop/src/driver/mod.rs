@@ -28,7 +28,7 @@ mod working;
 
 use crate::error::Error;
 use crate::limits;
-use crate::op::{Need, Operation, Renewed, Request};
+use crate::op::{Need, Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::uring::{Features, Slot};
 use std::io;
@@ -302,37 +302,6 @@ impl Driver {
         each!(self, driver => driver.submit_as(request, sink, flags))
     }
 
-    /// Hand a request over whose slot its owner keeps, to make it again ([`Driver::renew`]) until it forgets it.
-    pub(crate) fn submit_standing(&mut self, request: Request, waker: &Waker) -> Key {
-        self.submit_with(request, Sink::Waker(waker.clone()), flag::KEPT)
-    }
-
-    /// Make such a request again, whose result was taken, under a new key; `None`, and nothing made, where the key is
-    /// stale.
-    #[inline(always)]
-    pub(crate) fn renew<K: Renewed>(
-        &mut self,
-        key: Key,
-        waker: &Waker,
-        make: &mut impl FnMut() -> K,
-    ) -> Option<Key> {
-        each!(self, driver => driver.renew(key, waker, make))
-    }
-
-    /// The result of such a request, and its memory; `None` where the key is stale.
-    #[inline(always)]
-    pub(crate) fn take_standing<K: Renewed>(
-        &mut self,
-        key: Key,
-        waker: &Waker,
-    ) -> Poll<Option<(i32, K::Memory)>> {
-        let table = each!(self, driver => driver.table_mut());
-        match table.take_standing(key, waker) {
-            Ok(taken) => Poll::Ready(taken.map(|(result, over)| (result, K::memory(over, result)))),
-            Err(_) => Poll::Pending,
-        }
-    }
-
     /// Hand requests over as a link that the kernel runs in order, without coming back in between; they
     /// come back where the driver has no such thing.
     pub(crate) fn submit_linked(
@@ -492,14 +461,6 @@ impl Driver {
         each!(self, driver => driver.has_news())
     }
 
-    /// How many completions of the kernel's the last wait has brought; none on the readiness driver.
-    pub(crate) fn completions(&self) -> u32 {
-        match self {
-            Self::Uring(driver) => driver.completions(),
-            Self::Readiness(_) | Self::Inherited(..) => 0,
-        }
-    }
-
     /// The next completion for the embedder; wakes the futures whose completions it passes.
     pub fn next_event(&mut self) -> Option<Event> {
         each!(self, driver => driver.next_event())
@@ -528,15 +489,6 @@ impl Driver {
                 }
                 Poll::Pending
             }
-        }
-    }
-
-    /// Whether more than was taken of a multishot receive may be there: on the ring another completion of it waits; on
-    /// the readiness driver, which receives once a turn, nothing tells.
-    pub(crate) fn may_be_followed(&mut self, key: Key) -> bool {
-        match self {
-            Self::Uring(driver) => driver.table_mut().has_kept(key),
-            Self::Readiness(_) | Self::Inherited(..) => true,
         }
     }
 

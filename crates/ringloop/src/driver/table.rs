@@ -21,8 +21,6 @@
 //! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
-mod standing;
-
 use super::results::{Kept, Results};
 use super::{BufferId, Completion, Event, Key, Sink, Taken, Token};
 use crate::op::{Need, Operation, Request, Shape};
@@ -53,8 +51,6 @@ pub(super) enum Phase {
     Settled,
     /// Complete; the result waits for its future.
     Done,
-    /// Its result was taken, and its owner keeps the slot for the next one ([`flag::KEPT`]): nothing is in flight.
-    Idle,
 }
 
 /// Who gets an operation's completions.
@@ -82,8 +78,6 @@ pub(super) mod flag {
     pub const WAS_STOPPED: u8 = 1 << 4;
     /// Its system call, made for each of many results, cannot wait: the descriptor was found non-blocking.
     pub const NEVER_WAITS: u8 = 1 << 5;
-    /// Its owner makes it again and again: the slot, with its waker, outlives each result.
-    pub const KEPT: u8 = 1 << 6;
 }
 
 /// One operation, in two lines of the cache: a thousand connections have a thousand of them. What a message of a
@@ -212,7 +206,7 @@ impl Slot {
     /// Wake the future; for the last time where no more comes.
     #[inline]
     fn wake(&mut self, more: bool) {
-        if more || self.is(flag::KEPT) {
+        if more {
             if let Receiver::Waker(waker) = &self.receiver {
                 waker.wake_by_ref();
             }
@@ -296,7 +290,7 @@ impl Table {
         }
     }
 
-    /// Operations that have not been freed, and are not idle.
+    /// Operations that have not been freed.
     pub fn len(&self) -> usize {
         self.live_count
     }
@@ -418,11 +412,6 @@ impl Table {
         })
     }
 
-    /// Whether a completion waits for the operation's future.
-    pub fn has_kept(&mut self, key: Key) -> bool {
-        self.slot(key).is_some_and(|slot| !slot.results.is_empty())
-    }
-
     /// Nobody wants the results any more: what had arrived is closed, and its pool buffers are
     /// returned for the driver to give back. The slot lives on until the last completion unless it
     /// is `Done`.
@@ -438,13 +427,8 @@ impl Table {
             }
             buffers.extend(kept.buffer);
         }
-        match slot.phase {
-            Phase::Done => self.free(key),
-            Phase::Idle => {
-                self.live_count += 1;
-                self.free(key);
-            }
-            _ => {}
+        if slot.phase == Phase::Done {
+            self.free(key);
         }
         buffers
     }

@@ -18,7 +18,6 @@ mod completions;
 mod late;
 mod link;
 mod registered;
-mod standing;
 
 use self::late::Late;
 use self::registered::Registered;
@@ -212,7 +211,7 @@ impl UringDriver {
     pub(super) fn has_ended(&mut self, key: Key) -> bool {
         match self.table.slot(key) {
             Some(slot) if slot.phase == Phase::Armed => self.ring.peek(key.user_data()).is_some(),
-            Some(slot) => matches!(slot.phase, Phase::Settled | Phase::Done | Phase::Idle),
+            Some(slot) => matches!(slot.phase, Phase::Settled | Phase::Done),
             None => true,
         }
     }
@@ -287,11 +286,6 @@ impl UringDriver {
         // Something could not be queued, and may be what would end the wait.
         let timeout = timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER));
         self.enter(1, Some(timeout))
-    }
-
-    /// See [`super::Driver::completions`].
-    pub(super) fn completions(&self) -> u32 {
-        self.ring.ready()
     }
 
     /// See [`super::Driver::has_news`].

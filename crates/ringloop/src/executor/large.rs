@@ -9,7 +9,7 @@
 
 use crate::limits;
 
-pub(super) const PAGE: usize = 4096;
+const PAGE: usize = 4096;
 
 /// Large buffers, made when they are needed.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Large {
 }
 
 /// A buffer of `capacity` bytes, a page of them for its lead, filled up to its room.
-pub(super) fn on_a_page(capacity: usize) -> Vec<u8> {
+fn on_a_page(capacity: usize) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(capacity);
     buffer.resize(lead_len(&buffer), 0);
     buffer

@@ -4,8 +4,6 @@
 //! Called by: [`super::Runtime`], and embedders that run the turn themselves.
 //! Never does: block, or hold a borrow while a future is polled.
 
-use super::doubt::{Doubt, Doubts};
-use super::holder::{Holder, Holders};
 use super::hub::{Arrival, Hub};
 use super::join::JoinHandle;
 use super::large::Large;
@@ -19,7 +17,6 @@ use crate::driver::{Key, Lease, Sink};
 use crate::error::Error;
 use crate::limits;
 use crate::op::{Outcome, Request};
-use crate::sys::cache;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,14 +25,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
-use std::time::Duration;
 
 /// Loops that were made so far, and one: the next one's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
 
 mod home;
 
-pub(crate) use home::{Home, SingleSeat, Streaming};
+pub(crate) use home::Home;
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
@@ -61,16 +57,8 @@ struct Shared {
     /// Pool buffers that operations send from.
     lent_count: Cell<usize>,
     large: RefCell<Large>,
-    holders: RefCell<Holders>,
-    /// Streams that receive message by message.
-    single_count: Cell<usize>,
-    /// Streams that receive, by whichever way.
-    stream_count: Cell<usize>,
-    doubts: Doubts,
     /// How often everything was asked to stop.
     cancel_count: Cell<u32>,
-    /// With how many streams a batch of messages as long as a pool buffer stays in the cache until it is sent.
-    warm_streams_max: Cell<usize>,
     /// Descriptors that were given up meanwhile.
     closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
@@ -149,18 +137,7 @@ impl Local {
             returned: RefCell::new(Vec::new()),
             lent_count: Cell::default(),
             large: RefCell::default(),
-            holders: RefCell::default(),
-            single_count: Cell::default(),
-            stream_count: Cell::default(),
-            doubts: Doubts::default(),
             cancel_count: Cell::default(),
-            warm_streams_max: Cell::new(match options.cache_bytes {
-                Some(bytes) if bytes < limits::BATCH_BYTES => 0,
-                Some(_) => usize::MAX,
-                None => {
-                    cache::warm_streams(limits::POOL_BUFFER_BYTES as usize, limits::BATCH_BYTES)
-                }
-            }),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             refused: Cell::new(0),
@@ -299,27 +276,11 @@ impl Local {
                 break;
             }
         }
-        self.has_ready() || self.look_again()
-    }
-
-    /// Have those look again who were believed to have no bytes. Returns whether there was anybody.
-    pub(super) fn look_again(&self) -> bool {
-        self.shared.doubts.look_again()
-    }
-
-    /// How long the loop is to wait for something else to do before they look; `None`: nobody is to.
-    pub(super) fn pause_of_doubt(&self) -> Option<Duration> {
-        (!self.shared.doubts.is_empty()).then_some(limits::DOUBT_PAUSE)
-    }
-
-    /// A stream waits for word of more, and may believe that it has to.
-    pub(crate) fn wait_in_doubt(&self, doubt: &Doubt, waker: &Waker) {
-        doubt.wait(&self.shared.doubts, waker);
+        self.has_ready()
     }
 
     /// Take what other threads have sent, and what was given up while the engine was borrowed.
     pub(super) fn tidy(&self) {
-        self.shared.doubts.pass_turn();
         if self.shared.hub.has_arrivals() {
             self.take_arrivals();
         }
@@ -409,71 +370,6 @@ impl Local {
     /// one that was used last; `None` where all are held.
     pub(crate) fn large_buffer(&self) -> Option<Vec<u8>> {
         self.shared.large.borrow_mut().take()
-    }
-
-    /// A small buffer, to receive into ([`limits::SMALL_BUFFER_BYTES`]).
-    #[inline]
-    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
-    pub(crate) fn small_holder(&self) -> Box<Holder> {
-        let holders = &self.shared.holders;
-        holders.borrow_mut().take_small(|| self.home())
-    }
-
-    /// A medium buffer, to receive into ([`limits::MEDIUM_BUFFER_BYTES`]).
-    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
-    pub(crate) fn medium_holder(&self) -> Box<Holder> {
-        let holders = &self.shared.holders;
-        holders.borrow_mut().take_medium(|| self.home())
-    }
-
-    /// A place for a received buffer.
-    #[inline]
-    #[allow(clippy::unnecessary_box_returns)] // It is handed out as it is.
-    pub(super) fn empty_holder(&self) -> Box<Holder> {
-        let holders = &self.shared.holders;
-        holders.borrow_mut().take_empty(|| self.home())
-    }
-
-    /// A seat for a stream that receives message by message, while fewer than `max` do; with medium buffers where its
-    /// last message, of `len` bytes, was long, and such go message by message at all ([`Local::may_be_single_and_long`]).
-    pub(crate) fn single_seat(&self, max: usize, len: usize) -> Option<SingleSeat> {
-        let is_long = len >= limits::SMALL_BUFFER_BYTES;
-        let is_free = self.shared.single_count.get() < max;
-        let is_free = is_free && (!is_long || self.may_be_single_and_long(len));
-        is_free.then(|| SingleSeat::new(self.home(), is_long))
-    }
-
-    /// Whether long messages, such as one of `len` bytes, may be received one by one: where the cache does not ask for
-    /// another way, and every stream of the loop may have a buffer. Those without one would wait behind the others.
-    pub(crate) fn may_be_single_and_long(&self, len: usize) -> bool {
-        let shared = &self.shared;
-        let is_full = len >= limits::POOL_BUFFER_BYTES as usize;
-        shared.warm_streams_max.get() > 0
-            && shared.stream_count.get() <= limits::SINGLE_LONG_STREAMS
-            && (!is_full || self.keeps_batches_warm())
-    }
-
-    /// How many streams receive.
-    #[cfg(test)]
-    pub(crate) fn stream_count(&self) -> usize {
-        self.shared.stream_count.get()
-    }
-
-    /// One more stream receives, until this is dropped.
-    pub(crate) fn count_stream(&self) -> Streaming {
-        Streaming::new(self.home())
-    }
-
-    /// Whether messages as long as a pool buffer are better received and sent in batches than one by one through a large
-    /// buffer: whether the cache holds what so many streams receive.
-    pub(crate) fn keeps_batches_warm(&self) -> bool {
-        self.shared.stream_count.get() <= self.shared.warm_streams_max.get()
-    }
-
-    /// As on a processor that keeps the messages of so many streams warm.
-    #[cfg(test)]
-    pub(crate) fn keep_warm(&self, streams_max: usize) {
-        self.shared.warm_streams_max.set(streams_max);
     }
 
     /// Give such a buffer back; an empty vector stands for one that is lost.

@@ -14,26 +14,21 @@
 mod blocking;
 mod busy;
 mod count;
-mod doubt;
-mod holder;
 mod hub;
 mod inbox;
 mod join;
 mod knock;
 mod large;
 mod link;
-mod loan;
 mod local;
 mod multi;
 mod operation;
 mod owned;
-mod pace;
 mod park;
 mod received;
 mod recv_into;
 mod remote;
 mod runtime;
-mod standing;
 mod sync;
 mod task;
 mod timer;
@@ -54,23 +49,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use blocking::{Blocking, spawn_blocking};
-pub(crate) use doubt::Doubt;
-pub(crate) use holder::Holder;
 pub use inbox::Inbox;
 pub use join::{JoinError, JoinHandle};
 pub use link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};
+pub(crate) use local::Home;
 pub use local::{Entered, Local, spawn};
-pub(crate) use local::{Home, SingleSeat, Streaming};
 pub(crate) use multi::Multi;
 pub use operation::Op;
 pub(crate) use operation::{Beginning, Flight};
-pub(crate) use pace::{Pace, Shots};
 pub use park::Unpark;
 pub use received::Received;
 pub use recv_into::RecvInto;
 pub use remote::RemoteJoinHandle;
 pub use runtime::{Builder, Runtime};
-pub(crate) use standing::Standing;
 pub(crate) use timer::TimerKey;
 pub use timer::Timers;
 pub use workers::{Workers, spawn_on, worker};
@@ -99,11 +90,6 @@ pub struct Options {
     pub ring_entries: u32,
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
-    /// Bytes that a core's second-level cache holds (`None`, the default: as the C library tells, and as much as is needed
-    /// where the processor copies by microcode that fetches ahead; on Intel's for as many streams as it holds the messages
-    /// of). Messages as long as a pool buffer are sent in batches where it holds a batch of them, and each as soon as it was
-    /// received where not.
-    pub cache_bytes: Option<usize>,
     /// Messages that other threads may have waiting for a [`Local`].
     pub inbox_messages: usize,
 }
@@ -116,7 +102,6 @@ impl Default for Options {
             busy_polling: None,
             ring_entries: limits::RING_ENTRIES,
             completion_entries: limits::COMPLETION_ENTRIES,
-            cache_bytes: None,
             inbox_messages: limits::INBOX_MESSAGES,
         }
     }
@@ -149,7 +134,6 @@ pub struct Engine {
     timers: Timers,
     unpark: Unpark,
     busy: BusyPolling,
-    pace: Pace,
     pool: BlockingPool,
     generation: Generation,
 }
@@ -166,7 +150,6 @@ impl Engine {
             timers: Timers::new(),
             unpark,
             busy: BusyPolling::new(options.busy_polling),
-            pace: Pace::new(),
             pool,
             generation: Generation::current(),
         })
@@ -251,20 +234,13 @@ impl Engine {
             return Err(Error::Inherited.into());
         }
         let timeout = self.timers.bound(timeout);
-        let waited = if timeout == Some(Duration::ZERO) {
+        if timeout == Some(Duration::ZERO) {
             self.driver.wait(timeout)
         } else if self.busy.is_on() {
             self.look_then_sleep(timeout)
         } else {
             self.sleep(timeout)
-        };
-        self.pace.begin_turn(self.driver.completions());
-        waited
-    }
-
-    /// How receives had better be made.
-    pub(crate) fn pace(&mut self) -> &mut Pace {
-        &mut self.pace
+        }
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {

@@ -41,13 +41,6 @@ impl Multi {
         self.in_flight.is_none()
     }
 
-    /// Whether more may have come than was taken.
-    pub fn may_be_followed(&self) -> bool {
-        self.in_flight
-            .as_ref()
-            .is_some_and(|(local, key)| local.engine().driver_mut().may_be_followed(*key))
-    }
-
     /// Ask it to stop: what has arrived still comes, and behind it `ECANCELED`, or what ended it before.
     pub fn stop(&self) {
         if let Some((local, key)) = &self.in_flight {

@@ -2,19 +2,15 @@
 //!
 //! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
 //! out of a pool buffer whose few bytes are sent, or when too many of them are lent.
-//!
-//! The value is two words, which go from hand to hand in registers; where the bytes are says a [`Holder`], which the loop
-//! uses again for the next ones.
 
-use super::holder::{Holder, Memory};
 use super::large::lead_len;
-use super::loan::Loan;
 use super::{Home, Local};
-use crate::buf::{Outgoing, SendBuf};
+use crate::buf::{Held, Outgoing, SendBuf};
 use crate::driver::Lease;
 use crate::limits;
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::rc::Rc;
 
 /// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
 ///
@@ -22,47 +18,31 @@ use std::ops::{Deref, Range};
 /// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
 /// Cost: no copy. Hold it shortly: while every buffer of the pool is held, all streams of the loop wait.
 pub struct Received {
-    /// There until it is dropped.
-    holder: Option<Box<Holder>>,
-    span: Span,
+    home: Home,
+    memory: Memory,
+    /// Where the bytes begin and end in their buffer.
+    span: Range<u32>,
 }
 
-/// Where the bytes begin and end in their buffer; none of a loop's is as long as 4 GiB.
-#[derive(Clone, Copy)]
-struct Span(u64);
-
-impl Span {
-    #[inline]
-    fn new(start: usize, end: usize) -> Self {
-        Self((start as u64) << 32 | (end as u64 & u64::from(u32::MAX)))
-    }
-
-    #[inline]
-    fn start(self) -> usize {
-        (self.0 >> 32) as usize
-    }
-
-    #[inline]
-    fn end(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    #[inline]
-    fn len(self) -> usize {
-        self.end() - self.start()
-    }
-
-    #[inline]
-    fn range(self) -> Range<usize> {
-        self.start()..self.end()
-    }
+/// Where received bytes are.
+enum Memory {
+    /// In a buffer of the receive pool.
+    Pool(Lease),
+    /// In one of the few large ones. Empty while an operation sends it, or where it was lost to one.
+    Large(Vec<u8>),
+    /// Copied out of a pool buffer to be sent. Empty as a large one.
+    Copied(Vec<u8>),
+    /// In no buffer: they are lost to an operation.
+    None,
 }
 
 impl Drop for Received {
     #[inline]
     fn drop(&mut self) {
-        if let Some(holder) = self.holder.take() {
-            Home::keep_holder(holder);
+        match std::mem::replace(&mut self.memory, Memory::None) {
+            Memory::Pool(lease) => self.home.give_back(lease),
+            Memory::Large(buffer) => self.home.keep_large(buffer),
+            Memory::Copied(_) | Memory::None => {}
         }
     }
 }
@@ -71,66 +51,40 @@ impl Received {
     /// The `len` bytes at the beginning of a pool buffer.
     #[inline]
     pub(super) fn new(local: &Local, lease: Lease, len: usize) -> Self {
-        let span = Span::new(0, len.min(lease.bytes().len()));
-        let mut holder = local.empty_holder();
-        holder.memory = Memory::Pool(lease);
+        let span = span(0, len.min(lease.bytes().len()));
         Self {
-            holder: Some(holder),
+            home: local.home(),
+            memory: Memory::Pool(lease),
             span,
         }
     }
 
     /// The bytes of one of `local`'s large buffers.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
-        let span = Span::new(lead_len(&bytes), bytes.len());
-        let mut holder = local.empty_holder();
-        holder.memory = Memory::Large(bytes);
+        let span = span(lead_len(&bytes), bytes.len());
         Self {
-            holder: Some(holder),
+            home: local.home(),
+            memory: Memory::Large(bytes),
             span,
         }
-    }
-
-    /// Received bytes in the small or medium buffer that was taken out of `holder`.
-    #[inline]
-    pub(crate) fn single(mut holder: Box<Holder>, bytes: Vec<u8>) -> Self {
-        let end = bytes.len();
-        let span = Span::new(holder.put_own(bytes), end);
-        Self {
-            holder: Some(holder),
-            span,
-        }
-    }
-
-    /// They are part of more.
-    pub(crate) fn followed(mut self) -> Self {
-        if let Some(holder) = &mut self.holder {
-            holder.follow();
-        }
-        self
-    }
-
-    /// Whether they are sent from where they lie, with the next batch: many bytes of a pool buffer, while that leaves
-    /// the others enough of them.
-    #[inline]
-    fn may_be_lent(&self) -> bool {
-        self.span.len() >= limits::EAGER_SEND_BYTES_MIN
-            && self.holder.as_ref().is_some_and(|holder| {
-                matches!(holder.memory, Memory::Pool(_)) && holder.home.may_lend()
-            })
-    }
-
-    /// Whether they are in a buffer that nobody else needs meanwhile.
-    fn is_own(&self) -> bool {
-        let memory = self.holder.as_ref().map(|holder| &holder.memory);
-        matches!(memory, Some(Memory::Medium(_)))
     }
 
     /// Drop the first `count` bytes, which have been used; more than there are counts as all.
     pub fn advance(&mut self, count: usize) {
-        let start = self.span.start() + count.min(self.len());
-        self.span = Span::new(start, self.span.end());
+        let start = self.span.start as usize + count.min(self.len());
+        self.span.start = start as u32;
     }
+
+    #[inline]
+    fn range(&self) -> Range<usize> {
+        self.span.start as usize..self.span.end as usize
+    }
+}
+
+/// No buffer of a loop's is as long as 4 GiB.
+#[inline]
+fn span(start: usize, end: usize) -> Range<u32> {
+    start as u32..end as u32
 }
 
 impl Deref for Received {
@@ -138,11 +92,12 @@ impl Deref for Received {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        let bytes = self
-            .holder
-            .as_ref()
-            .map_or(&[][..], |holder| holder.bytes());
-        &bytes[self.span.range()]
+        let bytes = match &self.memory {
+            Memory::Pool(lease) => lease.bytes(),
+            Memory::Large(bytes) | Memory::Copied(bytes) => bytes,
+            Memory::None => return &[],
+        };
+        &bytes[self.range()]
     }
 }
 
@@ -160,9 +115,43 @@ impl fmt::Debug for Received {
     }
 }
 
-/// What received bytes that are being sent leave behind: themselves without their memory, which the operation has.
+/// Received bytes that an operation sends from where they lie; the loop counts them ([`limits::LENT_BUFFERS`]).
 #[derive(Debug)]
-pub struct Sending(Received);
+struct Lent(Received);
+
+impl Lent {
+    fn new(received: Received) -> Rc<Self> {
+        received.home.count_lent(1);
+        Rc::new(Self(received))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.home.count_lent(-1);
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+// A lease is never written to, and nobody gets the buffer until it is given back.
+impl Held for Lent {}
+
+/// What received bytes that are being sent leave behind.
+#[derive(Debug)]
+pub struct Sending(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    /// Themselves without their memory, which the operation has.
+    Emptied(Received),
+    /// The other hold on them.
+    Lent(Rc<Lent>),
+}
 
 impl Outgoing for Received {
     type Kept = Sending;
@@ -172,93 +161,82 @@ impl Outgoing for Received {
         Some(self)
     }
 
-    /// Many bytes are copied twice where they go with the next batch and their buffer can not wait for it: from 8 KiB
-    /// on that is more than a system call.
+    /// A copy of many bytes costs more than a system call.
     #[inline]
     fn is_urgent(&self) -> bool {
-        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.is_own() && !self.may_be_lent()
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
     }
 
     /// Few bytes of a pool buffer are copied, and the buffer given back: were all held until their bytes are sent, the
     /// few of the pool would be what all streams wait for.
     #[inline]
     fn lend(mut self) -> (SendBuf, Sending) {
-        let Some(holder) = &mut self.holder else {
-            return (SendBuf::default(), Sending(self));
-        };
-        let bytes = match &mut holder.memory {
-            Memory::Large(bytes) | Memory::Small(bytes) | Memory::Medium(bytes) => {
-                std::mem::take(bytes)
+        if self.may_be_lent() {
+            let lent = Lent::new(self);
+            return (SendBuf::of_held(&lent), Sending(Kept::Lent(lent)));
+        }
+        let buf = match &mut self.memory {
+            Memory::Large(bytes) | Memory::Copied(bytes) => {
+                let mut buf = SendBuf::from(std::mem::take(bytes));
+                buf.advance(self.span.start as usize);
+                buf
             }
-            Memory::Pool(_) | Memory::Followed(_) => return self.lend_of_pool(),
-            Memory::Lent(_) | Memory::None => Vec::new(),
+            Memory::Pool(_) | Memory::None => self.copy_out().into(),
         };
-        let mut buf = SendBuf::from(bytes);
-        buf.advance(self.span.start());
-        (buf, Sending(self))
+        (buf, Sending(Kept::Emptied(self)))
     }
 
-    #[inline(always)]
+    #[inline]
     fn restore(sending: Sending, buf: SendBuf) -> Self {
-        let Sending(mut received) = sending;
-        let Some(holder) = &mut received.holder else {
-            return received;
+        let mut received = match sending.0 {
+            Kept::Emptied(received) => received,
+            Kept::Lent(lent) => {
+                drop(buf);
+                return Self::end_of(lent);
+            }
         };
-        // Foreign memory of a lent buffer: it ends here, before the loan does.
         let bytes = buf.into_vec().unwrap_or_default();
         let end = bytes.len();
-        match &mut holder.memory {
-            Memory::Large(place) | Memory::Small(place) | Memory::Medium(place) => *place = bytes,
-            _ => return received.restore_lent(),
+        if let Memory::Large(place) | Memory::Copied(place) = &mut received.memory {
+            *place = bytes;
         }
         // Where the buffer was lost to the operation there are none.
-        received.span = Span::new(received.span.start().min(end), end);
+        received.span = span((received.span.start as usize).min(end), end);
         received
     }
 }
 
 impl Received {
-    fn lend_of_pool(mut self) -> (SendBuf, Sending) {
-        let may_be_lent = self.may_be_lent();
-        let range = self.span.range();
-        if let Some(mut holder) = self.holder.take()
-            && let Some(lease) = holder.take_lease()
-        {
-            if may_be_lent {
-                let (buf, lent) = Loan::new(holder.home.clone(), lease).lend(range);
-                holder.memory = Memory::Lent(lent);
-                self.holder = Some(holder);
-                return (buf, Sending(self));
-            }
-            let (copy, holder) = Home::copy_out(holder, lease, range);
-            self.span = Span::new(0, copy.len());
-            self.holder = Some(holder);
-            return (copy.into(), Sending(self));
-        }
-        (SendBuf::default(), Sending(self))
+    /// Whether they are sent from where they lie, with the next batch: many bytes of a pool buffer, while that leaves
+    /// the others enough of them.
+    #[inline]
+    fn may_be_lent(&self) -> bool {
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN
+            && matches!(self.memory, Memory::Pool(_))
+            && self.home.may_lend()
     }
 
-    /// Nothing is sent from the pool's buffer any more; where an operation still has it there are no bytes.
-    fn restore_lent(mut self) -> Self {
-        self.span = Span::new(0, 0);
-        if let Some(holder) = &mut self.holder
-            && let Memory::Lent(lent) = std::mem::take(&mut holder.memory)
-            && let Some((lease, range)) = lent.end()
-        {
-            holder.memory = Memory::Pool(lease);
-            self.span = Span::new(range.start, range.end);
+    /// Take a copy of the bytes out, and give their pool buffer back.
+    fn copy_out(&mut self) -> Vec<u8> {
+        let copy = self.to_vec();
+        self.span = span(0, copy.len());
+        let copied = Memory::Copied(Vec::new());
+        if let Memory::Pool(lease) = std::mem::replace(&mut self.memory, copied) {
+            self.home.give_back(lease);
         }
-        self
+        copy
     }
-}
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn received_bytes_are_two_words_and_so_is_what_they_leave_behind() {
-        assert_eq!(size_of::<Received>(), 16);
-        assert_eq!(size_of::<Sending>(), 16);
+    /// They are sent from no more; none where an operation still has them.
+    fn end_of(lent: Rc<Lent>) -> Self {
+        let none = Self {
+            home: lent.0.home.clone(),
+            memory: Memory::None,
+            span: 0..0,
+        };
+        match Rc::into_inner(lent) {
+            Some(mut lent) => std::mem::replace(&mut lent.0, none),
+            None => none,
+        }
     }
 }

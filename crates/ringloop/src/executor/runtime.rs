@@ -291,20 +291,11 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
                 break;
             }
         }
-        let is_ready = || local.has_ready() || root.is_woken();
-        let pause = if is_ready() {
-            Some(Duration::ZERO)
-        } else {
-            local.pause_of_doubt()
-        };
+        let is_ready = local.has_ready() || root.is_woken();
         let mut engine = local.engine();
-        engine.park(pause)?;
+        engine.park(is_ready.then_some(Duration::ZERO))?;
         engine.fire_timers();
         // Only futures submit here, so a completion never comes out as an event.
         while engine.next_event().is_some() {}
-        drop(engine);
-        if pause.is_some_and(|pause| !pause.is_zero()) && !is_ready() {
-            local.look_again();
-        }
     }
 }

@@ -1,15 +1,13 @@
 //! Registered files and buffers: operations that cost the kernel less, the more of them there are.
 //!
 //! What it saves is a look-up of the file and of the buffer's pages in each operation: it shows with many
-//! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either; there it counts
-//! where in a page the buffer begins ([`RegisteredBuf::for_copies`]).
+//! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either.
 
 use super::File;
 use super::file::after;
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
-use crate::sys::cache;
 use crate::sys::storage::CURRENT_POSITION;
 use std::io;
 
@@ -26,22 +24,7 @@ impl RegisteredBuf {
     /// Outside of a runtime.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self::beginning_at(0, capacity)
-    }
-
-    /// The same for bytes that the kernel has in memory: it begins where this processor copies pages fastest to, which is
-    /// nowhere that `O_DIRECT` takes.
-    ///
-    /// # Panics
-    /// Outside of a runtime.
-    #[track_caller]
-    pub fn for_copies(capacity: usize) -> Self {
-        Self::beginning_at(cache::copy_offset(), capacity)
-    }
-
-    #[track_caller]
-    fn beginning_at(offset: usize, capacity: usize) -> Self {
-        let mut buf = Self::unregistered(capacity, offset);
+        let mut buf = Self::unregistered(capacity);
         let local = Local::current();
         let slot = local.engine().driver_mut().register_buffer(buf.whole());
         buf.set_slot(slot);
@@ -265,5 +248,5 @@ impl RegisteredFile {
 
 /// In place of a buffer that went down with its driver.
 fn nothing() -> RegisteredBuf {
-    RegisteredBuf::unregistered(0, 0)
+    RegisteredBuf::unregistered(0)
 }

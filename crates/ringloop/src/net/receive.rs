@@ -1,18 +1,15 @@
 //! Bytes and datagrams as they come: one multishot receive for all of them, into buffers of the loop's pool; bytes that
-//! come in bulk by one receive at a time, into a large buffer that is warm; short messages of prompt peers by one
-//! receive each.
+//! come in bulk by one receive at a time, into a large buffer that is warm.
 //!
 //! Owns: [`Receive`], [`Datagrams`], [`Datagram`]. Called by: sockets' `receive()` and `datagrams()`.
 //! Never does: copy, or hold a buffer that was handed out.
 //!
 //! ```text
-//!                          the loop is busy, its peers prompt (`executor::pace`)
-//!           ┌──────────────────────────────────────────────────────▶ Leaving ─▸ Single
-//!   Pool ───┤                                                                     │ a long message, or not so any more
-//!    ▲ ▲    └──────────────▶ Leaving ─▸ Large                                     │
-//!    │ │   full buffers                   │ few bytes, or no buffer               │
-//!    │ └──────────────────────────────────┘                                       │
-//!    └────────────────────────────────────────────────────────────────────────────┘
+//!            full buffers              the multishot receive is over
+//!   Pool ────────────────▶ Leaving ────────────────────────────────▶ Large
+//!    ▲                                                                 │
+//!    └─────────────────────────────────────────────────────────────────┘
+//!                      few bytes at a time, or no buffer
 //! ```
 //!
 //! Byte path: from `driver` (a completion with a pool buffer) to the [`Received`] that the caller reads.
@@ -20,9 +17,7 @@
 use super::socket::Socket;
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::executor::{
-    Doubt, Holder, Local, Multi, Received, Shots, SingleSeat, Standing, Streaming,
-};
+use crate::executor::{Local, Multi, Received};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
@@ -35,13 +30,10 @@ use std::task::{self, Context, ready};
 
 /// The bytes of a stream, in order, in buffers of the loop's.
 ///
-/// Small messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and
-/// an idle connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`]), with more behind or on a
-/// processor whose cache does not hold a batch of full ones ([`crate::Options::cache_bytes`]), goes over to large ones
+/// Messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and an idle
+/// connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`]) goes over to large ones
 /// ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left, and then waits
-/// for word of more, by one multishot poll; when they are few again, back. In a loop whose turns are long and whose peers
-/// answer within one, messages are received one by one, each into a small or medium buffer of the stream's own, by
-/// [`limits::SINGLE_STREAMS`] streams at most: their bytes are there when they are asked for.
+/// for word of more, by one multishot poll; when they are few again ([`limits::SMALL_RECEIVES_MAX`]), back.
 /// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
 /// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
 /// back to the pool; where every buffer of that is held, it waits for one.
@@ -55,11 +47,7 @@ pub struct Receive<'a> {
     way: Way,
     is_over: bool,
     /// Receives in a row that speak for the other way.
-    misfits: u32,
-    /// Bytes of the last one.
-    last_len: u32,
-    /// There once the stream receives.
-    streaming: Option<Streaming>,
+    streak: u32,
 }
 
 /// How bytes are received.
@@ -67,35 +55,14 @@ pub struct Receive<'a> {
 enum Way {
     /// By a multishot receive, into buffers of a pool.
     Pool(Multi),
-    /// As before, and asked to stop for another way.
+    /// As before, and asked to stop for the other way.
     Leaving {
         multi: Multi,
-        next: Next,
         /// [`Socket::cancels`] when it was: a later one is the user's.
         cancels: u32,
     },
-    /// Message by message, into a small buffer or a medium one.
-    Single {
-        receive: Standing<Recv>,
-        /// Where its bytes will be.
-        holder: Option<Box<Holder>>,
-        /// The turn in which it was asked for.
-        asked: u32,
-        seat: SingleSeat,
-    },
     /// Into a large buffer, until none are left; then once there is word of more.
-    Large {
-        word: Multi,
-        is_drained: bool,
-        doubt: Doubt,
-    },
-}
-
-/// What a multishot receive is stopped for.
-#[derive(Debug)]
-enum Next {
-    Large,
-    Single(SingleSeat),
+    Large { word: Multi, is_drained: bool },
 }
 
 type Item = Option<io::Result<Received>>;
@@ -107,9 +74,7 @@ impl<'a> Receive<'a> {
             pool: PoolKind::Streams,
             way: Way::Pool(Multi::default()),
             is_over: false,
-            misfits: 0,
-            last_len: 0,
-            streaming: None,
+            streak: 0,
         }
     }
 
@@ -161,7 +126,6 @@ impl<'a> Receive<'a> {
         }
         match &self.way {
             Way::Large { .. } => self.poll_large(cx),
-            Way::Single { .. } => self.poll_single(cx),
             Way::Pool(_) | Way::Leaving { .. } => self.poll_pool(cx),
         }
     }
@@ -173,194 +137,63 @@ impl<'a> Receive<'a> {
     }
 
     fn poll_pool(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let (multi, is_leaving) = match &mut self.way {
-            Way::Pool(multi) => (multi, false),
-            Way::Leaving { multi, .. } => (multi, true),
-            Way::Large { .. } | Way::Single { .. } => return self.end(None),
+        let (multi, left_at) = match &mut self.way {
+            Way::Pool(multi) => (multi, None),
+            Way::Leaving { multi, cancels } => (multi, Some(*cancels)),
+            Way::Large { .. } => return self.poll_large(cx),
         };
         if multi.is_idle() {
-            if is_leaving {
-                return self.enter_next(cx);
+            if left_at.is_some() {
+                return self.enter_large(cx);
             }
             let local = Local::current();
             self.pool = local.engine().driver_mut().receive_pool(self.pool);
-            self.streaming.get_or_insert_with(|| local.count_stream());
         }
         let (fd, pool) = (self.socket.on_loop(), self.pool);
         let request = || Request::RecvMulti(RecvMulti::into_pool(fd, pool));
-        let Ready(arrival) = multi.poll_next(cx, request) else {
-            return self.reconsider(cx);
-        };
+        let arrival = ready!(multi.poll_next(cx, request));
         let Some(bytes) = arrival.buffer else {
             return match arrival.result() {
                 Ok(_) => self.end(None),
-                Err(error) if is_cancelled(&error) && self.is_by_us() => self.enter_next(cx),
+                Err(error) if is_cancelled(&error) && left_at == Some(self.socket.cancels()) => {
+                    self.enter_large(cx)
+                }
                 Err(error) => self.end(Some(error)),
             };
         };
-        let bytes = if is_leaving {
-            bytes.followed()
-        } else if pool == PoolKind::Streams {
-            self.weigh(bytes)
-        } else {
-            bytes
-        };
-        Ready(Some(Ok(bytes)))
-    }
-
-    /// Nothing has come by the multishot receive: perhaps single ones had better take its place.
-    #[inline]
-    fn reconsider(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let Way::Pool(multi) = &mut self.way else {
-            return Pending;
-        };
-        if self.pool != PoolKind::Streams || self.misfits > 0 {
-            return Pending;
-        }
-        let len = self.last_len as usize;
-        let seat = Local::with_current(|local| {
-            let shots = local.engine().pace().shots();
-            local.single_seat(shots.single_max(), len)
-        });
-        let Some(seat) = seat else {
-            return Pending;
-        };
-        let multi = std::mem::take(multi);
-        self.leave(multi, Next::Single(seat));
-        self.poll_pool(cx)
-    }
-
-    /// Stop a multishot receive for another way.
-    fn leave(&mut self, multi: Multi, next: Next) {
-        multi.stop();
-        self.way = Way::Leaving {
-            multi,
-            next,
-            cancels: self.socket.cancels(),
-        };
-    }
-
-    /// Whether the multishot receive was stopped for another way only.
-    fn is_by_us(&self) -> bool {
-        matches!(self.way, Way::Leaving { cancels, .. } if cancels == self.socket.cancels())
-    }
-
-    /// The multishot receive is over.
-    fn enter_next(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        match std::mem::replace(&mut self.way, Way::Pool(Multi::default())) {
-            Way::Leaving {
-                next: Next::Single(seat),
-                ..
-            } => {
-                self.socket.keep_sender();
-                self.way = Way::Single {
-                    receive: Standing::default(),
-                    holder: None,
-                    asked: 0,
-                    seat,
-                };
-                self.poll_single(cx)
-            }
-            _ => self.enter_large(cx),
-        }
-    }
-
-    fn poll_single(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        let Way::Single {
-            receive,
-            holder,
-            asked,
-            seat,
-        } = &mut self.way
-        else {
-            return self.end(None);
-        };
-        if !receive.is_in_flight() {
-            Local::with_current(|local| {
-                let fd = self.socket.on(local);
-                let (own, room) = if seat.is_long() {
-                    (local.medium_holder(), limits::MEDIUM_BUFFER_BYTES)
-                } else {
-                    (local.small_holder(), limits::SMALL_BUFFER_BYTES)
-                };
-                let own = holder.insert(own);
-                *asked = local.engine().pace().turn();
-                receive.begin(local, cx.waker(), || Recv {
-                    fd,
-                    buf: RecvBuf::append(own.take_own(), room),
-                });
-            });
-            return Pending;
-        }
-        let (received, bytes) = ready!(receive.poll(cx.waker(), |received, bytes| {
-            let holder = holder.take();
-            (
-                received,
-                holder.map(|holder| Received::single(holder, bytes)),
-            )
-        }));
-        let (Ok(count), Some(bytes)) = (&received, bytes) else {
-            return self.end(received.err());
-        };
-        if *count == 0 {
-            return self.end(None);
-        }
-        self.last_len = *count as u32;
-        let was_long = *count >= limits::SMALL_BUFFER_BYTES;
-        let mut fits = !was_long;
-        if seat.is_long() {
-            self.misfits = if was_long { 0 } else { self.misfits + 1 };
-            fits =
-                *count < limits::MEDIUM_BUFFER_BYTES && self.misfits < limits::SMALL_RECEIVES_MAX;
-        }
-        let asked = *asked;
-        let goes_on = Local::with_current(|local| {
-            let mut engine = local.engine();
-            engine.pace().note(asked);
-            let may = engine.pace().shots() != Shots::Many;
-            fits && may && (!seat.is_long() || local.may_be_single_and_long(*count))
-        });
-        if !goes_on {
-            self.misfits = 0;
-            self.way = Way::Pool(Multi::default());
-        }
+        self.weigh(bytes.len());
         Ready(Some(Ok(bytes)))
     }
 
     /// What a receive into the pool took.
-    fn weigh(&mut self, bytes: Received) -> Received {
-        self.last_len = bytes.len() as u32;
-        if bytes.len() < limits::POOL_BUFFER_BYTES as usize {
-            self.misfits = 0;
-            return bytes;
-        }
+    fn weigh(&mut self, len: usize) {
         let Way::Pool(multi) = &mut self.way else {
-            return bytes;
+            return;
         };
-        // Else it may be just as long as a buffer, which goes well in batches that stay in the cache.
-        if !multi.may_be_followed() && Local::current().keeps_batches_warm() {
-            return bytes;
+        if self.pool != PoolKind::Streams || len < limits::POOL_BUFFER_BYTES as usize {
+            self.streak = 0;
+            return;
         }
-        self.misfits += 1;
-        if self.misfits == limits::FULL_RECEIVES_MAX {
+        self.streak += 1;
+        if self.streak == limits::FULL_RECEIVES_MAX {
             let multi = std::mem::take(multi);
-            self.leave(multi, Next::Large);
+            multi.stop();
+            let cancels = self.socket.cancels();
+            self.way = Way::Leaving { multi, cancels };
         }
-        bytes.followed()
     }
 
     fn enter_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
-        self.misfits = 0;
+        self.streak = 0;
         self.way = Way::Large {
             word: Multi::default(),
             is_drained: false,
-            doubt: Doubt::default(),
         };
         self.poll_large(cx)
     }
 
     fn leave_large(&mut self) {
-        self.misfits = 0;
+        self.streak = 0;
         self.way = Way::Pool(Multi::default());
     }
 
@@ -368,23 +201,13 @@ impl<'a> Receive<'a> {
         let local = Local::current();
         let fd = self.socket.on(&local);
         loop {
-            let Way::Large {
-                word,
-                is_drained,
-                doubt,
-            } = &mut self.way
-            else {
+            let Way::Large { word, is_drained } = &mut self.way else {
                 return self.end(None);
             };
-            if *is_drained && !doubt.must_look() {
+            if *is_drained {
                 let interest = Interest::READ;
                 let request = || Request::PollMulti(PollMulti { fd, interest });
-                let Ready(arrival) = word.poll_next(cx, request) else {
-                    local.wait_in_doubt(doubt, cx.waker());
-                    return Pending;
-                };
-                doubt.settle();
-                if let Err(error) = arrival.result() {
+                if let Err(error) = ready!(word.poll_next(cx, request)).result() {
                     return self.end(Some(error));
                 }
             }
@@ -405,17 +228,9 @@ impl<'a> Receive<'a> {
                     return self.end(None);
                 }
                 Ok(count) => {
-                    // Alone, the loop would sleep next, and look again before.
-                    if count < limits::LARGE_BUFFER_BYTES && !local.is_alone() {
-                        *is_drained = true;
-                        doubt.believe();
-                    }
-                    self.misfits = if is_small(count, &local) {
-                        self.misfits + 1
-                    } else {
-                        0
-                    };
-                    if self.misfits == limits::SMALL_RECEIVES_MAX {
+                    let is_small = count < limits::POOL_BUFFER_BYTES as usize;
+                    self.streak = if is_small { self.streak + 1 } else { 0 };
+                    if self.streak == limits::SMALL_RECEIVES_MAX {
                         self.leave_large();
                     }
                     return Ready(Some(Ok(Received::large(&local, buffer))));
@@ -431,12 +246,6 @@ impl<'a> Receive<'a> {
             }
         }
     }
-}
-
-/// Whether a large buffer is more than a receive needed.
-fn is_small(count: usize, local: &Local) -> bool {
-    let pool_len = limits::POOL_BUFFER_BYTES as usize;
-    count < pool_len || (count == pool_len && local.keeps_batches_warm())
 }
 
 fn is_cancelled(error: &io::Error) -> bool {
@@ -520,6 +329,3 @@ impl Datagram {
         self.message().datagrams()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -33,10 +33,7 @@ pub struct SendAll<'a, B: Outgoing> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Unsent,
-    /// By an operation of its own.
     Sending,
-    /// By the socket's, which keeps its place.
-    Standing,
     Over,
 }
 
@@ -66,20 +63,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         if is_alone || bytes.is_urgent() {
             return self.begin_at_once(bytes, is_alone, waker);
         }
-        let (mut buf, kept) = bytes.lend();
-        if !buf.is_empty()
-            && let Some(sender) = &mut *self.socket.sender()
-            && !sender.is_in_flight()
-        {
-            let fd = self.socket.on(&local);
-            sender.begin(&local, waker, || Send {
-                fd,
-                buf: std::mem::take(&mut buf),
-            });
-            self.stage = Stage::Standing;
-            self.kept = Some(kept);
-            return Poll::Pending;
-        }
+        let (buf, kept) = bytes.lend();
         self.send_rest(buf, kept, Beginning::Plain, waker)
     }
 
@@ -168,14 +152,6 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         Poll::Ready((Ok(()), B::restore(kept, buf)))
     }
 
-    #[inline(always)]
-    fn poll_standing(&mut self, waker: &Waker) -> Poll<Sent<B>> {
-        let socket = self.socket;
-        let mut sender = socket.sender();
-        let sender = sender.get_or_insert_default();
-        ready!(sender.poll(waker, |sent, buf| self.end(sent, buf, waker)))
-    }
-
     fn poll_sending(&mut self, waker: &Waker) -> Poll<Sent<B>> {
         let Some(flight) = &mut self.flight else {
             panic!("a send was polled after it was over");
@@ -192,7 +168,6 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent<B>> {
         match self.stage {
-            Stage::Standing => return self.poll_standing(cx.waker()),
             Stage::Sending => return self.poll_sending(cx.waker()),
             Stage::Unsent => {
                 self.stage = Stage::Over;
@@ -203,17 +178,6 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
             Stage::Over => {}
         }
         panic!("a send was polled after it was over");
-    }
-}
-
-impl<B: Outgoing> Drop for SendAll<'_, B> {
-    #[inline]
-    fn drop(&mut self) {
-        // As a `Flight` does by itself. What goes with it may run foreign code, of a waker: nothing is borrowed then.
-        if self.stage == Stage::Standing {
-            let given_up = self.socket.sender().as_mut().map(std::mem::take);
-            drop(given_up);
-        }
     }
 }
 

@@ -5,12 +5,12 @@
 
 use super::send_all::SendAll;
 use crate::buf::{Outgoing, RecvBuf, SendBuf};
-use crate::executor::{Home, Lent, Local, Op, SendZeroCopy, Standing};
+use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -24,12 +24,7 @@ pub struct Socket {
     is_drained: Cell<bool>,
     /// How often everything on it was asked to stop.
     cancel_count: Cell<u32>,
-    /// What its messages are sent by where they are many and short.
-    sender: RefCell<Option<Sender>>,
 }
-
-/// A send that is made again and again.
-pub(super) type Sender = Standing<Send>;
 
 impl Socket {
     /// A new socket, by the numbers of socket(2).
@@ -129,17 +124,6 @@ impl Socket {
         let bufs = bufs.into_iter().map(SendBuf::from).collect();
         let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
         (result, into_vecs(bufs))
-    }
-
-    /// Have messages sent by an operation that keeps its place, from now on.
-    pub fn keep_sender(&self) {
-        self.sender.borrow_mut().get_or_insert_default();
-    }
-
-    /// That operation, where there is one.
-    #[inline]
-    pub(super) fn sender(&self) -> RefMut<'_, Option<Sender>> {
-        self.sender.borrow_mut()
     }
 
     /// Send all of `bufs`, in order.
@@ -279,7 +263,6 @@ impl From<OwnedFd> for Socket {
             home: RefCell::new(None),
             is_drained: Cell::new(false),
             cancel_count: Cell::new(0),
-            sender: RefCell::new(None),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! What a typed operation is: the request it becomes, and the output its last completion becomes.
 //!
-//! Owns: [`Kind`] and [`Outcome`]; [`Renewed`], of which one is made again and again. Called by: `executor::operation`
-//! and `executor::standing`, which make futures of kinds.
+//! Owns: [`Kind`] and [`Outcome`]. Called by: `executor::operation`, which makes futures of kinds.
 //! Never does: submit anything.
 
-use super::{Operation, Request};
+use super::Request;
 use std::io;
-use std::os::fd::RawFd;
 
 /// What an operation ended with. Only a driver makes one: a descriptor in it is owned by whoever has it.
 ///
@@ -51,40 +49,3 @@ pub trait Kind: Sized + Unpin {
     /// other finds neither its buffers there nor a descriptor.
     fn output(outcome: Outcome) -> Self::Output;
 }
-
-/// A kind that can be made again in the place of its last request.
-pub(crate) trait Renewed: Kind + Operation {
-    /// What its request holds, and its owner gets back with the result.
-    type Memory;
-
-    /// The descriptor that it needs.
-    fn fd(&self) -> RawFd;
-
-    /// Become the request in the place of the last one, whose memory has been taken.
-    fn renew(self, last: &mut Request) -> &mut Self;
-
-    /// Take the memory out, with this result.
-    fn memory(over: &mut Request, result: i32) -> Self::Memory;
-}
-
-/// [`Renewed::renew`] for the variant of a kind.
-macro_rules! renew {
-    ($kind:expr, $last:expr, $variant:path) => {{
-        let last = $last;
-        if !matches!(last, $variant(_)) {
-            *last = $variant($kind);
-            match last {
-                $variant(kind) => return kind,
-                _ => unreachable!("it was put there"),
-            }
-        }
-        match last {
-            $variant(place) => {
-                *place = $kind;
-                place
-            }
-            _ => unreachable!("it was looked at"),
-        }
-    }};
-}
-pub(super) use renew;

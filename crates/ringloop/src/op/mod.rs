@@ -68,7 +68,6 @@ pub use connect::Connect;
 pub use descriptors::{Descriptors, RecvDescriptors, SendDescriptors};
 pub use fsync::Fsync;
 pub use hard_link::HardLink;
-pub(crate) use kind::Renewed;
 pub use kind::{Kind, Outcome};
 pub use metadata::Statx;
 pub use mkdir::MakeDir;

@@ -7,8 +7,7 @@
 use super::{Need, Operation, Request, Shape};
 use crate::buf::RecvBuf;
 use crate::driver::PoolKind;
-use crate::op::kind::renew;
-use crate::op::{Kind, Outcome, Renewed};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -80,31 +79,6 @@ impl Kind for Recv {
             _ => RecvBuf::with_capacity(0),
         };
         (outcome.result.map(|count| count as usize), buf)
-    }
-}
-
-impl Renewed for Recv {
-    type Memory = Vec<u8>;
-
-    #[inline(always)]
-    fn fd(&self) -> RawFd {
-        self.fd
-    }
-
-    #[inline(always)]
-    fn renew(self, last: &mut Request) -> &mut Self {
-        renew!(self, last, Request::Recv)
-    }
-
-    #[inline(always)]
-    fn memory(over: &mut Request, result: i32) -> Vec<u8> {
-        match over {
-            Request::Recv(over) => {
-                over.finish(result);
-                over.buf.take_vec()
-            }
-            _ => Vec::new(),
-        }
     }
 }
 

@@ -21,7 +21,7 @@ const CAPACITY_MAX: usize = u32::MAX as usize;
 /// It belongs to the loop that it was made on. The kernel keeps its pages for itself (`RLIMIT_MEMLOCK`
 /// counts them) until some time after it was dropped.
 pub struct RegisteredBuf {
-    /// Longer than the buffer by a page but one byte, so that the buffer may begin anywhere in a page.
+    /// Longer than the buffer by a page but one byte, so that the buffer can begin with a page.
     memory: Box<[u8]>,
     start: usize,
     /// As `written`, in 32 bits: two fields of a word each would make every operation's slot a line longer.
@@ -33,15 +33,15 @@ pub struct RegisteredBuf {
 }
 
 impl RegisteredBuf {
-    /// One that is not registered yet, and begins so many bytes behind a page's beginning.
-    pub(crate) fn unregistered(capacity: usize, offset: usize) -> Self {
+    /// One that is not registered yet.
+    pub(crate) fn unregistered(capacity: usize) -> Self {
         let memory = match capacity.min(CAPACITY_MAX) {
             0 => Box::default(),
             capacity => vec![0; capacity + PAGE_BYTES - 1].into_boxed_slice(),
         };
         let start = match memory.len() {
             0 => 0,
-            _ => offset.wrapping_sub(memory.as_ptr().addr()) % PAGE_BYTES,
+            _ => memory.as_ptr().align_offset(PAGE_BYTES),
         };
         Self {
             memory,

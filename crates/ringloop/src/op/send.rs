@@ -2,8 +2,7 @@
 
 use super::{Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::op::kind::renew;
-use crate::op::{Kind, Outcome, Renewed};
+use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -63,27 +62,5 @@ impl Kind for Send {
             _ => Vec::new().into(),
         };
         (outcome.result.map(|count| count as usize), buf)
-    }
-}
-
-impl Renewed for Send {
-    type Memory = SendBuf;
-
-    #[inline(always)]
-    fn fd(&self) -> RawFd {
-        self.fd
-    }
-
-    #[inline(always)]
-    fn renew(self, last: &mut Request) -> &mut Self {
-        renew!(self, last, Request::Send)
-    }
-
-    #[inline(always)]
-    fn memory(over: &mut Request, _: i32) -> SendBuf {
-        match over {
-            Request::Send(over) => std::mem::take(&mut over.buf),
-            _ => SendBuf::default(),
-        }
     }
 }

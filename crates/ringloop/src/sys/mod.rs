@@ -7,7 +7,6 @@
 //!
 //! | module | the one thing it is about |
 //! |---|---|
-//! | [`cache`] | how much a core's caches hold |
 //! | [`clock`] | the monotonic clock, in nanoseconds |
 //! | [`event`] | a descriptor that another thread writes to wake a sleeping loop |
 //! | [`interest`] | what a descriptor is watched for: reading, writing |
@@ -38,7 +37,6 @@
 //! interrupted).
 
 pub mod address;
-pub mod cache;
 pub mod clock;
 pub mod datagram;
 pub mod descriptors;

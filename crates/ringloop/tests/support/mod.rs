@@ -74,23 +74,14 @@ pub fn on_both(test: impl Fn(&mut Bed)) {
 
 /// Run a test on every driver, in a runtime of its own, and alone; nothing may be left open.
 pub fn in_runtimes(test: impl Fn(&Runtime)) {
-    in_runtimes_with(Options::default(), test);
-}
-
-/// As [`in_runtimes`], on a processor whose cache holds so much.
-pub fn in_runtimes_of(cache_bytes: usize, test: impl Fn(&Runtime)) {
-    let options = Options {
-        cache_bytes: Some(cache_bytes),
-        ..Options::default()
-    };
-    in_runtimes_with(options, test);
-}
-
-fn in_runtimes_with(options: Options, test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let before = open_descriptors();
-        let runtime = Runtime::with_options(Options { driver, ..options }).unwrap();
+        let options = Options {
+            driver,
+            ..Options::default()
+        };
+        let runtime = Runtime::with_options(options).unwrap();
         test(&runtime);
         drop(runtime);
         expect_descriptors(before);

@@ -26,7 +26,7 @@ use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
 use super::{BufferId, Event, Key, PoolKind, Sink};
 use crate::limits;
-use crate::op::{Need, Operation, Renewed, Request, Shape};
+use crate::op::{Need, Operation, Request, Shape};
 use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
@@ -37,7 +37,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 use watches::Watches;
 
@@ -187,25 +186,6 @@ impl ReadinessDriver {
         key
     }
 
-    /// See [`super::Driver::renew`].
-    pub(super) fn renew<K: Renewed>(
-        &mut self,
-        key: Key,
-        waker: &Waker,
-        make: &mut impl FnMut() -> K,
-    ) -> Option<Key> {
-        let (key, phase, request) = self.table.renew(key, waker)?;
-        make().renew(request);
-        *phase = Phase::Armed;
-        match self.need(key) {
-            Some(Need::Ready(fd, interest)) if self.watches.is_blocked(fd, interest) => {
-                self.park(key, fd, interest);
-            }
-            _ => self.place(key),
-        }
-        Some(key)
-    }
-
     /// Try an operation, and leave it where it will be tried again.
     fn place(&mut self, key: Key) {
         if let Some(result) = self.attempt(key) {
@@ -287,7 +267,7 @@ impl ReadinessDriver {
     /// See [`super::Driver::has_ended`].
     pub(super) fn has_ended(&mut self, key: Key) -> bool {
         let slot = self.table.slot(key);
-        slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done | Phase::Idle))
+        slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done))
     }
 
     /// See [`super::Driver::forget_now`]: here no operation holds on to a file.

@@ -47,9 +47,6 @@ impl UringDriver {
         }
         // A slot is freed with the last completion, so one that carries a buffer finds it.
         let slot = self.table.slot(key)?;
-        if slot.complete_standing(cqe.res) {
-            return None;
-        }
         let shape = slot.shape();
         // The next of its link begins.
         self.may_have_begun |= slot.is(flag::LINKED);

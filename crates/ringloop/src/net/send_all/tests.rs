@@ -1,9 +1,7 @@
-//! Sends by an operation that keeps its place: the same bytes, errors and cancels as by one of their own; on both drivers,
-//! in a loop that has other things to do, since a lone task sends at once.
+//! Sends in a loop that has other things to do, since a lone task sends at once; on both drivers.
 
 use super::*;
 use crate::driver::Choice;
-use crate::executor::Home;
 use crate::time::{self, timeout, yield_now};
 use crate::{Options, Runtime, spawn};
 use std::cell::Cell;
@@ -51,24 +49,39 @@ fn on_both(test: impl AsyncFn()) {
     }
 }
 
-/// A socket that keeps its sender, and its peer.
+/// A socket and its peer.
 fn pair() -> (Socket, Peer) {
     let (ours, peer) = Peer::pair().expect("two sockets");
     ours.set_nonblocking(true).expect("a socket");
-    let socket = Socket::from(OwnedFd::from(ours));
-    socket.keep_sender();
-    (socket, peer)
+    (Socket::from(OwnedFd::from(ours)), peer)
 }
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Poll a send for the first time: it goes by the socket's operation.
-async fn start<B: Outgoing>(send: &mut SendAll<'_, B>) {
-    let is_over = poll_fn(|cx| Poll::Ready(Pin::new(&mut *send).poll(cx).is_ready())).await;
-    assert!(!is_over);
-    assert_eq!(send.stage, Stage::Standing);
+/// Poll a send for the first time; returns what it ended with, if it did.
+async fn start<B: Outgoing>(sending: &mut SendAll<'_, B>) -> Option<Sent<B>> {
+    poll_fn(|cx| match Pin::new(&mut *sending).poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Start a send and see it out.
+async fn send<B: Outgoing>(socket: &Socket, bytes: B) -> Sent<B> {
+    let mut sending = socket.send_all(bytes);
+    match start(&mut sending).await {
+        Some(ended) => ended,
+        None => sending.await,
+    }
+}
+
+/// Start a send that is more than the socket takes.
+async fn start_long(sending: &mut SendAll<'_, Vec<u8>>) {
+    assert!(start(sending).await.is_none());
+    assert_eq!(sending.stage, Stage::Sending);
 }
 
 /// Take so many bytes, on a thread: the loop is not to be kept waiting.
@@ -88,7 +101,7 @@ async fn joined<T>(handle: thread::JoinHandle<T>) -> T {
 }
 
 #[test]
-fn messages_go_one_after_the_other_in_the_same_place() {
+fn messages_go_one_after_the_other() {
     on_both(async || {
         let (socket, peer) = pair();
         let lens: Vec<_> = (0..500_usize)
@@ -99,9 +112,7 @@ fn messages_go_one_after_the_other_in_the_same_place() {
         for len in lens {
             let bytes = pattern(len);
             all.extend_from_slice(&bytes);
-            let mut send = socket.send_all(bytes);
-            start(&mut send).await;
-            let (result, back) = send.await;
+            let (result, back) = send(&socket, bytes).await;
             result.expect("an open socket");
             assert_eq!(back, pattern(len));
         }
@@ -113,25 +124,25 @@ fn messages_go_one_after_the_other_in_the_same_place() {
 fn message_that_the_socket_takes_in_parts_arrives_whole() {
     on_both(async || {
         let (socket, peer) = pair();
-        let mut send = socket.send_all(pattern(LONG));
-        start(&mut send).await;
+        let mut sending = socket.send_all(pattern(LONG));
+        start_long(&mut sending).await;
         let reading = reader(peer, LONG);
-        let (result, back) = send.await;
+        let (result, back) = sending.await;
         result.expect("an open socket");
         assert!(back == pattern(LONG) && joined(reading).await.0 == back);
     });
 }
 
 #[test]
-fn send_that_is_given_up_keeps_its_memory_and_leaves_the_next_one_a_place() {
+fn send_that_is_given_up_keeps_its_memory_and_leaves_the_socket_to_the_next_one() {
     on_both(async || {
         let (socket, peer) = pair();
-        let mut send = socket.send_all(pattern(LONG));
-        start(&mut send).await;
+        let mut sending = socket.send_all(pattern(LONG));
+        start_long(&mut sending).await;
         for _ in 0..3 {
             yield_now().await;
         }
-        drop(send);
+        drop(sending);
         // What went out is a beginning of the message. A sleep is a turn of the loop at least, and the kernel hears of the
         // send and of its cancel in one: after several without a byte none comes.
         peer.set_nonblocking(true).expect("a socket");
@@ -148,9 +159,8 @@ fn send_that_is_given_up_keeps_its_memory_and_leaves_the_next_one_a_place() {
             }
         }
         assert!(pattern(LONG).starts_with(&came));
-        let mut send = socket.send_all(b"next".to_vec());
-        start(&mut send).await;
-        send.await.0.expect("an open socket");
+        let ended = send(&socket, b"next".to_vec()).await;
+        ended.0.expect("an open socket");
         let mut next = [0; 4];
         peer.read_exact(&mut next).expect("four bytes");
         assert_eq!(&next, b"next");
@@ -162,8 +172,8 @@ fn cancelled_send_gives_its_bytes_back() {
     on_both(async || {
         for everything in [false, true] {
             let (socket, peer) = pair();
-            let mut send = socket.send_all(pattern(LONG));
-            start(&mut send).await;
+            let mut sending = socket.send_all(pattern(LONG));
+            start_long(&mut sending).await;
             for _ in 0..3 {
                 yield_now().await;
             }
@@ -174,7 +184,7 @@ fn cancelled_send_gives_its_bytes_back() {
                 assert!(socket.cancel() <= 1);
             }
             // Also where a part of them had gone out.
-            let (result, back) = send.await;
+            let (result, back) = sending.await;
             let error = result.expect_err("nobody reads");
             assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
             assert_eq!(back.len(), LONG);
@@ -184,33 +194,11 @@ fn cancelled_send_gives_its_bytes_back() {
 }
 
 #[test]
-fn second_send_at_a_time_has_an_operation_of_its_own() {
-    on_both(async || {
-        let (socket, peer) = pair();
-        let mut first = socket.send_all(vec![1; 1000]);
-        start(&mut first).await;
-        let mut second = socket.send_all(vec![2; 1000]);
-        let mut is_over =
-            poll_fn(|cx| Poll::Ready(Pin::new(&mut second).poll(cx).is_ready())).await;
-        if !is_over {
-            assert_eq!(second.stage, Stage::Sending);
-            is_over = second.await.0.is_ok();
-        }
-        assert!(is_over && first.await.0.is_ok());
-        let (mut bytes, _peer) = joined(reader(peer, 2000)).await;
-        bytes.sort_unstable();
-        assert_eq!(bytes.partition_point(|byte| *byte == 1), 1000);
-    });
-}
-
-#[test]
 fn peer_that_has_gone_is_an_error_and_the_bytes_come_back() {
     on_both(async || {
         let (socket, peer) = pair();
         drop(peer);
-        let mut send = socket.send_all(b"nobody".to_vec());
-        start(&mut send).await;
-        let (result, back) = send.await;
+        let (result, back) = send(&socket, b"nobody".to_vec()).await;
         let error = result.expect_err("the peer has gone");
         assert_eq!(error.raw_os_error(), Some(libc::EPIPE));
         assert_eq!(back, b"nobody");
@@ -218,15 +206,14 @@ fn peer_that_has_gone_is_an_error_and_the_bytes_come_back() {
 }
 
 #[test]
-fn socket_that_goes_to_another_loop_takes_a_place_there() {
+fn socket_that_goes_to_another_loop_sends_there() {
     let (socket, mut peer) = pair();
     for driver in [Choice::Auto, Choice::Epoll, Choice::Auto] {
         let runtime = runtime(driver);
         busy(&runtime, async {
             for _ in 0..3 {
-                let mut send = socket.send_all(b"moved".to_vec());
-                start(&mut send).await;
-                send.await.0.expect("an open socket");
+                let ended = send(&socket, b"moved".to_vec()).await;
+                ended.0.expect("an open socket");
                 let mut bytes = [0; 5];
                 peer.read_exact(&mut bytes).expect("five bytes");
                 assert_eq!(&bytes, b"moved");
@@ -237,35 +224,15 @@ fn socket_that_goes_to_another_loop_takes_a_place_there() {
 }
 
 #[test]
-fn socket_that_keeps_its_sender_does_not_keep_the_loop() {
-    for driver in [Choice::Auto, Choice::Epoll] {
-        let (socket, _peer) = pair();
-        let runtime = runtime(driver);
-        let home = Cell::default();
-        busy(&runtime, async {
-            home.set(Home::of_current());
-            let mut send = socket.send_all(b"sent".to_vec());
-            start(&mut send).await;
-            send.await.0.expect("an open socket");
-        });
-        let home = home.into_inner().expect("a loop");
-        assert!(home.local().is_some());
-        drop(runtime);
-        assert!(home.local().is_none(), "the socket is still there");
-        drop(socket);
-    }
-}
-
-#[test]
 fn runtime_that_ends_under_a_send_frees_what_it_held() {
     for driver in [Choice::Auto, Choice::Epoll] {
         let (socket, peer) = pair();
         let runtime = runtime(driver);
         busy(&runtime, async {
             spawn(async move {
-                let mut send = pin!(socket.send_all(pattern(LONG)));
-                start(&mut send).await;
-                send.await.0.expect_err("the runtime ends");
+                let mut sending = pin!(socket.send_all(pattern(LONG)));
+                assert!(start(&mut sending).await.is_none());
+                sending.await.0.expect_err("the runtime ends");
             });
             for _ in 0..5 {
                 yield_now().await;

@@ -104,28 +104,6 @@ fn send_that_the_kernel_has_stopped_waits_again_and_goes_once() {
 }
 
 #[test]
-fn reusable_send_that_the_kernel_has_stopped_goes_once() {
-    let (near, mut far, filled) = full_pair(libc::SOCK_STREAM);
-    let mut driver = driver();
-    let [request, ..] = sends(near.as_raw_fd());
-    let sink = Sink::Waker(Waker::noop().clone());
-    let key = driver.submit_as(request, sink, flag::KEPT);
-    driver.wait(Some(Duration::ZERO)).unwrap();
-    stop(&mut driver, key, libc::EAGAIN);
-    assert_eq!(drain(&mut driver, &mut far, filled), BYTES);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let taken = loop {
-        if let Ok(taken) = driver.table_mut().take_standing(key, Waker::noop()) {
-            break taken.unwrap().0;
-        }
-        assert!(Instant::now() < deadline);
-        driver.wait(Some(Duration::from_millis(10))).unwrap();
-        assert!(driver.next_event().is_none());
-    };
-    assert_eq!(taken, BYTES.len() as i32);
-}
-
-#[test]
 fn cancelled_send_is_not_made_again() {
     let (near, mut far, filled) = full_pair(libc::SOCK_STREAM);
     for is_cancelled_first in [true, false] {
