@@ -147,27 +147,39 @@ impl Timers {
         self.cancelled_count = self.cancelled_count.saturating_sub(1);
     }
 
-    /// Take out every handle for which `is_cancelled`; they are dropped outside of the cell.
+    /// Take out every handle for which `is_cancelled`; they are dropped outside of the cell. Without memory for
+    /// the list they stay until the next sweep.
     pub fn sweep(&mut self, is_cancelled: impl Fn(&Obj) -> bool) -> Vec<Obj> {
-        let mut swept = Vec::with_capacity(self.cancelled_count);
-        let (gone, kept) = std::mem::take(&mut self.heap)
-            .into_vec()
-            .into_iter()
-            .partition::<Vec<_>, _>(|Reverse(timer)| is_cancelled(&timer.handle));
-        swept.extend(gone.into_iter().map(|Reverse(timer)| timer.handle));
-        self.heap = kept.into();
-        let (gone, kept) = std::mem::take(&mut self.lane)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|timer| is_cancelled(&timer.handle));
-        swept.extend(gone.into_iter().map(|timer| timer.handle));
-        self.lane = kept;
+        let mut swept = Vec::new();
+        if swept.try_reserve(self.cancelled_count).is_err() {
+            return swept;
+        }
+        let mut heap = std::mem::take(&mut self.heap).into_vec();
+        let cancelled = heap.extract_if(.., |Reverse(timer)| is_cancelled(&timer.handle));
+        swept.extend(cancelled.map(|Reverse(timer)| timer.handle));
+        // A heap that is in use keeps its memory: the kernel takes long to give it anew.
+        if heap.len() < heap.capacity() / 8 {
+            heap.shrink_to(heap.len() * 2);
+        }
+        self.heap = heap.into();
+        for _ in 0..self.lane.len() {
+            if let Some(timer) = self.lane.pop_front() {
+                if is_cancelled(&timer.handle) {
+                    swept.push(timer.handle);
+                } else {
+                    self.lane.push_back(timer);
+                }
+            }
+        }
         self.cancelled_count = 0;
         swept
     }
 
     /// Move everything out, to be dropped outside of the cell.
-    pub fn take(&mut self) -> Vec<Obj> {
-        self.sweep(|_| true)
+    pub fn take(&mut self) -> impl Iterator<Item = Obj> + use<> {
+        let Self { heap, lane, .. } = std::mem::take(self);
+        let heap = heap.into_vec().into_iter().map(|Reverse(timer)| timer);
+        heap.chain(lane).map(|timer| timer.handle)
     }
 
     /// Say whether there is none.
