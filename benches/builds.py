@@ -11,6 +11,12 @@ OLD and NEW are Python interpreters with a release build of ringloop each, of on
 Both run the workloads of this checkout. A table of ratios goes to standard output: the CPU time of an
 operation, new to old, median of the rounds and the quarters around it. `--instructions` counts by
 valgrind what one operation executes, which no other program disturbs; for rows without a load generator.
+
+Where functions lie in memory moves a row by a tenth, and every change of the sources moves them. With
+`--layouts N` each round runs another of N random orders of both builds, which `benches/relink` makes:
+
+    benches/relink ../old .venv-3.14 8         # and so for the new one: ../old/target/layouts/1 to 8
+    python3 benches/builds.py ../old/target/layouts/{}/python ../new/target/layouts/{}/python --layouts 8
 """
 
 import argparse
@@ -80,7 +86,8 @@ def paired(
     server_cpu, load_cpu = machine.choose_cpus(None, None)
 
     def once(row: Row, build: Build, runs: Runs) -> None:
-        settings = Settings(build.python, 0, options.seconds, server_cpu, load_cpu, None)
+        python = of_layout(build.python, 1 + len(runs.details) % (options.layouts or 1))
+        settings = Settings(python, 0, options.seconds, server_cpu, load_cpu, None)
         run_once(row, Contestant(f"ringloop-{build.driver}"), settings, runs)
 
     measured = in_turns([(row, builds) for row in rows], options.rounds, once, say)
@@ -88,6 +95,11 @@ def paired(
         name: {build: [cpu_of(detail) for detail in runs.details] for build, runs in all_.items()}
         for name, all_ in measured.items()
     }
+
+
+def of_layout(python: Path, layout: int) -> Path:
+    """Where the interpreter of a layout is: a path with `{}` in it, or the one there is."""
+    return Path(str(python).replace("{}", str(layout)))
 
 
 def cpu_of(detail: dict[str, object]) -> float:
@@ -146,6 +158,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("new", type=Path, help="interpreter with the newer build")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="rows")
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
+    parser.add_argument("--layouts", type=int, metavar="N", help="orders of functions, by turns")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a run [%(default)s]")
     parser.add_argument("--size", type=int, default=1024, help="echo message bytes [%(default)s]")
     parser.add_argument("--connections", type=int, default=32, help="[%(default)s]")
