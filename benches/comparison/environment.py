@@ -28,8 +28,10 @@ print(json.dumps({
     "implementation": platform.python_implementation(),
     "compiler": platform.python_compiler(),
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-    "configured": sysconfig.get_config_var("CONFIG_ARGS") or "",
-    "executable": sys.executable,
+    "configured": " ".join(
+        word.split("=")[0] + "'" if "=" in word and "/" in word else word
+        for word in (sysconfig.get_config_var("CONFIG_ARGS") or "").split()
+    ),
 }))
 """
 VERSIONS = """

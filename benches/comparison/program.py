@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from comparison.environment import SetupError
+from comparison.results import compact
 from comparison.telling import plot
 
 if TYPE_CHECKING:
@@ -37,9 +38,14 @@ def run(
 def circumstances() -> dict[str, str]:
     """What was asked for, and when."""
     return {
-        "command": shlex.join(["python3", *sys.argv]),
+        "command": shlex.join(["python3", *map(_without_folders, sys.argv)]),
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def _without_folders(word: str) -> str:
+    """Leave out where a file is on this machine: the results are for readers of another one."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def add_common_arguments(parser: Any) -> None:
@@ -86,7 +92,8 @@ def write_results(
     if plot(report, picture, python):
         image = f"![{picture_shows}]({picture.name})\n\n"
     results.write_text(f"{head}\n\n{image}{text}")
-    write_figures(report, results.with_suffix(".json"))
+    figures = json.dumps(compact(report), separators=(",", ":"))
+    results.with_suffix(".json").write_text(figures + "\n")
 
 
 def write_figures(report: Mapping[str, Any], target: Path) -> None:

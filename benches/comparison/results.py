@@ -1,7 +1,7 @@
 """Medians and ratios.
 
 Owns: the shape of the JSON report. Called by: `compare`; read by `markdown` and `plot`.
-Never: rounds or drops anything.
+Never: rounds or drops anything, but in `compact`.
 
 A ratio of two contestants is the median of the ratios of their runs in the same round: rounds are
 close in time, and so in the machine's speed, while runs of different rounds need not be. Beside it
@@ -12,7 +12,7 @@ so that of many alike the lucky one is taken: a ratio to it is somewhat low.
 import math
 import operator
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NotRequired, TypedDict
 
 from comparison.measuring import Measured, Runs
@@ -24,6 +24,8 @@ C_FLOOR = "C epoll"
 CLOSE = 0.85
 # Above this share of its CPU the load generator may be what limits a row.
 CLIENT_BUSY_MAX = 0.95
+# What the details say of a run beside its settings and rate.
+RUN_LENGTHS = ("ops", "requests", "seconds", "rps", "tries")
 # How sure an interval is: the median lies outside of it, on either side, with half of the rest.
 CONFIDENCE = 0.95
 
@@ -188,3 +190,31 @@ def is_client_bound(runs: Runs) -> bool:
         if isinstance(client, float) and isinstance(server, float)
     ]
     return 2 * sum(bound) > len(bound)
+
+
+def compact(value: object, key: str = "") -> object:
+    """Make a report small enough to be kept beside the tables.
+
+    Numbers get four significant digits, what is unknown is left out, and of the details of a
+    contestant's runs the medians are kept, but for zeros and lengths.
+    """
+    if isinstance(value, float):
+        rounded = float(f"{value:.4g}")
+        return int(rounded) if rounded.is_integer() else rounded
+    if key == "details" and isinstance(value, list):
+        return compact(_medians(value))
+    if isinstance(value, Mapping):
+        return {name: compact(one, name) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [compact(one) for one in value]
+    return value
+
+
+def _medians(details: Sequence[Mapping[str, object]]) -> dict[str, float]:
+    numbers: dict[str, list[float]] = {}
+    for run in details:
+        for name, value in run.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                numbers.setdefault(name, []).append(value)
+    medians = {name: statistics.median(values) for name, values in numbers.items()}
+    return {name: value for name, value in medians.items() if value and name not in RUN_LENGTHS}

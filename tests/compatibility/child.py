@@ -35,8 +35,13 @@ def main(module: str, expression: str, title: str) -> None:
             except NotMeasuredError as reason:
                 outcome, detail = "not measured", str(reason)
             except BaseException as error:
-                outcome, detail = "no", f"{type(error).__name__}: {error}"[:200]
+                outcome, detail = "no", _text_of(error)
         print(json.dumps({"check": check.name, "outcome": outcome, "detail": detail}), flush=True)
+
+
+def _text_of(error: BaseException) -> str:
+    """What the error says, without where this machine keeps the interpreter."""
+    return f"{type(error).__name__}: {error}".replace(sys.executable, "python")[:200]
 
 
 if __name__ == "__main__":
