@@ -220,11 +220,12 @@ $(DENY):
 	@mv $(TOOLS)/bin/cargo-deny $@; rm -rf $(TARGET)/tools
 
 .PHONY: lint
-lint: lint-docs lint-rust lint-python ## links of the docs, formatting, clippy, layers, dependencies, ruff, mypy
+lint: lint-docs lint-rust lint-python ## links and words of the docs, formatting, clippy, layers, dependencies, ruff, mypy
 
 .PHONY: lint-docs
 lint-docs:
 	tools/check-links
+	tools/check-words
 
 .PHONY: lint-rust
 lint-rust: check-tools $(DENY) doc

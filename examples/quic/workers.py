@@ -19,7 +19,7 @@ WORKERS = 3
 
 def serve(certificate: str, key: str) -> None:
     workers = quic.bind_workers(HOST, PORT, count=WORKERS)
-    # The workers end when nobody has the other end of this any more.
+    # The workers end when the other end of this is closed.
     ends_with_us, ours = os.pipe()
     with tempfile.TemporaryDirectory() as sessions:
         for worker in workers:

@@ -1,4 +1,4 @@
-"""Names and addresses: a numeric one is answered at once, a name by a thread that nobody waits for.
+"""Names and addresses: a numeric one is answered at once, a name by a thread that is not joined.
 
 asyncio asks the default executor, whose threads are joined by `asyncio.run` and by the interpreter's
 end; a name server that does not answer then holds up both. The threads here are daemons, bounded in
@@ -102,9 +102,9 @@ def _look_up(job: Job) -> None:
     answer, error = None, None
     try:
         answer = job.function(*job.arguments)
-    except BaseException as raised:  # noqa: BLE001 - whoever awaits the lookup gets it
+    except BaseException as raised:  # noqa: BLE001 - the awaiter of the lookup gets it
         error = raised
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
         job.loop._answer(_finish, job.future, answer, error)
 
 
@@ -119,7 +119,7 @@ def _finish(future: Future[Any], answer: Any, error: BaseException | None) -> No
 
 async def getaddrinfo(loop: Loop, host: Any, port: Any, *hints: int) -> Any:
     """Return what `socket.getaddrinfo` returns; `hints` are family, type, proto and flags."""
-    # Where `BaseEventLoop` finds it, for those who replace it there.
+    # Where `BaseEventLoop` finds it, for programs that replace it there.
     function = loop._getaddrinfo_debug if loop._debug else base_events.socket.getaddrinfo  # type: ignore[attr-defined]
     arguments = (host, port, *hints)
     if is_numeric_host(host) and is_numeric_port(port):

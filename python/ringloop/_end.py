@@ -1,4 +1,4 @@
-"""`Loop.close`: what a loop lets go of, in order.
+"""`Loop.close`: what a loop gives up, in order.
 
 Called by: `Loop.close`. Never does: wait, for threads or for children.
 """

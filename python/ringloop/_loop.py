@@ -104,7 +104,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         _forever.run_forever(self)
 
     def close(self) -> None:
-        """Let go of everything; the loop must not run."""
+        """Close everything; the loop must not run."""
         _end.close(self)
 
     def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
@@ -186,7 +186,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     @contextlib.contextmanager
     def _lending(self, sock: Any) -> Iterator[None]:
-        """Know `sock` for the user's while a transport of it is made; None is nobody's."""
+        """Know `sock` for the user's while a transport of it is made; None for no transport."""
         self._lent_sockets.append(sock)
         try:
             yield

@@ -41,7 +41,7 @@ class SignalState:
         self.reader: socket.socket | None = None
         self.writer: socket.socket | None = None
         self.watched = False
-        # Who had the wake-up descriptor before this run; -1 for nobody.
+        # Who had the wake-up descriptor before this run; -1 for none.
         self.previous = -1
 
 

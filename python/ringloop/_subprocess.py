@@ -59,7 +59,7 @@ class SubprocessTransport(_Transport):  # type: ignore[misc]
         try:
             _watch(self._loop, self, self._proc)
         except BaseException:
-            # Nobody would reap it, or read what it writes.
+            # It would not be reaped, and its output not read.
             self._proc.kill()
             self._proc.wait()
             for pipe in filter(None, (self._proc.stdin, self._proc.stdout, self._proc.stderr)):
@@ -173,13 +173,13 @@ def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
     try:
         loop._answer(_publish, loop, transport, process)
     except RuntimeError:
-        # There is nobody else to reap it.
+        # Nothing else reaps it.
         process.wait()
         logger.warning("Loop %r that handles pid %r is closed", loop, process.pid)
 
 
 def close(loop: Loop) -> None:
-    """Let go of the children that still run; they are not killed."""
+    """Detach the children that still run; they are not killed."""
     for pidfd in list(loop._children):
         loop._remove_reader(pidfd)
         del loop._children[pidfd]

@@ -310,7 +310,7 @@ class Endpoint:
     ) -> int:
         """Begin a connection; returns its key."""
     def close(self, code: int = 0, reason: str | _Data = "", now: float | None = None) -> None:
-        """Close all connections with a code and a reason, and let nobody in any more."""
+        """Close all connections with a code and a reason, and refuse new ones."""
     def counts(self) -> list[int]:
         """Connections, handshakes under way; clients accepted, completed, failed, refused, retried;
         of those that failed: timed out, TLS, by the peer, others.
@@ -348,7 +348,7 @@ class Endpoint:
         Where there is more, the loop calls this again.
         """
     def send(self, once: bool = False) -> None:
-        """Send what may be sent now, from inside of whatever the program does. Nobody is told and
+        """Send what may be sent now, from inside of whatever the program does. No waiter is woken and
         nobody woken, so that nothing of the program runs before this returns; that, the timer and
         what is left are for the loop's next pass. With `once` only the first call of a pass sends:
         what a program sends bit by bit leaves together with the rest.
@@ -563,7 +563,7 @@ class Connection:
     def send_datagram(
         self, data: _Data, drop_oldest: bool = False, expires: float | None = None
     ) -> bool:
-        """Send a datagram; False where there is no room for it. With `drop_oldest`, those that wait
+        """Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait
         the longest make room. One that has not left after `expires` seconds is dropped.
         """
     def send_datagrams(self, datagrams: Iterable[_Data], drop_oldest: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Certificates of one's own, for servers that nobody else has to know: an authority, and what it signs.
+"""Certificates of one's own, for servers without a public name: an authority, and what it signs.
 
 Owns: the names that a certificate may have, and the files. Called by: programs (`make_certificate`),
 `python -m ringloop.quic certificate`. Never does: show a key to others than the owner of its file.
@@ -43,7 +43,7 @@ class CertificateFiles:
     private_key: Path
     """Its key, for `private_key=`; only its owner can read it."""
     ca_file: Path
-    """The authority, for the `ca_file=` of those who verify the certificate."""
+    """The authority, for the `ca_file=` of clients that verify the certificate."""
     ca_key: Path
     """The authority's key, by which further certificates are signed; only its owner can read it."""
     names: tuple[str, ...]
@@ -192,7 +192,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _write(texts: dict[Path, tuple[str, int]], *, replaces: bool = False) -> None:
-    """Write files with their modes, all or none; one that is there is an error, or replaced whole."""
+    """Write files with their modes, all or none; an existing file is an error, or replaced whole."""
     beside = {
         path: path.with_name(f".{secrets.token_hex(8)}") if replaces else path for path in texts
     }

@@ -42,7 +42,7 @@ class Connection(_quic.Connection):
             raise error
 
     async def wait_closed(self, *, linger: bool = False) -> None:
-        """Wait for the end of the connection, whoever closes it.
+        """Wait for the end of the connection, from either side.
 
         `linger`: also until nothing of it may come any more (three times the probe time-out,
         RFC 9000 §10.2), so that a close that is lost on the way is said again.
@@ -95,7 +95,7 @@ class Connection(_quic.Connection):
             except ConnectionClosed:
                 return
             yield stream
-            # Not while the next one is waited for: a stream that nobody has is finished.
+            # Not while the next one is waited for: a stream without references is finished.
             del stream
 
     # Datagrams.

@@ -50,7 +50,7 @@ def numeric(host: str, port: int, family: int = 0) -> tuple[int, _Address]:
 
 
 async def look_up(host: str, port: int, flags: int = 0) -> list[tuple[int, _Address]]:
-    """Return the family and full form of each address of a name, or of the one that is numeric."""
+    """Return the family and full form of each address of a name, or of a numeric address."""
     if not isinstance(host, str):
         raise TypeError(f"host is one name or address, not {host!r}")
     try:
@@ -181,7 +181,7 @@ class Driver:
         self._wake_full()
 
     async def wait_idle(self) -> None:
-        """Wait until there is no connection: the last words of those that were closed are said."""
+        """Wait until there is no connection: their close frames have been sent."""
         while not self.is_closed and self.endpoint.connection_count:
             waiter = self.loop.create_future()
             self._idle.append(waiter)
@@ -198,12 +198,12 @@ class Driver:
                 await asyncio.sleep(0)
 
     def refuse_newcomers(self) -> None:
-        """Tell those who came before the endpoint was closed, and were not yet seen, that it is."""
+        """Refuse clients that came before the endpoint was closed and were not read yet."""
         if self.is_closed:
             return
         unread = select.poll()
         unread.register(self._socket(), select.POLLIN)
-        # A turn takes a few datagrams, a flush sends a few; whoever goes on sending does not keep it.
+        # A turn takes a few datagrams, a flush sends a few; a busy peer does not keep it.
         for _ in range(_LAST_READS_MAX):
             self.endpoint.turn()
             while not (self.endpoint.flush() or self._writing):
@@ -212,7 +212,7 @@ class Driver:
                 return
 
     def leave(self) -> None:
-        """Say that nobody has it any more: where the loop ends first, nobody is left to close it."""
+        """Warn of an endpoint without references: where the loop ends first, it is never closed."""
         self._sock = _LeftSocket(fileno=self._socket().detach())
 
     def close(self) -> None:
@@ -234,7 +234,7 @@ class Driver:
 
 
 class _LeftSocket(socket.socket):
-    """One that is closed by whoever forgets it, without a warning."""
+    """An endpoint that is closed without a warning when it is collected."""
 
     def __del__(self) -> None:
         self.close()

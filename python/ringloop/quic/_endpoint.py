@@ -105,7 +105,7 @@ class Endpoint:
             lambda error: self._report(error, None, "on_handshake_failed"),
         )
         self._connections: dict[int, Connection] = {}
-        # Clients that nobody has accepted yet, by key.
+        # Clients that are not accepted yet, by key.
         self._waiting: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: list[asyncio.Future[None]] = []
@@ -123,7 +123,7 @@ class Endpoint:
         return self._add(self._native.connect(config, address, server_name))
 
     async def accept(self) -> Connection:
-        """Take the next client of a server without handlers; one that is gone by then is left out."""
+        """Take the next client of a server without handlers; a client that has gone is skipped."""
         while not self._waiting:
             if self._driver.is_closed:
                 raise RuntimeError("the endpoint is closed")
@@ -231,8 +231,8 @@ class Endpoint:
             # asyncio's streams.
             if not (connection.is_closed and _is_all(error, ConnectionError)):
                 self._report(error, connection)
-            # While the error has the handler's streams: one that nobody has is finished, and what was
-            # written to it is not all of it.
+            # While the error has the handler's streams: a stream without references is finished, and
+            # what was written to it is not all of it.
             _close(connection, 1)
         except BaseException:
             _close(connection, 1)

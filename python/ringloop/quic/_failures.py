@@ -49,7 +49,7 @@ class Failures:
         self._unlogged = 0
 
     def take(self, native: _quic.Endpoint) -> bool:
-        """Tell of those that have failed since; returns whether the program was told of any."""
+        """Report handshakes that have failed since; returns whether the program was told of any."""
         failures = native.take_failures()
         for address, error in failures:
             self._log(address, error)

@@ -240,7 +240,7 @@ class Stream(_quic.Stream):
         self.reset(0)
         self.stop(0)
 
-    # What asyncio's writers have besides.
+    # What else asyncio's writers have.
 
     @property
     def transport(self) -> Stream:

@@ -302,7 +302,7 @@ class QuicConnection:
                 self._report(f"{name}() failed, which had to wait for the handshake", error)
 
     def _report(self, message: str, error: BaseException) -> None:
-        """Report what nobody is there to take: to the loop that drives the connection, or to the log."""
+        """Report an error without a receiver: to the loop that drives the connection, or to the log."""
         if self._driver is None:
             _log.error(message, exc_info=error)
         else:

@@ -79,7 +79,7 @@ class TransportKeywords(TypedDict, total=False):
     end's own.
     """
     keep_alive: float | None
-    """Seconds of silence after which something is sent, so that nobody gives up.
+    """Seconds of silence after which a PING is sent, so that neither side times out.
 
     0.001 to ten years; None: never. Default: None. RFC 9000 §10.1.2.
     """
@@ -227,7 +227,7 @@ class ServerKeywords(SharedKeywords, total=False):
     `certificate`. Default: None. RFC 6066 §3.
     """
     client_auth: Literal["none", "optional", "required"]
-    """Whether clients show a certificate; one that is shown has to be of an authority in `ca_*`.
+    """Whether clients show a certificate; a certificate has to be signed by an authority in `ca_*`.
     Default: 'none'. RFC 8446 §4.3.2.
     """
     sessions: bool | _Path

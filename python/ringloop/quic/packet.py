@@ -303,7 +303,7 @@ _DISABLE_ACTIVE_MIGRATION: Final = 0x0C
 
 
 def decode_transport_parameters(encoded: bytes) -> QuicTransportParameters:
-    """Read encoded transport parameters; those that are not known here are passed over.
+    """Read encoded transport parameters; unknown ones are skipped.
 
     Errors: `ValueError` for what is cut.
     """

@@ -276,7 +276,7 @@ def server_session_is_resumed(probe: Probe) -> None:
     assert seen == [False, True]
 
 
-ending = group.row("a TLS stream that is cut is told from one that is closed")
+ending = group.row("a truncated TLS stream is not taken for a closed one")
 
 
 @ending

@@ -146,7 +146,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         if self._driver.is_closed:
             return
         if self._driver.loop.is_closed():
-            # Raises: nobody can be told any more, protocols included.
+            # Raises: no callback can run any more, protocols included.
             self._native.close()
         if self._last is None:
             for protocol in list(self._protocols.values()):
@@ -232,7 +232,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         self._failures.close()
         if self._driver.loop.is_closed():
             return
-        # Its connections are over by that, of which nobody else tells them any more.
+        # Its connections are over by that, of which nothing else tells them.
         for protocol in self._protocols.values():
             protocol._process_soon()
         if self._client is not None:

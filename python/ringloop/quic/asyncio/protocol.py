@@ -341,6 +341,6 @@ def _connection_error(event: events.ConnectionTerminated) -> ConnectionError:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Nobody has to ask how it went."""
+    """Retrieve the exception, so that it is not logged."""
     if not future.cancelled():
         future.exception()

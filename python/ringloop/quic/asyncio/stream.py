@@ -35,7 +35,7 @@ class QuicStreamAdapter(asyncio.Transport):
         )
         self._drained: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] = protocol._loop.create_future()
-        # Nobody has to ask how it went.
+        # Its exception counts as retrieved.
         self._closed.add_done_callback(_retrieve)
         self._error: Exception | None = None
         self.reader.set_transport(self)
@@ -158,7 +158,7 @@ class QuicStreamAdapter(asyncio.Transport):
             self.reader = None
 
     def writable(self) -> None:
-        """Let those who drain go on."""
+        """Wake the callers of drain()."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)

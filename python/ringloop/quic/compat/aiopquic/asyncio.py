@@ -34,7 +34,7 @@ class QuicConnectionProtocol(shaped.QuicConnectionProtocol):
     _quic: QuicConnection
 
     def _start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:  # noqa: ARG002
-        """Hear of a connection with a socket of its own; the loop is the running one."""
+        """Handle a new connection with a socket of its own; the loop is the running one."""
         self._quic._begin(self)
 
     def _stop(self) -> None:

@@ -200,7 +200,7 @@ class QuicConnection(connection.QuicConnection):
                 self.get_tx_data_drain_event(stream_id).set()
 
     def clear_tx_data_drain_pending(self, stream_id: int) -> None:
-        """Do nothing: an event that nobody waits for does no harm."""
+        """Do nothing: an event without a waiter does no harm."""
 
     def tx_event_ring_fill(self) -> float:
         """Return 0: there is no ring between threads that could be full."""
