@@ -18,7 +18,9 @@
 //! |---|---|
 //! | `connection` | what a program does with one connection |
 //! | `datagrams` | datagrams that wait and may be given up |
+//! | `deadlines` | when a connection wants to be looked at, and what is done then |
 //! | `event` | what has happened |
+//! | `handshakes` | what becomes of a client that has come |
 //! | `ids` | connection ids, for programs that route datagrams themselves |
 //! | `live` | what is kept about each connection, and which have to be looked at |
 //! | `message` | what goes between a core and the network |
@@ -30,7 +32,9 @@
 
 mod connection;
 mod datagrams;
+mod deadlines;
 mod event;
+mod handshakes;
 mod ids;
 mod live;
 mod message;
@@ -52,12 +56,11 @@ use ids::Ids;
 use live::{Confirmation, End, Hearing, Live, Loss, Queues, Slot, State};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use timeouts::Timeouts;
 use tuning::Tuning;
-use unproved::Unproved;
 
 pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
 pub use event::{Event, Incoming};
@@ -356,103 +359,6 @@ impl Core {
         }
     }
 
-    /// Begin the handshake with a client; `config` where it is another one than the core's was when the client came.
-    ///
-    /// Errors: what was wrong with its first packet; the client is told.
-    pub fn accept(
-        &mut self,
-        now: Instant,
-        mut incoming: Incoming,
-        config: Option<ServerConfig>,
-    ) -> Result<Handle, ConnectionError> {
-        let (config, kept, qlog) = match config {
-            Some(config) => (
-                Some(Arc::new(config.config)),
-                Arc::new(config.kept),
-                config.qlog,
-            ),
-            None => (None, Arc::clone(&incoming.kept), incoming.qlog.take()),
-        };
-        let log = qlog.and_then(|qlog| {
-            let trace = Trace {
-                vantage_point: VantagePoint::Server,
-                original_id: incoming.inner.orig_dst_cid().to_string(),
-                remote: incoming.remote_address(),
-            };
-            qlog.open(now, &trace)
-        });
-        let original = *incoming.inner.orig_dst_cid();
-        let unproved = (!incoming.is_validated()).then(|| Box::new(Unproved::new(incoming.len)));
-        self.forget_ids();
-        let mut buf = Vec::new();
-        let accepted = qlog::with_log(log.clone(), || {
-            let inner = *incoming.inner;
-            self.endpoint
-                .accept(inner, now, &mut buf, config)
-                .map_err(Box::new)
-        });
-        self.clients.accepted += 1;
-        match accepted {
-            Ok(made) => {
-                let handle = self.insert(now, made, &original, &kept, log);
-                if let State::Live(live) = &mut self.slots[handle.index()].state {
-                    live.unproved = unproved;
-                }
-                Ok(handle)
-            }
-            Err(error) => {
-                if let Some(transmit) = error.response {
-                    self.respond(&transmit, buf);
-                }
-                let cause = error.cause.into();
-                self.clients.failed.count(&cause);
-                Err(cause)
-            }
-        }
-    }
-
-    /// Tell a client that it is refused.
-    pub fn refuse(&mut self, incoming: Incoming) {
-        self.clients.refused += 1;
-        let mut buf = Vec::new();
-        let transmit = self.endpoint.refuse(*incoming.inner, &mut buf);
-        self.respond(&transmit, buf);
-    }
-
-    /// Have a client prove its address first (RFC 9000 §8.1.2); no state is kept meanwhile.
-    ///
-    /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
-    pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let mut buf = Vec::new();
-        let Incoming {
-            inner,
-            len,
-            kept,
-            qlog,
-        } = incoming;
-        match self.endpoint.retry(*inner, &mut buf) {
-            Ok(transmit) => {
-                self.clients.retried += 1;
-                if version::is_v2(&buf) {
-                    buf[0] = version::to_v2(buf[0]);
-                }
-                self.respond(&transmit, buf);
-                Ok(())
-            }
-            Err(error) => Err(Incoming {
-                inner: Box::new(error.into_incoming()),
-                len,
-                kept,
-                qlog,
-            }),
-        }
-    }
-
-    /// Do not answer a client.
-    pub fn ignore(&mut self, incoming: Incoming) {
-        self.endpoint.ignore(*incoming.inner);
-    }
-
     /// Ids that were made for a Retry or a refusal belong to no connection.
     fn forget_ids(&self) {
         if let Some(ids) = &self.ids {
@@ -659,103 +565,4 @@ impl Core {
             }
         }
     }
-
-    /// Nothing is left to be sent: see when to look again.
-    fn settle(&mut self, now: Instant, slot: u32) {
-        let State::Live(live) = &mut self.slots[slot as usize].state else {
-            return;
-        };
-        Self::exchange(&mut self.endpoint, live);
-        if let Some(log) = &live.log {
-            log.standing(&live.proto.stats().into());
-        }
-        if live.end == End::Drained {
-            live.armed = None;
-            self.queues.mark_eventful(live, slot);
-            return;
-        }
-        if live.end == End::NotYet && live.tune(now) {
-            // The peer is to hear of its larger window.
-            self.queues.mark(live, slot);
-        }
-        if let Some(moved) = &mut live.moved {
-            moved.sent(now);
-        }
-        if live.end == End::NotYet
-            && let Some(deadline) = live.deadline()
-            && live.armed.is_none_or(|armed| deadline < armed)
-        {
-            live.armed = Some(deadline);
-            self.timeouts.push(deadline, slot);
-            if self.timeouts.is_crowded(self.live_count) {
-                let slots = &self.slots;
-                self.timeouts
-                    .retain(|deadline, slot| is_armed(slots, slot, deadline));
-            }
-        }
-    }
-
-    /// When [`Core::handle_timeouts`] has to be called at the latest; ask after [`Core::transmit`] had nothing more.
-    /// It may be earlier than needed, never later.
-    pub fn next_timeout(&mut self) -> Option<Instant> {
-        while let Some((deadline, slot)) = self.timeouts.first() {
-            if is_armed(&self.slots, slot, deadline) {
-                return Some(deadline);
-            }
-            self.timeouts.pop();
-        }
-        None
-    }
-
-    /// Do what is due.
-    pub fn handle_timeouts(&mut self, now: Instant) {
-        while let Some((deadline, slot)) = self.timeouts.first() {
-            if deadline > now {
-                return;
-            }
-            self.timeouts.pop();
-            let State::Live(live) = &mut self.slots[slot as usize].state else {
-                continue;
-            };
-            if live.armed != Some(deadline) {
-                continue;
-            }
-            live.armed = None;
-            // The deadline may have moved on since it was put down.
-            match live.deadline() {
-                Some(real) if real > now => {
-                    live.armed = Some(real);
-                    self.timeouts.push(real, slot);
-                }
-                Some(_) => {
-                    live.log_now(now);
-                    if live.is_late(now) {
-                        let error = ConnectionError::HandshakeTimedOut {
-                            address: canonical(live.proto.remote_address()),
-                            has_answered: live.hearing == Hearing::Heard,
-                        };
-                        self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
-                    } else {
-                        live.say_moved(now);
-                        live.proto.handle_timeout(now);
-                    }
-                    self.queues.mark(live, slot);
-                }
-                None => {}
-            }
-        }
-    }
-}
-
-/// An address as people know it: not as a socket of IPv6 names a peer of IPv4.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => (ip, address.port()).into(),
-        IpAddr::V6(_) => address,
-    }
-}
-
-/// Whether it is this deadline that stands in the heap for a connection.
-fn is_armed(slots: &[Slot], slot: u32, deadline: Instant) -> bool {
-    matches!(&slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
 }

@@ -1,0 +1,108 @@
+//! When a connection wants to be looked at, and what is done then.
+
+use super::Core;
+use super::live::{End, Hearing, Slot, State};
+use crate::error::ConnectionError;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+impl Core {
+    /// Nothing is left to be sent: see when to look again.
+    pub(super) fn settle(&mut self, now: Instant, slot: u32) {
+        let State::Live(live) = &mut self.slots[slot as usize].state else {
+            return;
+        };
+        Self::exchange(&mut self.endpoint, live);
+        if let Some(log) = &live.log {
+            log.standing(&live.proto.stats().into());
+        }
+        if live.end == End::Drained {
+            live.armed = None;
+            self.queues.mark_eventful(live, slot);
+            return;
+        }
+        if live.end == End::NotYet && live.tune(now) {
+            // The peer is to hear of its larger window.
+            self.queues.mark(live, slot);
+        }
+        if let Some(moved) = &mut live.moved {
+            moved.sent(now);
+        }
+        if live.end == End::NotYet
+            && let Some(deadline) = live.deadline()
+            && live.armed.is_none_or(|armed| deadline < armed)
+        {
+            live.armed = Some(deadline);
+            self.timeouts.push(deadline, slot);
+            if self.timeouts.is_crowded(self.live_count) {
+                let slots = &self.slots;
+                self.timeouts
+                    .retain(|deadline, slot| is_armed(slots, slot, deadline));
+            }
+        }
+    }
+
+    /// When [`Core::handle_timeouts`] has to be called at the latest; ask after [`Core::transmit`] had nothing more.
+    /// It may be earlier than needed, never later.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        while let Some((deadline, slot)) = self.timeouts.first() {
+            if is_armed(&self.slots, slot, deadline) {
+                return Some(deadline);
+            }
+            self.timeouts.pop();
+        }
+        None
+    }
+
+    /// Do what is due.
+    pub fn handle_timeouts(&mut self, now: Instant) {
+        while let Some((deadline, slot)) = self.timeouts.first() {
+            if deadline > now {
+                return;
+            }
+            self.timeouts.pop();
+            let State::Live(live) = &mut self.slots[slot as usize].state else {
+                continue;
+            };
+            if live.armed != Some(deadline) {
+                continue;
+            }
+            live.armed = None;
+            // The deadline may have moved on since it was put down.
+            match live.deadline() {
+                Some(real) if real > now => {
+                    live.armed = Some(real);
+                    self.timeouts.push(real, slot);
+                }
+                Some(_) => {
+                    live.log_now(now);
+                    if live.is_late(now) {
+                        let error = ConnectionError::HandshakeTimedOut {
+                            address: canonical(live.proto.remote_address()),
+                            has_answered: live.hearing == Hearing::Heard,
+                        };
+                        self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
+                    } else {
+                        live.say_moved(now);
+                        live.proto.handle_timeout(now);
+                    }
+                    self.queues.mark(live, slot);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// An address as people know it: not as a socket of IPv6 names a peer of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => (ip, address.port()).into(),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Whether it is this deadline that stands in the heap for a connection.
+fn is_armed(slots: &[Slot], slot: u32, deadline: Instant) -> bool {
+    matches!(&slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
+}

@@ -1,0 +1,110 @@
+//! What becomes of a client that has come: accepted, refused, asked to prove its address, or not answered.
+
+use super::live::State;
+use super::unproved::Unproved;
+use super::{Core, Handle, Incoming};
+use crate::config::ServerConfig;
+use crate::error::ConnectionError;
+use crate::proto::version;
+use crate::qlog::{self, Trace, VantagePoint};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Core {
+    /// Begin the handshake with a client; `config` where it is another one than the core's was when the client came.
+    ///
+    /// Errors: what was wrong with its first packet; the client is told.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        mut incoming: Incoming,
+        config: Option<ServerConfig>,
+    ) -> Result<Handle, ConnectionError> {
+        let (config, kept, qlog) = match config {
+            Some(config) => (
+                Some(Arc::new(config.config)),
+                Arc::new(config.kept),
+                config.qlog,
+            ),
+            None => (None, Arc::clone(&incoming.kept), incoming.qlog.take()),
+        };
+        let log = qlog.and_then(|qlog| {
+            let trace = Trace {
+                vantage_point: VantagePoint::Server,
+                original_id: incoming.inner.orig_dst_cid().to_string(),
+                remote: incoming.remote_address(),
+            };
+            qlog.open(now, &trace)
+        });
+        let original = *incoming.inner.orig_dst_cid();
+        let unproved = (!incoming.is_validated()).then(|| Box::new(Unproved::new(incoming.len)));
+        self.forget_ids();
+        let mut buf = Vec::new();
+        let accepted = qlog::with_log(log.clone(), || {
+            let inner = *incoming.inner;
+            self.endpoint
+                .accept(inner, now, &mut buf, config)
+                .map_err(Box::new)
+        });
+        self.clients.accepted += 1;
+        match accepted {
+            Ok(made) => {
+                let handle = self.insert(now, made, &original, &kept, log);
+                if let State::Live(live) = &mut self.slots[handle.index()].state {
+                    live.unproved = unproved;
+                }
+                Ok(handle)
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit, buf);
+                }
+                let cause = error.cause.into();
+                self.clients.failed.count(&cause);
+                Err(cause)
+            }
+        }
+    }
+
+    /// Tell a client that it is refused.
+    pub fn refuse(&mut self, incoming: Incoming) {
+        self.clients.refused += 1;
+        let mut buf = Vec::new();
+        let transmit = self.endpoint.refuse(*incoming.inner, &mut buf);
+        self.respond(&transmit, buf);
+    }
+
+    /// Have a client prove its address first (RFC 9000 §8.1.2); no state is kept meanwhile.
+    ///
+    /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
+    pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
+        let mut buf = Vec::new();
+        let Incoming {
+            inner,
+            len,
+            kept,
+            qlog,
+        } = incoming;
+        match self.endpoint.retry(*inner, &mut buf) {
+            Ok(transmit) => {
+                self.clients.retried += 1;
+                if version::is_v2(&buf) {
+                    buf[0] = version::to_v2(buf[0]);
+                }
+                self.respond(&transmit, buf);
+                Ok(())
+            }
+            Err(error) => Err(Incoming {
+                inner: Box::new(error.into_incoming()),
+                len,
+                kept,
+                qlog,
+            }),
+        }
+    }
+
+    /// Do not answer a client.
+    pub fn ignore(&mut self, incoming: Incoming) {
+        self.endpoint.ignore(*incoming.inner);
+    }
+}
