@@ -348,10 +348,10 @@ class Endpoint:
         Where there is more, the loop calls this again.
         """
     def send(self, once: bool = False) -> None:
-        """Send what may be sent now, from inside of whatever the program does. No waiter is woken and
-        nobody woken, so that nothing of the program runs before this returns; that, the timer and
-        what is left are for the loop's next pass. With `once` only the first call of a pass sends:
-        what a program sends bit by bit leaves together with the rest.
+        """Send what may be sent now, from inside of whatever the program does. No waiter is woken,
+        so that nothing of the program runs before this returns; that, the timer and what is left
+        are for the loop's next pass. With `once` only the first call of a pass sends: what a
+        program sends bit by bit leaves together with the rest.
         """
     def receive_datagram(self, data: _Data, address: Address, now: float, ecn: int = 0) -> None:
         """Take a datagram from the network. `now` is any clock that does not go back, the same one
@@ -563,8 +563,8 @@ class Connection:
     def send_datagram(
         self, data: _Data, drop_oldest: bool = False, expires: float | None = None
     ) -> bool:
-        """Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait
-        the longest make room. One that has not left after `expires` seconds is dropped.
+        """Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that
+        wait the longest make room. One that has not left after `expires` seconds is dropped.
         """
     def send_datagrams(self, datagrams: Iterable[_Data], drop_oldest: bool = False) -> int:
         """Send several datagrams; tells how many of them, from the first on, found room."""

@@ -261,7 +261,7 @@ impl Connection {
             .act(py, |connection| connection.set_send_window(count))
     }
 
-    /// Send a datagram; False where there is no room for it. With `drop_oldest`, those that wait the longest
+    /// Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait the longest
     /// make room. One that has not left after `expires` seconds is dropped.
     #[pyo3(signature = (data, drop_oldest=false, expires=None))]
     fn send_datagram(

@@ -85,7 +85,7 @@ impl Endpoint {
         Ok(Fallible(handle.to_bits()))
     }
 
-    /// Close all connections with a code and a reason, and let nobody in any more.
+    /// Close all connections with a code and a reason, and refuse new ones.
     #[pyo3(signature = (code=Code::default(), reason=Reason::default(), now=None), text_signature = "($self, code=0, reason='', now=None)")]
     fn close(&self, py: Python<'_>, code: Code, reason: Reason, now: Option<f64>) -> PyResult<()> {
         LoopSide::check_open(&self.shared.loop_, py)?;
@@ -294,7 +294,7 @@ impl Endpoint {
         finished.map(|()| progress == Progress::Done)
     }
 
-    /// Send what may be sent now, from inside of whatever the program does. Nobody is told and nobody woken, so that
+    /// Send what may be sent now, from inside of whatever the program does. No waiter is woken, so that
     /// nothing of the program runs before this returns; that, the timer and what is left are for the loop's next pass.
     /// With `once` only the first call of a pass sends: what a program sends bit by bit leaves together with the rest.
     #[pyo3(signature = (once=false))]

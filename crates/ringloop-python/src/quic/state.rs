@@ -555,7 +555,7 @@ impl State {
         }
     }
 
-    /// Close everything, and let nobody in any more.
+    /// Close everything, and refuse new ones.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8], woken: &mut Vec<Wake>) {
         self.admission.is_closed = true;
         for handle in self.handles() {
