@@ -58,6 +58,8 @@ class Build:
 def main() -> None:
     """Do what the command line asks for."""
     options = parse_arguments()
+    if options.layouts and not all("{}" in str(one) for one in (options.old, options.new)):
+        sys.exit("--layouts wants OLD and NEW with {} in the place of a layout's number")
     rows = selected(all_rows((options.size,), (options.connections,)), options.only)
     if not rows:
         sys.exit("--only matches no row: names as in compare.py --list")

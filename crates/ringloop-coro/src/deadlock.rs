@@ -125,7 +125,7 @@ impl DetectorState {
         self.workers.iter().map(rounds).min().unwrap_or(0)
     }
 
-    /// Whether the process has no threads besides the workers and those of their loops.
+    /// Whether all threads of the process are workers or threads of their loops.
     fn is_alone(&self) -> bool {
         let threads = |report: &WorkerReport| 1 + report.pool_thread_count;
         let known = self.workers.iter().map(threads).sum();

@@ -64,7 +64,7 @@ impl<T> JoinHandle<T> {
     /// Has the coroutine unwind: at once if it is parked, else at its next park.
     ///
     /// Its destructors run, and its result is [`JoinError::Cancelled`]. A coroutine that has not
-    /// begun never begins; one that has ended keeps its result.
+    /// begun never begins; an ended one keeps its result.
     pub fn cancel(&self) {
         task::cancel(&self.task());
     }

@@ -43,7 +43,7 @@ async fn accept(listener: TcpListener, is_echo: bool) -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         if is_echo {
             ringloop::spawn(echo(stream));
         } else {

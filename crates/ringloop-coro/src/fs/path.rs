@@ -1,6 +1,6 @@
 //! Files by path, over the engine's futures.
 //!
-//! Owns: the functions that [`fs`](super) exports besides `File`. Called by: coroutines.
+//! Owns: the functions that [`fs`](super) exports, other than `File`. Called by: coroutines.
 
 use crate::wait::block_on;
 use ringloop::fs::{self, Metadata};
