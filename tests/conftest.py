@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from tests import support
-from tests.parallel import pytest_pyfunc_call, pytest_terminal_summary
-from tests.tls import Certificates
+from tests.support.parallel import pytest_pyfunc_call, pytest_terminal_summary
+from tests.support.tls import Certificates
 
 if TYPE_CHECKING:
     import asyncio

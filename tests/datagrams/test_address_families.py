@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests import refuse, support
-from tests.support import ORACLE, wait_until
+from tests import support
+from tests.support import ORACLE, refuse, wait_until
 
 Run = Any
 

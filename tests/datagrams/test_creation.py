@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import Echo, Recorder, endpoint, name_of
 from tests.support import PATIENCE_SECONDS, wait_until
+from tests.support.datagrams import Echo, Recorder, endpoint, name_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.datagrams import BURST, LARGEST, SENDS_EMPTY, Echo, endpoint, name_of, unix_pair
 from tests.support import wait_until
+from tests.support.datagrams import BURST, LARGEST, SENDS_EMPTY, Echo, endpoint, name_of, unix_pair
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 
 @pytest.mark.parametrize(

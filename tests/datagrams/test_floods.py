@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import Recorder, endpoint, name_of
 from tests.support import PATIENCE_SECONDS, resident_bytes, wait_until
+from tests.support.datagrams import Recorder, endpoint, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104  # linux/udp.h
 TRAIN = 40

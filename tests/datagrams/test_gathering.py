@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import LARGEST, SENDS_EMPTY, Recorder, endpoint
 from tests.support import ORACLE, PATIENCE_SECONDS, wait_until, wait_until_blocking
+from tests.support.datagrams import LARGEST, SENDS_EMPTY, Recorder, endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 SO_NO_CHECK = 11  # asm-generic/socket.h
 IP_RECVTTL = 12  # linux/in.h

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import BURST, Echo, Recorder, endpoint, name_of, unix_pair
 from tests.support import wait_until
+from tests.support.datagrams import BURST, Echo, Recorder, endpoint, name_of, unix_pair
 
 if TYPE_CHECKING:
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 
 def test_close_sends_what_is_queued_and_abort_does_not(run: Run) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import Recorder, endpoint, name_of, unix_pair
 from tests.support import wait_until, within
+from tests.support.datagrams import Recorder, endpoint, name_of, unix_pair
 
 if TYPE_CHECKING:
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 
 def test_a_unix_datagram_longer_than_the_receive_size_is_cut(run: Run) -> None:

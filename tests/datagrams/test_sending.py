@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.datagrams import HEADER_LEN, LARGEST, Recorder, endpoint, fill, name_of, unix_pair
 from tests.support import wait_until, within
+from tests.support.datagrams import (
+    HEADER_LEN,
+    LARGEST,
+    Recorder,
+    endpoint,
+    fill,
+    name_of,
+    unix_pair,
+)
 
 if TYPE_CHECKING:
-    from tests.datagrams import Run
+    from tests.support.datagrams import Run
 
 
 def test_a_datagram_that_is_too_long_is_an_error_of_its_sender(run: Run) -> None:

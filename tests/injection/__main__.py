@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tests.injection import messages, operations, scheduled, talks
 from tests.injection.run import DRIVERS, KINDS, PATIENCE_SECONDS, Run
-from tests.tls import Certificates
+from tests.support.tls import Certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, socket_pair
+from tests.support.tcp import Recorder, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, closed, connected, exceptions_of, socket_pair
+from tests.support.tcp import Recorder, closed, connected, exceptions_of, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -542,7 +542,7 @@ def test_debug_mode_of_a_program(
         text=True,
         timeout=60,
         check=True,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
     )
     assert done.stdout.split() == 2 * [str(expected)]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Factory, ask, serving
+from tests.support.tcp import Factory, ask, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -23,7 +23,7 @@ from unittest import mock
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, closed, connected, serving
+from tests.support.tcp import Recorder, closed, connected, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -463,7 +463,7 @@ def is_asleep(pid: int) -> bool:
 @pytest.mark.parametrize("command", ["ps", "pstree"])
 def test_tasks_of_another_process(loop_name: str, command: str) -> None:
     """`python -m asyncio ps PID` reads the tasks out of the memory of a process that runs."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROGRAM.format(loop_name=loop_name))],
         stdout=subprocess.PIPE,
@@ -520,7 +520,7 @@ def test_the_first_task_of_a_process_is_the_programs_own(loop_name: str) -> None
         text=True,
         timeout=60,
         check=False,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
     )
     assert done.stdout.splitlines() == ["Task-1 1", "0 []"], done.stderr
 

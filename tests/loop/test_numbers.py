@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import ORACLE, wait_until
-from tests.tcp import Recorder
+from tests.support.tcp import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 Run = Any
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests import refuse, support
+from tests import support
+from tests.support import refuse
 
 # Ends every child: what `ringloop` says now, and whether a loop moves bytes.
 REPORT = """
@@ -55,7 +56,7 @@ def child(code: str, **environment: str) -> Any:
     variables = {name: value for name, value in os.environ.items() if name != "RINGLOOP_DRIVER"}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", REPORT + textwrap.dedent(code)],
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         env=variables | environment,
         capture_output=True,
         text=True,
@@ -70,7 +71,7 @@ def child(code: str, **environment: str) -> Any:
 @pytest.mark.parametrize("word", ["EPERM", "ENOSYS", "EACCES"])
 def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
     auto, uring, epoll = child(f"""
-        from tests import refuse
+        from tests.support import refuse
         refuse.deny_io_uring({getattr(errno, word)})
         print(json.dumps([attempt(), attempt(driver="uring"), attempt(driver="epoll")]))
     """)
@@ -91,7 +92,7 @@ def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
 def test_a_refusal_is_logged_once_and_stands_in_the_repr() -> None:
     told, reason, shown = child("""
         import logging
-        from tests import refuse
+        from tests.support import refuse
         refuse.deny_io_uring(1)
         told = []
 
@@ -119,7 +120,7 @@ def test_refused_call_is_named_with_its_errno_and_the_remedy(call: str, word: st
         pytest.skip("the call's number is not known here")
     support.usable_loop("ringloop-uring")
     auto, uring, epoll = child(f"""
-        from tests import refuse
+        from tests.support import refuse
         refuse.deny([refuse.NUMBERS["{call}"]], {getattr(errno, word)})
         print(json.dumps([attempt(), attempt(driver="uring"), attempt(driver="epoll")]))
     """)
@@ -142,7 +143,7 @@ def test_refused_call_is_named_with_its_errno_and_the_remedy(call: str, word: st
 def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
     support.usable_loop("ringloop-uring")
     report = child("""
-        from tests import refuse
+        from tests.support import refuse
         # One is the loop's own, to be woken by.
         fillers = refuse.leave_descriptors(1)
         refused = [attempt(driver="uring"), attempt(driver="epoll"), attempt()]
@@ -166,7 +167,7 @@ def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
 
 def test_refused_loops_leave_no_descriptor_behind() -> None:
     before, after = child("""
-        from tests import refuse
+        from tests.support import refuse
         refuse.deny_io_uring(1)
         attempt()
         before = len(os.listdir("/proc/self/fd"))
@@ -180,7 +181,7 @@ def test_refused_loops_leave_no_descriptor_behind() -> None:
 def test_no_locked_memory_is_named_or_needs_none() -> None:
     support.usable_loop("ringloop-uring")
     auto, uring = child("""
-        from tests import refuse
+        from tests.support import refuse
         refuse.limit_locked_memory()
         print(json.dumps([attempt(), attempt(driver="uring")]))
     """)

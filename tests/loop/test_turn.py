@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests import support
-from tests.datagrams import unix_pair
-from tests.tcp import Recorder, closed, connected
+from tests.support.datagrams import unix_pair
+from tests.support.tcp import Recorder, closed, connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -138,7 +138,7 @@ def test_large_requests_without_memory_are_refused_and_the_loop_goes_on(
         pytest.skip("asyncio is not written in Rust")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD, loop_name],
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "RUST_BACKTRACE": backtrace},
         capture_output=True,
         text=True,

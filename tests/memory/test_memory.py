@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import serving
+from tests.support.tcp import serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.memory import Failing, every_allocation
-from tests.tcp import pattern
+from tests.support.memory import Failing, every_allocation
+from tests.support.tcp import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.memory import Scenario, Steps
     from tests.support import LoopFactory
-    from tests.tls import Certificates
+    from tests.support.memory import Scenario, Steps
+    from tests.support.tls import Certificates
 
 pytestmark = [
     pytest.mark.one_thread("the interpreter's allocators are the process's"),

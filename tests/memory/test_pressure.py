@@ -18,7 +18,7 @@ import pytest
 from tests import support
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 SECONDS = 1.5
 
@@ -45,8 +45,8 @@ def test_loop_outlives_a_lasting_want_of_memory(
         *("--without", "quic", "child"),
     ]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.pressure", *arguments],
-        cwd=Path(__file__).parent.parent,
+        [sys.executable, "-W", "ignore", "-m", "tests.support.pressure", *arguments],
+        cwd=Path(__file__).parents[2],
         # One heap of the C library's, so that what is taken is nobody else's.
         env={**os.environ, "MALLOC_ARENA_MAX": "1"},
         capture_output=True,

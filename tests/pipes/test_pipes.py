@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pytest
 
-from tests.pipes import LOST, Recorder, reading, writing
 from tests.support import ORACLE, wait_until, within
+from tests.support.pipes import LOST, Recorder, reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pytest
 
-from tests.pipes import LOST, reading, writing
 from tests.support import TEST_BYTES, wait_until
+from tests.support.pipes import LOST, reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

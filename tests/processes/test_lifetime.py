@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import parallel
 from tests.support import (
     ORACLE,
     PATIENCE_SECONDS,
     alone_on_this_machine,
     children,
     open_descriptors,
+    parallel,
     wait_until,
     wait_until_blocking,
     within,

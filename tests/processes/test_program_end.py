@@ -135,7 +135,7 @@ def ends_with(loop_name: str, lives: Iterable[str], end: str) -> tuple[int, str]
         text=True,
         timeout=100,
         check=False,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
     )
     return done.returncode, done.stderr
 

@@ -56,7 +56,7 @@ def output_of(body: str) -> list[str]:
         text=True,
         timeout=60,
         check=False,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

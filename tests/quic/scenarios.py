@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 # aioquic's writers warn of themselves when they are dropped, and finish streams that are finished.
 AIOQUIC = pytest.param(

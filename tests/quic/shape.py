@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from ringloop.quic.asyncio.endpoint import AsyncEndpoint
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 

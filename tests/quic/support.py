@@ -15,7 +15,7 @@ from tests.support import within
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 CLIENT, SERVER = ("192.0.2.1", 40000), ("192.0.2.2", 4433)
 

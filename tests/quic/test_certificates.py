@@ -19,7 +19,7 @@ import pytest
 from ringloop import quic
 from ringloop.quic import __main__
 from tests.support import within
-from tests.tls import openssl
+from tests.support.tls import openssl
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from tests.support import within
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Any], Any]
 

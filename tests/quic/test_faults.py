@@ -18,7 +18,7 @@ from tests.support import until_memory_stays, wait_until, while_scheduled, withi
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Any], Any]
 

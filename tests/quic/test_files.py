@@ -18,7 +18,7 @@ from ringloop.quic.logger import QuicFileLogger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Take = Callable[[Any], object]
 

@@ -16,7 +16,7 @@ from tests.quic.support import CLIENT, SERVER, Pair, client_config, server_confi
 from tests.support import until_memory_stays
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 # A certificate that does not go into three times a client's first flight.
 NAMES = ",".join(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support import LoopLog
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Any], Any]
 

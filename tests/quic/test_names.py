@@ -18,12 +18,12 @@ from ringloop.quic.errors import shown
 from tests.quic import shape
 from tests.quic.support import client_config, dialled, served, server_config
 from tests.support import within
-from tests.tls import openssl
+from tests.support.tls import openssl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -10,12 +10,12 @@ import pytest
 from ringloop._native import quic as native
 from tests.quic.support import Pair, both, client_config
 from tests.support import within
-from tests.tcp import pattern
+from tests.support.tcp import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 pytestmark = pytest.mark.one_thread("the interpreter's allocators are the process's")
 

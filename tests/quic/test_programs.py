@@ -13,7 +13,7 @@ from ringloop.quic import __main__, versions
 from tests.support import PATIENCE_SECONDS, alone_on_this_machine, within
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "quic"
 

@@ -13,7 +13,7 @@ import pytest
 from tests.quic.refused_sends import NUMBERS, UNAVAILABLE
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 
 def test_messages_that_the_kernel_refuses_are_sent_later_or_again(

@@ -16,13 +16,13 @@ from tests.quic import shape
 from tests.quic.support import dialled, served
 from tests.quic.test_error_texts import dated
 from tests.support import wait_until, within
-from tests.tls import openssl
+from tests.support.tls import openssl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Any], Any]
 

@@ -14,7 +14,7 @@ from ringloop.quic import errors
 from tests.quic.support import CLIENT, SERVER, Pair, client_config
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 
 def connected(

@@ -22,7 +22,7 @@ from tests.support import wait_until, within
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 
 def client_side(certificates: Certificates, **fields: Any) -> QuicConfiguration:

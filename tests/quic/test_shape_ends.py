@@ -9,7 +9,7 @@ from tests.quic.support import SERVER
 from tests.quic.test_shape_connection import begin, connected
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 
 def test_an_end_is_told_once_though_both_ends_close(certificates: Certificates) -> None:

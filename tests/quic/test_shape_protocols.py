@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ringloop.quic.connection import QuicConnection
     from ringloop.quic.logger import QuicLoggerTrace
     from tests.support import LoopLog
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 

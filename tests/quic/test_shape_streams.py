@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ringloop.quic.connection import QuicConnection
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 

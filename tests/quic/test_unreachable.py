@@ -19,7 +19,7 @@ from tests.support import within
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
     Address = tuple[Any, ...]

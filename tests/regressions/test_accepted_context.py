@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
-from tests.tcp import Echo, Recorder, ask, serving
+from tests.support.tcp import Echo, Recorder, ask, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import pattern
+from tests.support.tcp import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 OURS = [name for name in support.LOOPS if name != support.ORACLE]
 EACH_OF_OURS = pytest.mark.parametrize("loop_name", OURS, indirect=True)

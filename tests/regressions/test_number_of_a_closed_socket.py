@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Peer, Recorder, closed, pattern, socket_pair
+from tests.support.tcp import Peer, Recorder, closed, pattern, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

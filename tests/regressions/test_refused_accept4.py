@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import refuse, support
-from tests.tcp import Factory, ask, serving
+from tests import support
+from tests.support import refuse
+from tests.support.tcp import Factory, ask, serving
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import quic
-from tests import refuse, support
-from tests.datagrams import Recorder, endpoint
-from tests.support import wait_until
+from tests import support
+from tests.support import refuse, wait_until
+from tests.support.datagrams import Recorder, endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from tests.support import LoopFactory
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 pytestmark = [
     pytest.mark.skipif(not refuse.NUMBERS, reason="no numbers of system calls for this machine"),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.processes.test_lifetime import state_of
 from tests.support import ORACLE, wait_until, within
-from tests.test_subprocess_lifetime import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder
+from tests.support.tcp import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -17,7 +17,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from tests import support
-from tests.tcp import Recorder, pattern
+from tests.support.tcp import Recorder, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

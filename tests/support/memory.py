@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import support
-from tests.tcp import socket_pair
+from tests.support.tcp import socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

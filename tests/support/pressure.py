@@ -1,4 +1,4 @@
-"""A process without memory for seconds, in which a loop goes on: `python -m tests.pressure LOOP FOLDER`.
+"""A process without memory for seconds: `python -m tests.support.pressure LOOP FOLDER`.
 
 Its address space is limited to a little more than it has, and a thread takes all of that again and
 again, gives a little back, and takes it again, while streams of every kind, datagrams, timers, tasks,
@@ -635,7 +635,9 @@ async def play(work: Work) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("loop")
-    parser.add_argument("certificates", type=Path, help="the folder of `tests.tls.Certificates`")
+    parser.add_argument(
+        "certificates", type=Path, help="the folder of `tests.support.tls.Certificates`"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--without", nargs="*", default=[], help="kinds not made while it is short")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Peer, Recorder, socket_pair
+from tests.support.tcp import Peer, Recorder, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

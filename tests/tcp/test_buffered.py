@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     SOCKET_BUFFER_BYTES,
     Peer,
     Recorder,

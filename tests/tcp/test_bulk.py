@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import SOCKET_BUFFER_BYTES, Recorder, closed, pattern, serving, socket_pair
+from tests.support.tcp import SOCKET_BUFFER_BYTES, Recorder, closed, pattern, serving, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

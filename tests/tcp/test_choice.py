@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Echo, Peer, Recorder, closed, serving, socket_pair
+from tests.support.tcp import Echo, Peer, Recorder, closed, serving, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

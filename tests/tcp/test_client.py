@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, closed, serving, socket_pair
+from tests.support.tcp import Recorder, closed, serving, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

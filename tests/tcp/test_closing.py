@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     MORE_THAN_THE_KERNEL_TAKES,
     SOCKET_BUFFER_BYTES,
     Recorder,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import differential, support
-from tests.differential import Reacting, Step
-from tests.tcp import Peer, closed, exceptions_of, pattern, socket_pair
+from tests import support
+from tests.support import differential
+from tests.support.differential import Reacting, Step
+from tests.support.tcp import Peer, closed, exceptions_of, pattern, socket_pair
 
 if TYPE_CHECKING:
     import asyncio

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import differential, support
-from tests.tcp import Echo, Peer, Recorder, exceptions_of, pattern
+from tests import support
+from tests.support import differential
+from tests.support.tcp import Echo, Peer, Recorder, exceptions_of, pattern
 
 if TYPE_CHECKING:
-    from tests.differential import Step
     from tests.support import LoopFactory
+    from tests.support.differential import Step
 
 STEPS = 16
 WEIGHTS = {

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, closed, serving
+from tests.support.tcp import Recorder, closed, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import SOCKET_BUFFER_BYTES, Peer, Recorder, closed, serving, socket_pair
-from tests.tls import accepted_tls, plain_client
+from tests.support.tcp import SOCKET_BUFFER_BYTES, Peer, Recorder, closed, serving, socket_pair
+from tests.support.tls import accepted_tls, plain_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import MORE_THAN_THE_KERNEL_TAKES, Echo, Recorder, serving
+from tests.support.tcp import MORE_THAN_THE_KERNEL_TAKES, Echo, Recorder, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, a_few_turns, closed, connected, socket_pair
+from tests.support.tcp import Recorder, a_few_turns, closed, connected, socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

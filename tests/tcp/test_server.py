@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tcp import Factory, ask, is_refused, serving
+from tests.support.tcp import Factory, ask, is_refused, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

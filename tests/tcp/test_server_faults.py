@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     MORE_THAN_THE_KERNEL_TAKES,
     SOCKET_BUFFER_BYTES,
     Factory,
@@ -211,7 +211,7 @@ def printed_by(script: str, loop_name: str) -> str:
     """Play a program in a process of its own; it is to end without an error."""
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), loop_name],
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=support.PATIENCE_SECONDS + 20,
@@ -288,7 +288,7 @@ def test_an_exception_handler_that_ends_the_run_ends_no_listener(loop_name: str)
 SERVER_WITHOUT_DESCRIPTORS = """
 import asyncio, os, resource, socket, sys
 from tests.support import loop_factory
-from tests.tcp import Echo, ask
+from tests.support.tcp import Echo, ask
 
 async def main(loop):
     listening = socket.create_server(("127.0.0.1", 0))

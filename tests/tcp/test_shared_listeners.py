@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support import LoopFactory
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

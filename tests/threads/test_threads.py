@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     Echo,
     Factory,
     Peer,
@@ -27,13 +27,13 @@ from tests.tcp import (
     serving,
     socket_pair,
 )
-from tests.tls import connected_tls
+from tests.support.tls import connected_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from tests.support import LoopFactory
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, socket_pair
-from tests.tls import connected_tls
+from tests.support.tcp import Recorder, socket_pair
+from tests.support.tls import connected_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 pytestmark = pytest.mark.one_thread("has threads of its own")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, serving
-from tests.tls import (
+from tests.support.tcp import Recorder, serving
+from tests.support.tls import (
     Servers,
     TlsPeer,
     accepted_tls,
@@ -24,7 +24,7 @@ from tests.tls import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

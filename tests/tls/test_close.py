@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     MORE_THAN_THE_KERNEL_TAKES,
     SOCKET_BUFFER_BYTES,
     Recorder,
@@ -19,12 +19,12 @@ from tests.tcp import (
     pattern,
     serving,
 )
-from tests.tls import accepted_tls, connected_tls, handshaking, versions
+from tests.support.tls import accepted_tls, connected_tls, handshaking, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

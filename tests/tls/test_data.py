@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import MORE_THAN_THE_KERNEL_TAKES, SOCKET_BUFFER_BYTES, Recorder, pattern, serving
-from tests.tls import (
+from tests.support.tcp import (
+    MORE_THAN_THE_KERNEL_TAKES,
+    SOCKET_BUFFER_BYTES,
+    Recorder,
+    pattern,
+    serving,
+)
+from tests.support.tls import (
     RECORD_LEN_MAX,
     TlsPeer,
     accepted_tls,
@@ -22,7 +28,7 @@ from tests.tls import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

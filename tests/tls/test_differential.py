@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import differential, support
-from tests.differential import Reacting, Step
-from tests.tcp import closed, exceptions_of, pattern, socket_pair
-from tests.tls import Certificates, TlsPeer
+from tests import support
+from tests.support import differential
+from tests.support.differential import Reacting, Step
+from tests.support.tcp import closed, exceptions_of, pattern, socket_pair
+from tests.support.tls import Certificates, TlsPeer
 
 if TYPE_CHECKING:
     from tests.support import LoopFactory

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import differential, support
-from tests.differential import Reacting
-from tests.tcp import Recorder, exceptions_of, pattern, socket_pair
-from tests.tls import TlsPeer
+from tests import support
+from tests.support import differential
+from tests.support.differential import Reacting
+from tests.support.tcp import Recorder, exceptions_of, pattern, socket_pair
+from tests.support.tls import TlsPeer
 
 if TYPE_CHECKING:
-    from tests.differential import Step
     from tests.support import LoopFactory
-    from tests.tls import Certificates
+    from tests.support.differential import Step
+    from tests.support.tls import Certificates
 
 pytestmark = pytest.mark.usefixtures("tls_engine")
 

@@ -14,13 +14,13 @@ import pytest
 
 from ringloop import _native
 from tests import support
-from tests.tcp import Recorder
-from tests.tls import connected_tls
+from tests.support.tcp import Recorder
+from tests.support.tls import connected_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder, exceptions_of, serving, socket_pair
-from tests.tls import Servers, close, connect, connected_tls, handshaking, plain_client, versions
+from tests.support.tcp import Recorder, exceptions_of, serving, socket_pair
+from tests.support.tls import (
+    Servers,
+    close,
+    connect,
+    connected_tls,
+    handshaking,
+    plain_client,
+    versions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

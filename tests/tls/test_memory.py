@@ -13,7 +13,7 @@ import pytest
 from tests import support
 
 if TYPE_CHECKING:
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
 CONNECTIONS = 1000
 # A second or two of work; on a machine that does other things it takes its time.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import exceptions_of, pattern
+from tests.support.tcp import exceptions_of, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

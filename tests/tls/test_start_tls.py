@@ -1,7 +1,7 @@
 """`start_tls`: a plain connection that becomes a TLS one, on either side, over any transport.
 
-The other end is a plain socket with `ssl.SSLObject` (`tests.tls.TlsPeer`) where the test is about one
-side, and a second transport of the loop under test where it is about both.
+The other end is a plain socket with `ssl.SSLObject` (`TlsPeer`) where the test is about one side,
+and a second transport of the loop under test where it is about both.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import (
+from tests.support.tcp import (
     MORE_THAN_THE_KERNEL_TAKES,
     SOCKET_BUFFER_BYTES,
     Recorder,
     pattern,
     socket_pair,
 )
-from tests.tls import TlsPeer
+from tests.support.tls import TlsPeer
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

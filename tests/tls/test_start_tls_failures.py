@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Peer, Recorder, exceptions_of
-from tests.test_start_tls import plain, upgraded
+from tests.support.tcp import Peer, Recorder, exceptions_of
+from tests.tls.test_start_tls import plain, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from tests.tls import Certificates
+    from tests.support.tls import Certificates
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipes import LOST
 from tests.support import ORACLE, wait_until
+from tests.support.pipes import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import support
-from tests.tcp import Recorder
+from tests.support.tcp import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
