@@ -68,6 +68,7 @@
 //! ```
 
 pub mod buf;
+mod choice;
 pub mod compat;
 pub mod driver;
 pub mod error;

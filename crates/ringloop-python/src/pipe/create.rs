@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use ringloop::sys::file::{self, FileKind};
+use ringloop::sys::socket;
 
 use super::lifecycle::{self, State};
 use super::read::ReadPipe;
@@ -81,7 +82,7 @@ impl<'py> Parts<'_, 'py> {
         if kind == FileKind::Other {
             return Err(PyValueError::raise(refusal));
         }
-        let keeps_messages = file::keeps_messages(fd).map_err(|error| error::from_io(&error))?;
+        let keeps_messages = socket::keeps_messages(fd).map_err(|error| error::from_io(&error))?;
         file::set_nonblocking(fd, true).map_err(|error| error::from_io(&error))?;
         Ok(End {
             loop_: ObjCell::new(Some(self.loop_.clone().into_any().into())),

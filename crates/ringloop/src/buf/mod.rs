@@ -11,12 +11,14 @@
 //! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
 
 mod outgoing;
+mod pool;
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::rc::Rc;
 
 pub use outgoing::Outgoing;
+pub(crate) use pool::PoolKind;
 
 /// Releases a foreign owner; called once, with the pointer given to `from_raw`.
 pub type Release = unsafe fn(*mut ());

@@ -23,14 +23,15 @@
 
 mod room;
 
-use super::Key;
 use crate::limits;
+use crate::op::Key;
 use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::thread::block_signals;
-use room::Room;
+use room::{Room, Spot};
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -38,10 +39,40 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use room::Place;
-
 /// A program's own call.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
+
+/// The place of one who waits; given up when it is dropped.
+pub(crate) struct Place {
+    pool: BlockingPool,
+    spot: Option<Spot>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut place = f.debug_struct("Place");
+        place.field("spot", &self.spot).finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    /// Not taken yet.
+    fn new(pool: BlockingPool) -> Self {
+        Self { pool, spot: None }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A forked child leaves the lock alone: one of the parent's threads may hold it.
+        if let Some(spot) = self.spot
+            && !self.pool.shared.generation.is_inherited()
+        {
+            let given_up = self.pool.shared.lock().room.leave(spot);
+            drop(given_up);
+        }
+    }
+}
 
 /// A request on its way to a pool thread and back.
 #[derive(Debug)]
@@ -228,7 +259,7 @@ impl BlockingPool {
         if state.queue.len() >= limits::BLOCKING_QUEUE {
             // Under the same lock: room that a thread makes after it finds who waits.
             state.is_loop_waiting |= matches!(work, Work::Request(_));
-            let replaced = asks.and_then(|(waker, place)| state.room.wait(waker, place));
+            let replaced = asks.and_then(|(waker, place)| state.room.wait(waker, &mut place.spot));
             drop(state);
             drop(replaced);
             return Err((work, None));

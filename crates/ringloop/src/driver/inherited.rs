@@ -4,9 +4,10 @@
 //!
 //! A request that is submitted here waits for ever; the loop's next turn says why (`Engine::park`).
 
+use super::completion::{BufferId, Event, Sink};
 use super::lease::Lease;
 use super::table::{Phase, Table};
-use super::{BufferId, Event, Key, Sink};
+use crate::op::Key;
 use crate::op::Request;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

@@ -7,8 +7,10 @@
 //! 1. A buffer ring is freed only by [`Lent::free`]; dropping the pools leaks what the kernel may
 //!    still write to.
 
+use super::completion::BufferId;
 use super::lease::{self, Lease};
-use super::{BufferId, Key, PoolKind};
+use crate::buf::PoolKind;
+use crate::op::Key;
 use crate::sys::uring::abi::Cqe;
 use crate::sys::uring::{BufferRing, ChunkRing, Ring};
 use std::collections::VecDeque;

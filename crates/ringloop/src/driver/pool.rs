@@ -2,7 +2,9 @@
 //!
 //! Called by: `driver::readiness`. Never does: a system call.
 
-use super::{BufferId, Key, PoolKind};
+use super::completion::BufferId;
+use crate::buf::PoolKind;
+use crate::op::Key;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 

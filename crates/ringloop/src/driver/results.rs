@@ -6,7 +6,7 @@
 //! One result at a time is what nearly every operation has, also one with many results: that one costs no memory
 //! beside its slot.
 
-use super::BufferId;
+use super::completion::BufferId;
 use std::collections::VecDeque;
 
 /// A result that waits for its future. The request of the last one waits in its slot.

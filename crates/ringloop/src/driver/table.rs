@@ -21,16 +21,15 @@
 //! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
+use super::completion::{BufferId, Completion, Event, Sink, Taken, Token};
 use super::results::{Kept, Results};
-use super::{BufferId, Completion, Event, Key, Sink, Taken, Token};
-use crate::op::{Need, Operation, Request, Shape};
+use crate::op::Key;
+use crate::op::{GENERATION_MASK, Need, Operation, Request, Shape};
 use std::os::fd::RawFd;
 use std::task::Waker;
 
 const CHUNK: usize = 64;
 const NO_SLOT: u32 = u32::MAX;
-/// Generations are 24 bits wide: they share `user_data` with the index and the kind.
-pub(super) const GENERATION_MASK: u32 = (1 << 24) - 1;
 
 /// Where an operation stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,15 +17,21 @@ mod cancel;
 mod completions;
 mod late;
 mod link;
+mod number;
 mod registered;
+mod release;
 
 use self::late::Late;
+use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
+use super::completion::{BufferId, Sink};
 use super::lease::Lease;
 use super::lent::Lent;
+use super::setup::Setup;
 use super::table::{Phase, Slot, Table, flag};
-use super::{BufferId, Key, PoolKind, Setup, Sink};
+use crate::buf::PoolKind;
 use crate::limits;
+use crate::op::Key;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
@@ -33,7 +39,7 @@ use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use crate::sys::refused::RefusedCall;
 use crate::sys::uring::abi::{self, Sqe};
-use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
+use crate::sys::uring::{self, Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,19 +47,8 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// The kinds of `user_data`, in its top byte.
-const KIND_OP: u64 = 0;
-const KIND_CANCEL: u64 = 1;
-const KIND_WAKE: u64 = 2;
-
-/// How many descriptors an entry names at most.
-const DESCRIPTORS_MAX: usize = 2;
-
 /// How long to wait at most while the kernel lacks the memory to take what is queued.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
-
-/// How long a closing driver waits at a time for operations to end.
-const DRAIN_STEP: Duration = Duration::from_millis(10);
 
 /// The ring, and everything in flight on it.
 #[derive(Debug)]
@@ -297,6 +292,16 @@ impl UringDriver {
         let entered = self.ring.enter(want, timeout);
         self.forget_submitted();
         entered
+    }
+
+    /// Register a descriptor, where that can be.
+    pub fn register_file(&mut self, fd: RawFd) -> Option<uring::Slot> {
+        self.registered.file(&self.ring, fd)
+    }
+
+    /// Register memory, where that can be.
+    pub fn register_buffer(&mut self, memory: &mut [u8]) -> Option<uring::Slot> {
+        self.registered.buffer(&self.ring, memory)
     }
 
     /// Everything that has to be on the submission queue before a wait.

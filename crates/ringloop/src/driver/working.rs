@@ -9,10 +9,10 @@
 //! 2. A descriptor is not given back to the system while a thread may still name its number: the next
 //!    file could get it.
 
-use super::Key;
 use super::blocking_pool::{BlockingPool, Finished};
 use super::table::{Phase, Table};
 use crate::limits;
+use crate::op::Key;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -6,7 +6,7 @@
 use super::Local;
 use super::multi::{Arrival, Multi};
 use crate::buf::SendBuf;
-use crate::op::{Request, Transfer, sent_parts};
+use crate::op::{Request, Transfer};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -113,7 +113,7 @@ impl Future for Lent {
             Loan::Back(request) => request.take(),
         };
         self.0 = Loan::Back(None);
-        let (bufs, transfer) = request.map_or((Vec::new(), Transfer::Copied), sent_parts);
+        let (bufs, transfer) = request.map_or((Vec::new(), Transfer::Copied), Request::into_sent);
         Poll::Ready(Returned { bufs, transfer })
     }
 }

@@ -3,8 +3,8 @@
 //! `read` and `write` use the file's own position, as `std` does; `read_at` and `write_at` name one, and
 //! can be many at a time. A name that stands for a pipe or a terminal is waited for as such.
 
+use super::Metadata;
 use super::beside::beside;
-use super::{Metadata, OpenOptions};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Local, Op};
 use crate::limits::BULK_READ_BYTES;
@@ -16,7 +16,6 @@ use std::ffi::CString;
 use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::path::Path;
 
 /// An open file.
 ///
@@ -91,22 +90,6 @@ impl Drop for File {
 }
 
 impl File {
-    /// Open a file for reading.
-    ///
-    /// Errors, cancel safety and source: as [`OpenOptions::open`].
-    pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        OpenOptions::new().read(true).open(path).await
-    }
-
-    /// Open a file for writing, created where it does not exist, else cut to nothing.
-    ///
-    /// Errors, cancel safety and source: as [`OpenOptions::open`].
-    pub async fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        options.open(path).await
-    }
-
     /// The descriptor, to be used on the loop that runs.
     pub(super) fn on_loop(&self) -> RawFd {
         let local = Local::current();

@@ -138,3 +138,21 @@ impl OpenOptions {
         Ok(access | creation | custom | libc::O_CLOEXEC)
     }
 }
+
+impl File {
+    /// Open a file for reading.
+    ///
+    /// Errors, cancel safety and source: as [`OpenOptions::open`].
+    pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        OpenOptions::new().read(true).open(path).await
+    }
+
+    /// Open a file for writing, created where it does not exist, else cut to nothing.
+    ///
+    /// Errors, cancel safety and source: as [`OpenOptions::open`].
+    pub async fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        options.open(path).await
+    }
+}

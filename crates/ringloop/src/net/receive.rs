@@ -15,8 +15,8 @@
 //! Byte path: from `driver` (a completion with a pool buffer) to the [`Received`] that the caller reads.
 
 use super::socket::Socket;
+use crate::buf::PoolKind;
 use crate::buf::RecvBuf;
-use crate::driver::PoolKind;
 use crate::executor::{Local, Multi, Received};
 use crate::limits;
 use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};

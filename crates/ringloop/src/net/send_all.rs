@@ -37,6 +37,13 @@ enum Stage {
     Over,
 }
 
+impl Socket {
+    /// Send all of `bytes`.
+    pub fn send_all<B: Outgoing>(&self, bytes: B) -> SendAll<'_, B> {
+        SendAll::new(self, bytes)
+    }
+}
+
 // Nothing in it is pinned.
 impl<B: Outgoing> Unpin for SendAll<'_, B> {}
 

@@ -3,8 +3,7 @@
 //! Owns: [`Socket`] (a descriptor whose driver is told before it is closed). Called by: the socket types of
 //! this folder, which put their own names and options around it. Never does: a call that could block.
 
-use super::send_all::SendAll;
-use crate::buf::{Outgoing, RecvBuf, SendBuf};
+use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
@@ -112,11 +111,6 @@ impl Socket {
         })
         .await;
         (result, buf.into_vec().unwrap_or_default())
-    }
-
-    /// Send all of `bytes`.
-    pub fn send_all<B: Outgoing>(&self, bytes: B) -> SendAll<'_, B> {
-        SendAll::new(self, bytes)
     }
 
     /// Send some of `bufs`, in order.

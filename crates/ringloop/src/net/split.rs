@@ -5,7 +5,6 @@
 
 use super::receive::Receive;
 use super::socket::Socket;
-use super::{TcpStream, UnixStream};
 use crate::buf::Outgoing;
 use crate::sys::socket;
 use std::io;
@@ -16,36 +15,39 @@ use std::rc::Rc;
 /// A stream, borrowed or shared, that halves are made of.
 pub trait Whole: sealed::Whole {}
 
+impl<S: OnSocket> Whole for &S {}
+impl<S: OnSocket> Whole for Rc<S> {}
+
+pub(super) use sealed::OnSocket;
+
 mod sealed {
-    use super::Socket;
+    use super::{Rc, Socket};
+
+    /// A stream by itself.
+    pub trait OnSocket {
+        fn socket(&self) -> &Socket;
+    }
 
     pub trait Whole {
         fn socket(&self) -> &Socket;
         /// Whether the writer's end is the stream's: a borrowed stream goes on being somebody's.
         const ENDS_AT_DROP: bool;
     }
-}
 
-macro_rules! whole {
-    ($($stream:ident),*) => {$(
-        impl sealed::Whole for &$stream {
-            fn socket(&self) -> &Socket {
-                &self.socket
-            }
-            const ENDS_AT_DROP: bool = false;
+    impl<S: OnSocket> Whole for &S {
+        fn socket(&self) -> &Socket {
+            OnSocket::socket(*self)
         }
-        impl Whole for &$stream {}
-        impl sealed::Whole for Rc<$stream> {
-            fn socket(&self) -> &Socket {
-                &self.socket
-            }
-            const ENDS_AT_DROP: bool = true;
-        }
-        impl Whole for Rc<$stream> {}
-    )*};
-}
+        const ENDS_AT_DROP: bool = false;
+    }
 
-whole!(TcpStream, UnixStream);
+    impl<S: OnSocket> Whole for Rc<S> {
+        fn socket(&self) -> &Socket {
+            OnSocket::socket(&**self)
+        }
+        const ENDS_AT_DROP: bool = true;
+    }
+}
 
 /// The receiving direction of a stream.
 #[derive(Debug)]
@@ -118,28 +120,19 @@ impl<S: Whole> Drop for WriteHalf<S> {
     }
 }
 
-macro_rules! reunite {
-    ($($stream:ident),*) => {$(
-        impl ReadHalf<Rc<$stream>> {
-            /// Make the stream whole again; the halves come back where they are of two streams.
-            pub fn reunite(
-                self,
-                mut writer: WriteHalf<Rc<$stream>>,
-            ) -> Result<$stream, (Self, WriteHalf<Rc<$stream>>)> {
-                if !Rc::ptr_eq(&self.0, &writer.stream) {
-                    return Err((self, writer));
-                }
-                let Self(stream) = self;
-                writer.ends = false;
-                drop(writer);
-                match Rc::try_unwrap(stream) {
-                    Ok(stream) => Ok(stream),
-                    // Two halves hold it, and no third can be made.
-                    Err(stream) => Err((Self(Rc::clone(&stream)), WriteHalf::new(stream))),
-                }
-            }
+impl<S: OnSocket> ReadHalf<Rc<S>> {
+    /// Make the stream whole again; the halves come back where they are of two streams.
+    pub fn reunite(self, mut writer: WriteHalf<Rc<S>>) -> Result<S, (Self, WriteHalf<Rc<S>>)> {
+        if !Rc::ptr_eq(&self.0, &writer.stream) {
+            return Err((self, writer));
         }
-    )*};
+        let Self(stream) = self;
+        writer.ends = false;
+        drop(writer);
+        match Rc::try_unwrap(stream) {
+            Ok(stream) => Ok(stream),
+            // Two halves hold it, and no third can be made.
+            Err(stream) => Err((Self(Rc::clone(&stream)), WriteHalf::new(stream))),
+        }
+    }
 }
-
-reunite!(TcpStream, UnixStream);

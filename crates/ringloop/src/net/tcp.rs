@@ -10,7 +10,7 @@ use super::incoming::{self, Incoming};
 use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
-use super::split::{ReadHalf, WriteHalf};
+use super::split::{OnSocket, ReadHalf, WriteHalf};
 use crate::buf::{Outgoing, SendBuf};
 use crate::executor::{Lent, Op};
 use crate::op::Connect;
@@ -108,6 +108,12 @@ impl TcpListener {
 #[derive(Debug)]
 pub struct TcpStream {
     pub(super) socket: Socket,
+}
+
+impl OnSocket for TcpStream {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
 }
 
 impl TcpStream {

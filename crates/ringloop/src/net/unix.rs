@@ -5,7 +5,7 @@
 use super::incoming::{self, Incoming};
 use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
-use super::split::{ReadHalf, WriteHalf};
+use super::split::{OnSocket, ReadHalf, WriteHalf};
 use super::tcp::{descriptor, from_descriptor, from_listener, from_socket};
 use crate::buf::{Outgoing, RecvBuf};
 use crate::executor::Op;
@@ -63,6 +63,12 @@ impl UnixListener {
 #[derive(Debug)]
 pub struct UnixStream {
     pub(super) socket: Socket,
+}
+
+impl OnSocket for UnixStream {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
 }
 
 impl UnixStream {

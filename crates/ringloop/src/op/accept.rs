@@ -1,7 +1,6 @@
 //! Take connections off a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
 
-use super::{Need, Operation, Request, Shape};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation, Shape};
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, socket};
@@ -66,24 +65,24 @@ impl Operation for Accept {
     }
 }
 
-impl Kind for Accept {
+impl Completable for Accept {
     type Output = io::Result<OwnedFd>;
 
-    fn into_request(self) -> Request {
+    fn single(self) -> Self {
         // A future takes one completion; connections past it would be closed.
-        Request::Accept(Self {
+        Self {
             multi: false,
             ..self
-        })
+        }
     }
 
-    fn output(outcome: Outcome) -> Self::Output {
-        let fd = outcome.result?;
-        if !matches!(outcome.request, Some(Request::Accept(_))) {
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        let fd = ended.result?;
+        if ended.request.is_none() {
             // A count of another operation's.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: this is the outcome of an accept, which only a driver makes; where that succeeds it yields a descriptor
+        // SAFETY: this is the ended of an accept, which only a driver makes; where that succeeds it yields a descriptor
         // that nobody else knows.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }

@@ -2,8 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -40,14 +39,10 @@ impl Operation for Allocate {
     }
 }
 
-impl Kind for Allocate {
+impl Completable for Allocate {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Allocate(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

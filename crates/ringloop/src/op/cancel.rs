@@ -2,9 +2,8 @@
 //!
 //! `Driver::cancel` asks the same without an answer; both leave the target's last completion to come.
 
-use super::{Need, Operation, Request};
-use crate::driver::Key;
-use crate::op::{Kind, Outcome};
+use super::key::Key;
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -33,14 +32,10 @@ impl Operation for Cancel {
     }
 }
 
-impl Kind for Cancel {
+impl Completable for Cancel {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Cancel(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -1,7 +1,6 @@
 //! Close a descriptor: close(2). Whoever asks has seen the last completion of every operation on it.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::file;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -36,14 +35,10 @@ impl Operation for Close {
     }
 }
 
-impl Kind for Close {
+impl Completable for Close {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Close(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -1,8 +1,7 @@
 //! Connect a socket: connect(2). The readiness form starts it, waits until the socket is writable,
 //! and reads `SO_ERROR`.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -82,14 +81,10 @@ impl Operation for Connect {
     }
 }
 
-impl Kind for Connect {
+impl Completable for Connect {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Connect(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -1,8 +1,7 @@
 //! Pass descriptors through a Unix socket: sendmsg(2) and recvmsg(2) with `SCM_RIGHTS`.
 
-use super::{Need, Operation, Request};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::{RecvBuf, SendBuf};
-use crate::op::{Kind, Outcome};
 use crate::sys::datagram::empty_message;
 use crate::sys::descriptors::Rights;
 use crate::sys::interest::Interest;
@@ -217,35 +216,25 @@ impl Operation for RecvDescriptors {
     }
 }
 
-impl Kind for SendDescriptors {
+impl Completable for SendDescriptors {
     type Output = (io::Result<usize>, SendBuf, Vec<OwnedFd>);
 
-    fn into_request(self) -> Request {
-        Request::SendDescriptors(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let result = outcome.result.map(|count| count as usize);
-        match outcome.request {
-            Some(Request::SendDescriptors(send)) => {
-                (result, send.parts.buf, send.parts.rights.into_sent())
-            }
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        let result = ended.result.map(|count| count as usize);
+        match ended.request {
+            Some(send) => (result, send.parts.buf, send.parts.rights.into_sent()),
             _ => (result, Vec::new().into(), Vec::new()),
         }
     }
 }
 
-impl Kind for RecvDescriptors {
+impl Completable for RecvDescriptors {
     type Output = (io::Result<usize>, RecvBuf, Descriptors);
 
-    fn into_request(self) -> Request {
-        Request::RecvDescriptors(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let result = outcome.result.map(|count| count as usize);
-        match outcome.request {
-            Some(Request::RecvDescriptors(recv)) => (result, recv.parts.buf, recv.parts.received),
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        let result = ended.result.map(|count| count as usize);
+        match ended.request {
+            Some(recv) => (result, recv.parts.buf, recv.parts.received),
             _ => (result, RecvBuf::with_capacity(0), Descriptors::default()),
         }
     }

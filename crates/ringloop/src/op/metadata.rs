@@ -2,8 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -69,17 +68,13 @@ impl Operation for Statx {
     }
 }
 
-impl Kind for Statx {
+impl Completable for Statx {
     type Output = io::Result<Box<libc::statx>>;
 
-    fn into_request(self) -> Request {
-        Request::Statx(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result?;
-        match outcome.request {
-            Some(Request::Statx(statx)) => Ok(Box::new(statx.parts.found)),
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result?;
+        match ended.request {
+            Some(statx) => Ok(Box::new(statx.parts.found)),
             _ => Err(io::ErrorKind::Other.into()),
         }
     }

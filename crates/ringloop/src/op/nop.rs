@@ -1,7 +1,6 @@
 //! Do nothing: a round trip through the driver, for tests and for measuring it.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -23,14 +22,10 @@ impl Operation for Nop {
     }
 }
 
-impl Kind for Nop {
+impl Completable for Nop {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Nop(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

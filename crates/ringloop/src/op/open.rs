@@ -3,8 +3,7 @@
 //! Readiness form: on a pool thread. Opening a FIFO waits for its other end; there a cancel takes
 //! effect on the ring only.
 
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, path};
 use std::ffi::CString;
@@ -50,20 +49,16 @@ impl Operation for Open {
     }
 }
 
-impl Kind for Open {
+impl Completable for Open {
     type Output = io::Result<OwnedFd>;
 
-    fn into_request(self) -> Request {
-        Request::Open(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let fd = outcome.result?;
-        if !matches!(outcome.request, Some(Request::Open(_))) {
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        let fd = ended.result?;
+        if ended.request.is_none() {
             // A count of another operation's.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: this is the outcome of an open, which only a driver makes; where that succeeds it yields a descriptor
+        // SAFETY: this is the ended of an open, which only a driver makes; where that succeeds it yields a descriptor
         // that nobody else knows.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }

@@ -1,7 +1,6 @@
 //! Wait until a descriptor is ready: poll(2) as an operation, once or level-triggered.
 
-use super::{Need, Operation, Request, Shape};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation, Shape};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
@@ -59,18 +58,18 @@ impl Operation for Poll {
     }
 }
 
-impl Kind for Poll {
+impl Completable for Poll {
     type Output = io::Result<Interest>;
 
-    fn into_request(self) -> Request {
+    fn single(self) -> Self {
         // A future takes one completion.
-        Request::Poll(Self {
+        Self {
             level: false,
             ..self
-        })
+        }
     }
 
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(Interest::from_poll_mask)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(Interest::from_poll_mask)
     }
 }

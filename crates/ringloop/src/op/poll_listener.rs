@@ -6,8 +6,8 @@
 //! by a kernel worker, some milliseconds after the process was reaped. So the ring polls an epoll set that holds the
 //! listener, because a set keeps no file: the port is free as soon as the process, or its owner, has closed the listener.
 
-use super::{Need, Operation, Shape};
-use crate::driver;
+use super::operation::{Need, Operation, Shape};
+use crate::choice::Kind;
 use crate::sys::epoll::{Epoll, Trigger};
 use crate::sys::file;
 use crate::sys::interest::Interest;
@@ -30,10 +30,10 @@ impl PollListener {
     ///
     /// With `level` it completes for as long as connections wait. Without, the ring may tell of each change only once, and
     /// has nothing to submit between two: whoever is told accepts until `EAGAIN`, or submits another poll.
-    pub fn new(fd: RawFd, kind: driver::Kind, level: bool) -> Self {
+    pub fn new(fd: RawFd, kind: Kind, level: bool) -> Self {
         let set = match kind {
-            driver::Kind::Uring => set_of(fd).ok(),
-            driver::Kind::Epoll => None,
+            Kind::Uring => set_of(fd).ok(),
+            Kind::Epoll => None,
         };
         Self {
             fd,

@@ -1,7 +1,7 @@
 //! Hear of each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or epoll's edge
 //! trigger.
 
-use super::{Need, Operation, Shape};
+use super::operation::{Need, Operation, Shape};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};

@@ -3,10 +3,9 @@
 //! Readiness form: from a pipe when it is readable. From a file at an offset at once where the bytes are in
 //! memory (`RWF_NOWAIT`), else on a pool thread.
 
-use super::{NO_FD, Need, Operation, Request};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
-use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::storage::{self, CURRENT_POSITION, Wait};
@@ -147,18 +146,10 @@ unsafe fn read_cached(fd: RawFd, room: (*mut u8, usize), offset: u64) -> io::Res
     }
 }
 
-impl Kind for Read {
+impl Completable for Read {
     type Output = (io::Result<usize>, RecvBuf);
 
-    fn into_request(self) -> Request {
-        Request::Read(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::Read(read)) => read.buf,
-            _ => RecvBuf::with_capacity(0),
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|read| read.buf, || RecvBuf::with_capacity(0))
     }
 }

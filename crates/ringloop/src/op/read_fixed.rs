@@ -3,10 +3,9 @@
 //!
 //! Readiness form: as `read` has it.
 
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::read::{read_now, read_room};
 use super::registered::{RegisteredBuf, RegisteredFd};
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 #[cfg(doc)]
 use crate::sys::storage::CURRENT_POSITION;
@@ -66,18 +65,10 @@ impl Operation for ReadFixed {
     }
 }
 
-impl Kind for ReadFixed {
+impl Completable for ReadFixed {
     type Output = (io::Result<usize>, Option<RegisteredBuf>);
 
-    fn into_request(self) -> Request {
-        Request::ReadFixed(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::ReadFixed(read)) => Some(read.buf),
-            _ => None,
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|read| Some(read.buf), || None)
     }
 }

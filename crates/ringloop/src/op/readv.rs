@@ -2,11 +2,10 @@
 //!
 //! Readiness form: at once where the bytes are in memory (`RWF_NOWAIT`), else on a pool thread.
 
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::vector::{Piece, Vector};
-use super::{NO_FD, Need, Operation, Request};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
-use crate::op::{Kind, Outcome};
 use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -100,18 +99,10 @@ impl Operation for ReadV {
     }
 }
 
-impl Kind for ReadV {
+impl Completable for ReadV {
     type Output = (io::Result<usize>, Vec<RecvBuf>);
 
-    fn into_request(self) -> Request {
-        Request::ReadV(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let bufs = match outcome.request {
-            Some(Request::ReadV(read)) => read.into_bufs(),
-            _ => Vec::new(),
-        };
-        (outcome.result.map(|count| count as usize), bufs)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|read| read.into_bufs(), || Vec::new())
     }
 }

@@ -4,10 +4,9 @@
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
 //! descriptor) to the sink's [`crate::driver::Event`].
 
-use super::{Need, Operation, Request, Shape};
+use super::operation::{Completable, Ended, Need, Operation, Shape};
+use crate::buf::PoolKind;
 use crate::buf::RecvBuf;
-use crate::driver::PoolKind;
-use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -34,14 +33,28 @@ impl Recv {
     }
 }
 
+/// Name the room of `buf` in an entry of a receive.
+#[inline]
+pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
+    let (ptr, capacity) = buf.as_mut_ptr();
+    sqe.opcode = abi::OP_RECV;
+    sqe.fd = fd;
+    sqe.addr = ptr as u64;
+    sqe.len = capacity.min(i32::MAX as usize) as u32;
+}
+
+/// Take note of a receive's result.
+#[inline]
+pub(super) fn finish(buf: &mut RecvBuf, result: i32) -> i32 {
+    // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
+    unsafe { buf.set_filled(result.max(0) as usize) };
+    result
+}
+
 impl Operation for Recv {
     #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
-        let (ptr, capacity) = self.buf.as_mut_ptr();
-        sqe.opcode = abi::OP_RECV;
-        sqe.fd = self.fd;
-        sqe.addr = ptr as u64;
-        sqe.len = capacity.min(i32::MAX as usize) as u32;
+        prepare(self.fd, &mut self.buf, sqe);
     }
 
     #[inline]
@@ -56,9 +69,7 @@ impl Operation for Recv {
 
     #[inline]
     fn finish(&mut self, result: i32) -> i32 {
-        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
-        unsafe { self.buf.set_filled(result.max(0) as usize) };
-        result
+        finish(&mut self.buf, result)
     }
 
     fn lends_memory(&self) -> bool {
@@ -66,19 +77,11 @@ impl Operation for Recv {
     }
 }
 
-impl Kind for Recv {
+impl Completable for Recv {
     type Output = (io::Result<usize>, RecvBuf);
 
-    fn into_request(self) -> Request {
-        Request::Recv(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::Recv(recv)) => recv.buf,
-            _ => RecvBuf::with_capacity(0),
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|recv| recv.buf, || RecvBuf::with_capacity(0))
     }
 }
 

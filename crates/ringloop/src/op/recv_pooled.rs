@@ -3,8 +3,8 @@
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready descriptor) to
 //! `executor::RecvInto`, which copies the bytes out and gives the buffer back.
 
-use super::{Need, Operation, Shape};
-use crate::driver::PoolKind;
+use super::operation::{Need, Operation, Shape};
+use crate::buf::PoolKind;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;

@@ -1,8 +1,7 @@
 //! Receive one message with its source address: recvmsg(2).
 
-use super::{Need, Operation, Request};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::RecvBuf;
-use crate::op::{Kind, Outcome};
 use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -102,19 +101,15 @@ impl Operation for RecvMsg {
     }
 }
 
-impl Kind for RecvMsg {
+impl Completable for RecvMsg {
     /// Where the message came from, and the buffer.
     type Output = (io::Result<SockAddr>, RecvBuf);
 
-    fn into_request(self) -> Request {
-        Request::RecvMsg(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let (buf, source) = match outcome.request {
-            Some(Request::RecvMsg(recv)) => recv.into_parts(),
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        let (buf, source) = match ended.request {
+            Some(recv) => recv.into_parts(),
             _ => (RecvBuf::with_capacity(0), SockAddr::empty()),
         };
-        (outcome.result.map(|_| source), buf)
+        (ended.result.map(|_| source), buf)
     }
 }

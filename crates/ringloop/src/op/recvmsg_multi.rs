@@ -4,8 +4,8 @@
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
 //! descriptor) to the sink's [`crate::driver::Event`], whose buffer [`Message::parse`] reads.
 
-use super::{Need, Operation, Shape};
-use crate::driver::PoolKind;
+use super::operation::{Need, Operation, Shape};
+use crate::buf::PoolKind;
 use crate::limits::DATAGRAMS_PER_RECEIVE;
 #[cfg(doc)]
 use crate::sys::datagram::Message;

@@ -2,8 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -41,14 +40,10 @@ impl Operation for Rename {
     }
 }
 
-impl Kind for Rename {
+impl Completable for Rename {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Rename(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -1,8 +1,7 @@
 //! Send one buffer: send(2), without SIGPIPE. At most one send is in flight a stream.
 
-use super::{Need, Operation, Request};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::SendBuf;
-use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -49,18 +48,10 @@ impl Operation for Send {
     }
 }
 
-impl Kind for Send {
+impl Completable for Send {
     type Output = (io::Result<usize>, SendBuf);
 
-    fn into_request(self) -> Request {
-        Request::Send(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::Send(send)) => send.buf,
-            _ => Vec::new().into(),
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|send| send.buf, || Vec::new().into())
     }
 }

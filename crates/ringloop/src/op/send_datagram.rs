@@ -6,9 +6,10 @@
 //! The kernel must not repeat such a send by itself: it goes on behind the bytes that its first try has taken, and what
 //! a Unix socket gets then is an empty datagram (measured on 6.18, `tests/unix.rs`).
 
-use super::{Need, Operation, Request, Send, SendMsg, Shape};
+use super::operation::{Completable, Ended, Need, Operation, Shape};
+use super::send::Send;
+use super::sendmsg::SendMsg;
 use crate::buf::SendBuf;
-use crate::op::{Kind, Outcome};
 use crate::sys::address::SockAddr;
 use crate::sys::file;
 use crate::sys::interest::Interest;
@@ -150,18 +151,10 @@ impl Operation for SendDatagram {
     }
 }
 
-impl Kind for SendDatagram {
+impl Completable for SendDatagram {
     type Output = (io::Result<usize>, SendBuf);
 
-    fn into_request(self) -> Request {
-        Request::SendDatagram(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::SendDatagram(send)) => send.into_buf(),
-            _ => SendBuf::default(),
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|send| send.into_buf(), || SendBuf::default())
     }
 }

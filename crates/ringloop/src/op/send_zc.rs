@@ -8,7 +8,9 @@
 //! A send that copied after all (loopback always does) says so in its last completion. The readiness form
 //! has one completion, which is both.
 
-use super::{Need, Operation, Request, Send, SendMsg};
+use super::operation::{Need, Operation};
+use super::send::Send;
+use super::sendmsg::SendMsg;
 use crate::buf::SendBuf;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -152,17 +154,6 @@ impl Operation for SendMsgZc {
 
     fn lends_memory(&self) -> bool {
         true
-    }
-}
-
-/// Take the buffers out of a send that is over, zero-copy or plain.
-pub(crate) fn sent_parts(request: Request) -> (Vec<SendBuf>, Transfer) {
-    match request {
-        Request::SendZc(send) => send.into_parts(),
-        Request::SendMsgZc(send) => send.into_parts(),
-        Request::Send(send) => (vec![send.buf], Transfer::Copied),
-        Request::SendMsg(send) => (send.into_bufs(), Transfer::Copied),
-        _ => (Vec::new(), Transfer::Copied),
     }
 }
 

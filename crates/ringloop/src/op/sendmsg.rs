@@ -1,9 +1,8 @@
 //! Send several buffers in one call: sendmsg(2), without SIGPIPE.
 
-use super::{Need, Operation, Request};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::SendBuf;
 use crate::limits::SEND_VECTOR_MAX;
-use crate::op::{Kind, Outcome};
 use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -114,18 +113,10 @@ impl Operation for SendMsg {
     }
 }
 
-impl Kind for SendMsg {
+impl Completable for SendMsg {
     type Output = (io::Result<usize>, Vec<SendBuf>);
 
-    fn into_request(self) -> Request {
-        Request::SendMsg(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let bufs = match outcome.request {
-            Some(Request::SendMsg(send)) => send.into_bufs(),
-            _ => Vec::new(),
-        };
-        (outcome.result.map(|count| count as usize), bufs)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|send| send.into_bufs(), || Vec::new())
     }
 }

@@ -4,8 +4,7 @@
 //! there where a descriptor is non-blocking. Readiness form: wait for both ends one after the other, then
 //! splice without waiting; on a pool thread where an end is a file on a disk.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::file::{self, FileKind};
 use crate::sys::interest::Interest;
 use crate::sys::storage::{self, CURRENT_POSITION};
@@ -114,14 +113,10 @@ pub(super) fn not_ready(from: RawFd, to: RawFd) -> io::Result<Option<(RawFd, Int
         .find_map(|(end, ready)| ready.is_none().then_some(end)))
 }
 
-impl Kind for Splice {
+impl Completable for Splice {
     type Output = io::Result<usize>;
 
-    fn into_request(self) -> Request {
-        Request::Splice(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(|count| count as usize)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(|count| count as usize)
     }
 }

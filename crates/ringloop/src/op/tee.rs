@@ -4,9 +4,8 @@
 //! where a pipe is non-blocking. Readiness form: wait for both ends one after the other, then tee without
 //! waiting.
 
+use super::operation::{Completable, Ended, Need, Operation};
 use super::splice::{not_ready, unless_interrupted};
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
@@ -74,14 +73,10 @@ impl Operation for Tee {
     }
 }
 
-impl Kind for Tee {
+impl Completable for Tee {
     type Output = io::Result<usize>;
 
-    fn into_request(self) -> Request {
-        Request::Tee(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(|count| count as usize)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(|count| count as usize)
     }
 }

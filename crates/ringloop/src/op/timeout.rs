@@ -1,8 +1,7 @@
 //! Wait for the clock, as an operation of the driver. The executor's own timers do not use it: their
 //! next deadline is an argument of the wait. It is for links and for races inside the kernel.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::clock;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -85,14 +84,10 @@ impl Operation for Timeout {
     }
 }
 
-impl Kind for Timeout {
+impl Completable for Timeout {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Timeout(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -3,8 +3,7 @@
 //! Readiness form: on a pool thread. A ring before 6.9 has no such entry; there the driver makes the
 //! system call itself, which waits for the file system's journal at most.
 
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::storage;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::{self, Sqe};
@@ -40,14 +39,10 @@ impl Operation for Truncate {
     }
 }
 
-impl Kind for Truncate {
+impl Completable for Truncate {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Truncate(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -38,14 +37,10 @@ impl Operation for Unlink {
     }
 }
 
-impl Kind for Unlink {
+impl Completable for Unlink {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::Unlink(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

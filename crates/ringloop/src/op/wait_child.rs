@@ -1,7 +1,6 @@
 //! Wait for the end of a child process: the ring's waitid (kernel 6.7), or its pidfd's readiness. Does not reap.
 
-use super::{Need, Operation, Request};
-use crate::op::{Kind, Outcome};
+use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::interest::Interest;
 use crate::sys::process;
 use crate::sys::uring::abi::{self, Sqe};
@@ -37,14 +36,10 @@ impl Operation for WaitChild {
     }
 }
 
-impl Kind for WaitChild {
+impl Completable for WaitChild {
     type Output = io::Result<()>;
 
-    fn into_request(self) -> Request {
-        Request::WaitChild(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        outcome.result.map(drop)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.result.map(drop)
     }
 }

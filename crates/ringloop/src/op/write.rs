@@ -2,9 +2,8 @@
 //!
 //! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
 
-use super::{NO_FD, Need, Operation, Request};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::buf::SendBuf;
-use crate::op::{Kind, Outcome};
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::storage::{self, CURRENT_POSITION};
@@ -113,18 +112,10 @@ fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(written)
 }
 
-impl Kind for Write {
+impl Completable for Write {
     type Output = (io::Result<usize>, SendBuf);
 
-    fn into_request(self) -> Request {
-        Request::Write(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::Write(write)) => write.buf,
-            _ => Vec::new().into(),
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|write| write.buf, || Vec::new().into())
     }
 }

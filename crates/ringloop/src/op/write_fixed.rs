@@ -2,10 +2,9 @@
 //!
 //! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
 
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::registered::{RegisteredBuf, RegisteredFd};
 use super::write::write_ready;
-use super::{NO_FD, Need, Operation, Request};
-use crate::op::{Kind, Outcome};
 use crate::sys::interest::Interest;
 use crate::sys::storage;
 #[cfg(doc)]
@@ -68,18 +67,10 @@ impl Operation for WriteFixed {
     }
 }
 
-impl Kind for WriteFixed {
+impl Completable for WriteFixed {
     type Output = (io::Result<usize>, Option<RegisteredBuf>);
 
-    fn into_request(self) -> Request {
-        Request::WriteFixed(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let buf = match outcome.request {
-            Some(Request::WriteFixed(write)) => Some(write.buf),
-            _ => None,
-        };
-        (outcome.result.map(|count| count as usize), buf)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|write| Some(write.buf), || None)
     }
 }

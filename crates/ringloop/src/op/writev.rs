@@ -2,10 +2,9 @@
 //!
 //! Readiness form: on a pool thread.
 
+use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::vector::{Piece, Vector};
-use super::{NO_FD, Need, Operation, Request};
 use crate::buf::SendBuf;
-use crate::op::{Kind, Outcome};
 use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -66,18 +65,10 @@ impl Operation for WriteV {
     }
 }
 
-impl Kind for WriteV {
+impl Completable for WriteV {
     type Output = (io::Result<usize>, Vec<SendBuf>);
 
-    fn into_request(self) -> Request {
-        Request::WriteV(self)
-    }
-
-    fn output(outcome: Outcome) -> Self::Output {
-        let bufs = match outcome.request {
-            Some(Request::WriteV(write)) => write.into_bufs(),
-            _ => Vec::new(),
-        };
-        (outcome.result.map(|count| count as usize), bufs)
+    fn complete(ended: Ended<Self>) -> Self::Output {
+        ended.count_and(|write| write.into_bufs(), || Vec::new())
     }
 }

@@ -14,7 +14,6 @@
 
 use super::check;
 use super::interest::Interest;
-use super::socket;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -250,24 +249,6 @@ pub fn has_positions(fd: RawFd) -> io::Result<bool> {
     }
 }
 
-/// Say whether what is written to a descriptor is a message of its own, and what is read is one, whole or cut:
-/// a socket that is no stream, a packet pipe, a device. Of a terminal it is said too, whose lines may well be joined.
-///
-/// Errors: `EBADF`.
-/// Source: socket(7), `SO_TYPE`; pipe(2), `O_DIRECT`.
-pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
-    Ok(match kind(fd)? {
-        FileKind::Pipe => {
-            // SAFETY: no pointer is passed.
-            let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-            flags & libc::O_DIRECT != 0
-        }
-        FileKind::Socket => !socket::is_stream(fd)?,
-        FileKind::Device => true,
-        FileKind::Memory | FileKind::Other => false,
-    })
-}
-
 /// Ask what a descriptor is ready for now, without waiting.
 ///
 /// Shape: the part of `interest` that is ready; both directions on an error or a hang-up. A regular
@@ -417,25 +398,6 @@ mod tests {
         assert!(!has_positions(listener.as_raw_fd()).unwrap());
         assert!(has_positions(file.as_raw_fd()).unwrap());
         assert_eq!(errno(has_positions(1 << 24)), Some(libc::EBADF));
-    }
-
-    #[test]
-    fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
-        let (reader, writer) = pipe().unwrap();
-        assert!(!keeps_messages(reader.as_raw_fd()).unwrap());
-        // SAFETY: no pointer is passed.
-        let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
-        assert_eq!(set, 0);
-        assert!(keeps_messages(writer.as_raw_fd()).unwrap());
-        for (kind, expected) in [
-            (libc::SOCK_STREAM, false),
-            (libc::SOCK_DGRAM, true),
-            (libc::SOCK_SEQPACKET, true),
-        ] {
-            let (one, _other) = socket::pair(kind).unwrap();
-            assert_eq!(keeps_messages(one.as_raw_fd()).unwrap(), expected);
-        }
-        assert_eq!(errno(keeps_messages(1 << 24)), Some(libc::EBADF));
     }
 
     #[test]

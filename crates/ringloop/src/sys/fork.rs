@@ -8,7 +8,6 @@
 //! - **K1** The hook runs in the child, on its only thread, before fork(2) returns there; it makes no call but those that
 //!   signal-safety(7) allows.
 
-use super::signal;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -46,7 +45,6 @@ impl Generation {
 /// Runs in the child.
 extern "C" fn after_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    signal::forget_listeners();
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Listeners that a process may have at once.
 pub const LISTENERS_MAX: usize = 64;
@@ -77,6 +77,9 @@ pub struct Listener {
     generation: Generation,
 }
 
+/// Makes [`forget_listeners`] run in forked children.
+static FORK_HOOK: Once = Once::new();
+
 impl Listener {
     /// Listen to these signals.
     ///
@@ -87,6 +90,10 @@ impl Listener {
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let mask = mask_of(signals)?;
         let generation = Generation::current();
+        FORK_HOOK.call_once(|| {
+            // SAFETY: K1 of `fork.rs`.
+            unsafe { libc::pthread_atfork(None, None, Some(forget_listeners)) };
+        });
         let mut registry = registry();
         let slot = registry.take_slot()?;
         let fd = registry.events[slot].as_raw_fd();
@@ -231,7 +238,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// Begin anew, in the child of a fork: the listeners are the parent's, whose eventfds the child must not write, and the
 /// actions that ours took the place of are back. Where another thread was at the registry its actions stay ours, and do
 /// nothing.
-pub(super) fn forget_listeners() {
+extern "C" fn forget_listeners() {
     for slot in &SLOTS {
         slot.mask.store(0, Ordering::Release);
         slot.fd.store(-1, Ordering::Release);

@@ -303,6 +303,24 @@ pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
 }
 
+/// Say whether what is written to a descriptor is a message of its own, and what is read is one, whole or cut:
+/// a socket that is no stream, a packet pipe, a device. Of a terminal it is said too, whose lines may well be joined.
+///
+/// Errors: `EBADF`.
+/// Source: socket(7), `SO_TYPE`; pipe(2), `O_DIRECT`.
+pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
+    Ok(match file::kind(fd)? {
+        file::FileKind::Pipe => {
+            // SAFETY: no pointer is passed.
+            let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+            flags & libc::O_DIRECT != 0
+        }
+        file::FileKind::Socket => !is_stream(fd)?,
+        file::FileKind::Device => true,
+        file::FileKind::Memory | file::FileKind::Other => false,
+    })
+}
+
 /// Tell whether a socket takes connections.
 ///
 /// Errors: `EBADF`, `ENOTSOCK`.

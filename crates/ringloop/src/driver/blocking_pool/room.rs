@@ -6,9 +6,7 @@
 //! the queue would have each of thousands ask thousands of times. Until then each has one place, which it finds
 //! without a search, and gives up when it is dropped.
 
-use super::BlockingPool;
 use crate::limits;
-use std::fmt;
 use std::task::Waker;
 
 /// Pieces of work that leave the queue before those who wait are woken. So many were in it when the first one came.
@@ -29,52 +27,21 @@ pub(super) struct Room {
     left_count: usize,
 }
 
+/// The place of one who waits.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+pub(super) struct Spot {
     round: u64,
     index: usize,
-}
-
-/// The place of one who waits; given up when it is dropped.
-pub(crate) struct Place {
-    pool: BlockingPool,
-    spot: Option<Spot>,
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut place = f.debug_struct("Place");
-        place.field("spot", &self.spot).finish_non_exhaustive()
-    }
-}
-
-impl Place {
-    /// Not taken yet.
-    pub(super) fn new(pool: BlockingPool) -> Self {
-        Self { pool, spot: None }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // A forked child leaves the lock alone: one of the parent's threads may hold it.
-        if let Some(spot) = self.spot
-            && !self.pool.shared.generation.is_inherited()
-        {
-            let given_up = self.pool.shared.lock().room.leave(spot);
-            drop(given_up);
-        }
-    }
 }
 
 impl Room {
     /// Have `waker` woken at the end of this round. Returns the one in its place, to be dropped without the lock.
     #[must_use]
-    pub fn wait(&mut self, waker: &Waker, place: &mut Place) -> Option<Waker> {
+    pub fn wait(&mut self, waker: &Waker, spot: &mut Option<Spot>) -> Option<Waker> {
         if self.is_empty() {
             self.left_count = 0;
         }
-        if let Some(spot) = place.spot.filter(|spot| spot.round == self.round) {
+        if let Some(spot) = spot.filter(|spot| spot.round == self.round) {
             let here = &mut self.wakers[spot.index];
             let is_same = here.as_ref().is_some_and(|there| there.will_wake(waker));
             return if is_same {
@@ -88,14 +55,14 @@ impl Room {
             self.wakers.len() - 1
         });
         self.wakers[index] = Some(waker.clone());
-        place.spot = Some(Spot {
+        *spot = Some(Spot {
             round: self.round,
             index,
         });
         None
     }
 
-    fn leave(&mut self, spot: Spot) -> Option<Waker> {
+    pub fn leave(&mut self, spot: Spot) -> Option<Waker> {
         if spot.round != self.round {
             return None;
         }

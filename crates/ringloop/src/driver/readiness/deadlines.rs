@@ -3,7 +3,7 @@
 //! Owns: the heap, and how many of its entries nobody waits for any more. Called by: the driver.
 //! Never does: settle an operation.
 
-use crate::driver::Key;
+use crate::op::Key;
 use crate::sys::clock;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -20,13 +20,14 @@ pub(super) mod receive;
 mod watches;
 
 use super::blocking_pool::BlockingPool;
+use super::completion::{BufferId, Event, Sink};
 use super::lease::{Lease, Memory};
 use super::pool::Pool;
 use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
-use super::{BufferId, Event, Key, PoolKind, Sink};
+use crate::buf::PoolKind;
 use crate::limits;
-use crate::op::{Need, Operation, Request, Shape};
+use crate::op::{Key, Need, Operation, Request, Shape};
 use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;

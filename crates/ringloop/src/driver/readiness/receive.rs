@@ -4,7 +4,9 @@
 //! Called by: the driver, when the descriptor is ready. Never does: wait.
 
 use super::{ReadinessDriver, negated, would_block};
-use crate::driver::{Event, Key, PoolKind};
+use crate::buf::PoolKind;
+use crate::driver::completion::Event;
+use crate::op::Key;
 use crate::op::{Need, Operation, Request};
 use crate::sys::interest::Interest;
 use crate::sys::socket;

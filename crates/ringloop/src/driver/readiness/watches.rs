@@ -10,7 +10,7 @@
 //! # Invariants
 //! 1. `Watch::registered` and `Watch::trigger` are what the kernel has; they change only after the system call succeeded.
 
-use crate::driver::Key;
+use crate::op::Key;
 use crate::sys::epoll::{Epoll, Ready, Trigger};
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;

@@ -3,7 +3,9 @@
 //! Called by: `driver::uring`. Never does: insist; without the kernel's help a receive uses the common pool.
 
 use super::UringDriver;
-use crate::driver::{BufferId, Key, PoolKind};
+use crate::buf::PoolKind;
+use crate::driver::completion::BufferId;
+use crate::op::Key;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Cqe;
 

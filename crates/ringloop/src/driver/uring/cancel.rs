@@ -2,9 +2,10 @@
 //!
 //! Called by: `driver::uring`. Never does: free a slot before its last completion.
 
-use super::{Entry, KIND_CANCEL, UringDriver, push_operation};
-use crate::driver::Key;
+use super::number::KIND_CANCEL;
+use super::{Entry, UringDriver, push_operation};
 use crate::driver::table::{Phase, Slot, flag};
+use crate::op::Key;
 use crate::op::{Need, Operation, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;

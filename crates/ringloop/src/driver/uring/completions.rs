@@ -5,9 +5,12 @@
 //!
 //! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
 
-use super::{KIND_CANCEL, KIND_OP, KIND_WAKE, UringDriver};
+use super::UringDriver;
+use super::number::{KIND_CANCEL, KIND_OP, KIND_WAKE};
+use crate::buf::PoolKind;
+use crate::driver::completion::{BufferId, Event};
 use crate::driver::table::{Delivery, Phase, flag};
-use crate::driver::{BufferId, Event, Key, PoolKind};
+use crate::op::Key;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::uring::abi::{self, Cqe};
 

@@ -12,11 +12,9 @@
 //!
 //! A cancel may find them too late, or not at all (`uring::link`). So their numbers stay taken until they are over.
 
-use super::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_OP, UringDriver};
-use crate::driver::Key;
-use crate::driver::table::{Phase, Table, flag};
-use crate::limits;
-use crate::sys::clock;
+use super::number::DESCRIPTORS_MAX;
+use crate::driver::table::{Phase, Table};
+use crate::op::Key;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// So many operations are noted before those that are over are looked for.
@@ -26,7 +24,7 @@ const TIDY_MIN: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// Those that were handed to the kernel; some are over.
-    noted: Vec<(Key, [RawFd; DESCRIPTORS_MAX])>,
+    pub noted: Vec<(Key, [RawFd; DESCRIPTORS_MAX])>,
     tidy_at: usize,
     closing: Vec<OwnedFd>,
 }
@@ -44,7 +42,7 @@ impl Late {
     }
 
     /// Close a descriptor, now or when nothing that is under way names it.
-    fn close(&mut self, table: &mut Table, fd: OwnedFd) {
+    pub fn close(&mut self, table: &mut Table, fd: OwnedFd) {
         if self.names(table, fd.as_raw_fd()) {
             self.closing.push(fd);
         }
@@ -76,51 +74,4 @@ impl Late {
 fn is_under_way(table: &mut Table, key: Key) -> bool {
     let slot = table.slot(key);
     slot.is_some_and(|slot| slot.phase == Phase::Armed)
-}
-
-impl UringDriver {
-    /// See [`crate::driver::Driver::close`].
-    pub(in crate::driver) fn close(&mut self, fd: OwnedFd) {
-        self.hand_over_named(fd.as_raw_fd());
-        self.late.close(&mut self.table, fd);
-    }
-
-    /// See [`crate::driver::Driver::release`]: the number may be another file's when this returns.
-    pub(in crate::driver) fn release(&mut self, fd: RawFd) {
-        self.hand_over_named(fd);
-        let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
-        let mut ended_count = 0;
-        while self.is_named_late(fd) && clock::monotonic_ns() < deadline_ns {
-            let ended_before = std::mem::replace(&mut ended_count, self.linked_ended());
-            self.may_have_begun |= ended_count > ended_before;
-            self.prepare_to_wait();
-            let (waiting_count, (_, room)) = (self.ring.ready(), self.ring.capacity());
-            // What fails here fails again, and is reported, at the next wait. A full queue shows no others.
-            if waiting_count >= room || self.enter(waiting_count + 1, Some(DRAIN_STEP)).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// How many operations of links have ended whose completions wait to be taken: those behind them have begun.
-    fn linked_ended(&mut self) -> usize {
-        let (ring, table) = (&self.ring, &mut self.table);
-        let ended = ring.waiting().filter(|cqe| {
-            cqe.user_data >> 56 == KIND_OP
-                && table
-                    .slot(Key::from_user_data(cqe.user_data))
-                    .is_some_and(|slot| slot.is(flag::LINKED))
-        });
-        ended.count()
-    }
-
-    /// Whether the kernel may look the number up yet, for what was cancelled: nothing else is to end.
-    fn is_named_late(&mut self, fd: RawFd) -> bool {
-        let mut naming = self.late.noted.iter().filter(|(_, fds)| fds.contains(&fd));
-        naming.any(|(key, _)| {
-            let slot = self.table.slot(*key);
-            slot.is_some_and(|slot| slot.phase == Phase::Armed && slot.is(flag::CANCELLED))
-                && self.ring.peek(key.user_data()).is_none()
-        })
-    }
 }

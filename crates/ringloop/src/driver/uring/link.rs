@@ -14,10 +14,12 @@
 //! for ever. A kernel thread that takes entries by itself would let us see it too late: with submission
 //! polling the future runs the operations in sequence.
 
-use super::{Entry, KIND_CANCEL, UringDriver};
+use super::number::KIND_CANCEL;
+use super::{Entry, UringDriver};
+use crate::driver::completion::Sink;
 use crate::driver::table::{Phase, flag};
-use crate::driver::{Key, Sink};
 use crate::limits;
+use crate::op::Key;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;

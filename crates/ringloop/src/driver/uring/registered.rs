@@ -3,7 +3,6 @@
 //! Called by: `driver::uring`. Never does: insist; where the kernel does not register something, operations
 //! on it go without.
 
-use super::UringDriver;
 use crate::limits;
 use crate::sys::uring::{Ring, Slot, SlotTable, Slots};
 use std::io;
@@ -23,27 +22,19 @@ impl Registered {
             slots.empty_returned(ring);
         }
     }
-}
 
-impl UringDriver {
     /// Register a descriptor, where that can be.
-    pub fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
-        let tables = &mut self.registered.files;
-        let files = table(
-            &self.ring,
-            tables,
-            SlotTable::Files,
-            limits::REGISTERED_FILES,
-        );
-        files.ok()?.put_file(&self.ring, fd).ok().flatten()
+    pub fn file(&mut self, ring: &Ring, fd: RawFd) -> Option<Slot> {
+        let count = limits::REGISTERED_FILES;
+        let files = table(ring, &mut self.files, SlotTable::Files, count);
+        files.ok()?.put_file(ring, fd).ok().flatten()
     }
 
     /// Register memory, where that can be.
-    pub fn register_buffer(&mut self, memory: &mut [u8]) -> Option<Slot> {
+    pub fn buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> Option<Slot> {
         let count = limits::REGISTERED_BUFFERS;
-        let tables = &mut self.registered.buffers;
-        let buffers = table(&self.ring, tables, SlotTable::Buffers, count);
-        buffers.ok()?.put_buffer(&self.ring, memory).ok().flatten()
+        let buffers = table(ring, &mut self.buffers, SlotTable::Buffers, count);
+        buffers.ok()?.put_buffer(ring, memory).ok().flatten()
     }
 }
 

@@ -324,3 +324,22 @@ fn an_error_that_only_looks_like_a_refusal_is_told() {
     let uncalled = || -> io::Result<()> { unreachable!("the call was not refused") };
     assert!(!is_refused(&full, uncalled));
 }
+
+#[test]
+fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
+    let (reader, writer) = file::pipe().unwrap();
+    assert!(!keeps_messages(reader.as_raw_fd()).unwrap());
+    // SAFETY: no pointer is passed.
+    let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+    assert_eq!(set, 0);
+    assert!(keeps_messages(writer.as_raw_fd()).unwrap());
+    for (kind, expected) in [
+        (libc::SOCK_STREAM, false),
+        (libc::SOCK_DGRAM, true),
+        (libc::SOCK_SEQPACKET, true),
+    ] {
+        let (one, _other) = pair(kind).unwrap();
+        assert_eq!(keeps_messages(one.as_raw_fd()).unwrap(), expected);
+    }
+    assert_eq!(errno(keeps_messages(1 << 24)), Some(libc::EBADF));
+}

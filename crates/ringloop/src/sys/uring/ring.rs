@@ -54,18 +54,15 @@
 //!   calls those that wait may be read and written again.
 
 use super::abi::{self, Cqe, GetEventsArg, Sqe, Timespec};
-use super::buffer_ring::BufferRing;
 use super::features::{Feature, Features};
-use super::kernel::{self, Kernel, Linux};
-use super::refusal::{Cause, Refusal, Step};
-use super::setup::{self, Created};
+use super::kernel;
+use super::setup::Created;
 use crate::sys::file::Descriptor;
 use crate::sys::memory::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
-use std::thread;
 use std::time::Duration;
 
 /// Longest timeout handed to the kernel, which adds it to its clock without looking for an
@@ -75,19 +72,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often a thread gives way to the polling thread before it leaves entries on the queue, as after an
 /// `EAGAIN`.
 const TAKE_YIELDS_MAX: u32 = 100_000;
-
-/// Say how large a ring to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Submission entries; rounded up to a power of two, at most 32768.
-    pub entries: u32,
-    /// Completion entries; rounded up to a power of two, at least as many as submission entries, at
-    /// most 65536.
-    pub cq_entries: u32,
-    /// Have a thread of the kernel take the entries, which sleeps once none came for so long; rounded up
-    /// to milliseconds. `None` leaves it to [`Ring::enter`].
-    pub polling: Option<Duration>,
-}
 
 /// Queue requests to the kernel and take their results.
 ///
@@ -128,47 +112,8 @@ struct Registered {
     thread: libc::pid_t,
 }
 
-/// How long to wait before asking again where there was no memory: rings that were closed give theirs back
-/// by a worker of the kernel's, a moment later.
-const MEMORY_PAUSES: [Duration; 3] = [
-    Duration::from_millis(1),
-    Duration::from_millis(4),
-    Duration::from_millis(16),
-];
-
 impl Ring {
-    /// Ask the kernel for a ring, disabled as yet.
-    ///
-    /// Errors: a [`Refusal`] that says why and what to do.
-    /// Cost: tens of microseconds; once a loop.
-    /// Source: `io_uring_setup(2)`.
-    pub fn new(config: &Config) -> Result<Self, Refusal> {
-        Self::new_with(config, &Linux)
-    }
-
-    pub(super) fn new_with(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
-        for pause in MEMORY_PAUSES {
-            match Self::try_new(config, kernel) {
-                Err(Refusal {
-                    cause: Cause::NoMemory { .. },
-                }) => thread::sleep(pause),
-                answer => return answer,
-            }
-        }
-        Self::try_new(config, kernel)
-    }
-
-    fn try_new(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
-        let created = setup::create(config, kernel)?;
-        let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
-        // The drivers cannot do without a buffer ring: better to learn it here.
-        BufferRing::register(&ring, 0, 1, 64)
-            .and_then(|buffers| buffers.unregister(&ring))
-            .map_err(|e| setup::refusal(Step::Buffers, &e, kernel))?;
-        Ok(ring)
-    }
-
-    fn map(
+    pub(super) fn map(
         Created {
             fd,
             params,

@@ -18,9 +18,22 @@ use super::abi::{self, Params};
 use super::features::Features;
 use super::kernel::{self, Kernel};
 use super::refusal::{Cause, Refusal, Step, classify};
-use super::ring::Config;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Say how large a ring to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Submission entries; rounded up to a power of two, at most 32768.
+    pub entries: u32,
+    /// Completion entries; rounded up to a power of two, at least as many as submission entries, at
+    /// most 65536.
+    pub cq_entries: u32,
+    /// Have a thread of the kernel take the entries, which sleeps once none came for so long; rounded up
+    /// to milliseconds. `None` leaves it to [`super::Ring::enter`].
+    pub polling: Option<Duration>,
+}
 
 /// What 6.1 has. `TASKRUN_FLAG` is what [`super::Ring::needs_enter`] looks at.
 const FLAGS: u32 = abi::SETUP_SUBMIT_ALL

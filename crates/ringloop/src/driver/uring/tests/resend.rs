@@ -3,9 +3,10 @@
 
 use super::{driver, result, submit};
 use crate::buf::SendBuf;
+use crate::driver::completion::Sink;
 use crate::driver::table::{Phase, flag};
 use crate::driver::uring::UringDriver;
-use crate::driver::{Key, Sink};
+use crate::op::Key;
 use crate::op::{Request, Send, SendDescriptors, SendMsg};
 use crate::sys::socket;
 use std::fs::File;

@@ -1,0 +1,65 @@
+//! Which driver runs: what the user asks for, and what is in use.
+//!
+//! Owns: [`Choice`], [`Kind`].
+
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// `io_uring`, or epoll where the kernel refuses it.
+    #[default]
+    Auto,
+    /// `io_uring` or an error.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+/// Which driver is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `io_uring`.
+    Uring,
+    /// Readiness by epoll.
+    Epoll,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+        })
+    }
+}
+
+impl FromStr for Choice {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self, Error> {
+        match word {
+            "" | "auto" => Ok(Self::Auto),
+            "uring" | "io_uring" => Ok(Self::Uring),
+            "epoll" => Ok(Self::Epoll),
+            other => Err(Error::UnknownDriver(other.to_owned())),
+        }
+    }
+}
+
+impl Choice {
+    /// The word in `RINGLOOP_DRIVER`; unset is `Auto`.
+    pub fn from_env() -> Result<Self, Error> {
+        match std::env::var("RINGLOOP_DRIVER") {
+            Ok(word) => word
+                .parse()
+                .map_err(|_| Error::UnknownDriverInEnvironment(word)),
+            Err(std::env::VarError::NotPresent) => Ok(Self::Auto),
+            Err(std::env::VarError::NotUnicode(word)) => Err(Error::UnknownDriverInEnvironment(
+                word.to_string_lossy().into_owned(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Ends the use of a descriptor: the driver closes it, or its owner may.
+
+use super::UringDriver;
+use super::number::{DRAIN_STEP, KIND_OP};
+use crate::driver::table::{Phase, flag};
+use crate::limits;
+use crate::op::Key;
+use crate::sys::clock;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+impl UringDriver {
+    /// See [`crate::driver::Driver::close`].
+    pub(in crate::driver) fn close(&mut self, fd: OwnedFd) {
+        self.hand_over_named(fd.as_raw_fd());
+        self.late.close(&mut self.table, fd);
+    }
+
+    /// See [`crate::driver::Driver::release`]: the number may be another file's when this returns.
+    pub(in crate::driver) fn release(&mut self, fd: RawFd) {
+        self.hand_over_named(fd);
+        let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
+        let mut ended_count = 0;
+        while self.is_named_late(fd) && clock::monotonic_ns() < deadline_ns {
+            let ended_before = std::mem::replace(&mut ended_count, self.linked_ended());
+            self.may_have_begun |= ended_count > ended_before;
+            self.prepare_to_wait();
+            let (waiting_count, (_, room)) = (self.ring.ready(), self.ring.capacity());
+            // What fails here fails again, and is reported, at the next wait. A full queue shows no others.
+            if waiting_count >= room || self.enter(waiting_count + 1, Some(DRAIN_STEP)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How many operations of links have ended whose completions wait to be taken: those behind them have begun.
+    fn linked_ended(&mut self) -> usize {
+        let (ring, table) = (&self.ring, &mut self.table);
+        let ended = ring.waiting().filter(|cqe| {
+            cqe.user_data >> 56 == KIND_OP
+                && table
+                    .slot(Key::from_user_data(cqe.user_data))
+                    .is_some_and(|slot| slot.is(flag::LINKED))
+        });
+        ended.count()
+    }
+
+    /// Whether the kernel may look the number up yet, for what was cancelled: nothing else is to end.
+    fn is_named_late(&mut self, fd: RawFd) -> bool {
+        let mut naming = self.late.noted.iter().filter(|(_, fds)| fds.contains(&fd));
+        naming.any(|(key, _)| {
+            let slot = self.table.slot(*key);
+            slot.is_some_and(|slot| slot.phase == Phase::Armed && slot.is(flag::CANCELLED))
+                && self.ring.peek(key.user_data()).is_none()
+        })
+    }
+}

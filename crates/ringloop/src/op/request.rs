@@ -1,0 +1,297 @@
+//! All operations as one type.
+//!
+//! Owns: [`Request`], and [`Kind`], what of it can be awaited. Called by: the drivers, which keep requests;
+//! `executor`, which makes futures of kinds.
+
+use super::accept::Accept;
+use super::allocate::Allocate;
+use super::cancel::Cancel;
+use super::close::Close;
+use super::connect::Connect;
+use super::descriptors::RecvDescriptors;
+use super::descriptors::SendDescriptors;
+use super::fsync::Fsync;
+use super::hard_link::HardLink;
+use super::metadata::Statx;
+use super::mkdir::MakeDir;
+use super::nop::Nop;
+use super::open::Open;
+use super::operation::{Completable, Ended, Need, Operation, Shape};
+use super::peek::Peek;
+use super::poll::Poll;
+use super::poll_listener::PollListener;
+use super::poll_multi::PollMulti;
+use super::read::Read;
+use super::read_fixed::ReadFixed;
+use super::readv::ReadV;
+use super::recv::Recv;
+use super::recv::RecvMulti;
+use super::recv_pooled::RecvPooled;
+use super::recvmsg::RecvMsg;
+use super::recvmsg_multi::RecvMsgMulti;
+use super::rename::Rename;
+use super::send::Send;
+use super::send_datagram::SendDatagram;
+use super::send_zc::SendMsgZc;
+use super::send_zc::{SendZc, Transfer};
+use super::sendmsg::SendMsg;
+use super::splice::Splice;
+use super::symlink::Symlink;
+use super::tee::Tee;
+use super::timeout::Timeout;
+use super::truncate::Truncate;
+use super::unlink::Unlink;
+use super::wait_child::WaitChild;
+use super::write::Write;
+use super::write_fixed::WriteFixed;
+use super::writev::WriteV;
+use crate::buf::SendBuf;
+use crate::sys::uring::Feature;
+use crate::sys::uring::abi::Sqe;
+use std::io;
+
+/// What an operation ended with, whichever it is.
+pub type Outcome = Ended<Request>;
+
+/// An operation that can be awaited.
+pub trait Kind: Sized + Unpin {
+    /// What awaiting it yields.
+    type Output;
+
+    /// The request to submit.
+    fn into_request(self) -> Request;
+
+    /// The output of the last completion. A kind of one's own may pass it on to the one whose request it made; any
+    /// other finds neither its buffers there nor a descriptor.
+    fn output(outcome: Outcome) -> Self::Output;
+}
+
+/// The request's variants, each named as its operation: those of one completion, which can be awaited, and the others.
+macro_rules! requests {
+    (single: { $($(#[$doc:meta])* $single:ident,)+ } other: { $($(#[$other_doc:meta])* $other:ident,)+ }) => {
+        /// Every operation a driver can run. It moves into the in-flight table and comes back with the
+        /// last completion.
+        #[derive(Debug)]
+        #[non_exhaustive]
+        pub enum Request {
+            $($(#[$doc])* $single($single),)+
+            $($(#[$other_doc])* $other($other),)+
+        }
+
+        /// Run one expression on whichever operation the request holds.
+        macro_rules! each {
+            ($request:expr, $op:ident => $body:expr) => {
+                match $request {
+                    $(Request::$single($op) => $body,)+
+                    $(Request::$other($op) => $body,)+
+                }
+            };
+        }
+
+        $(impl Kind for $single {
+            type Output = <Self as Completable>::Output;
+
+            #[inline]
+            fn into_request(self) -> Request {
+                Request::$single(self.single())
+            }
+
+            #[inline]
+            fn output(outcome: Outcome) -> Self::Output {
+                let request = match outcome.request {
+                    Some(Request::$single(request)) => Some(request),
+                    _ => None,
+                };
+                let result = outcome.result;
+                Self::complete(Ended { result, request })
+            }
+        })+
+    };
+}
+
+requests! {
+    single: {
+        /// Do nothing, once.
+        Nop,
+        /// Wait until a descriptor is ready.
+        Poll,
+        /// Take a connection off a listener.
+        Accept,
+        /// Connect a socket.
+        Connect,
+        /// Receive into the request's own buffer.
+        Recv,
+        /// Look at what a socket holds.
+        Peek,
+        /// Send one buffer.
+        Send,
+        /// Send several buffers in one call.
+        SendMsg,
+        /// Send one datagram.
+        SendDatagram,
+        /// Receive a message with its source address.
+        RecvMsg,
+        /// Close a descriptor.
+        Close,
+        /// Read from a file or pipe.
+        Read,
+        /// Read from a file into several buffers.
+        ReadV,
+        /// Read from a registered file into a registered buffer.
+        ReadFixed,
+        /// Write to a registered file from a registered buffer.
+        WriteFixed,
+        /// Write to a file or pipe.
+        Write,
+        /// Write several buffers to a file.
+        WriteV,
+        /// Move bytes between a pipe and a descriptor.
+        Splice,
+        /// Show the bytes of one pipe to another.
+        Tee,
+        /// Bring a file to the disk.
+        Fsync,
+        /// Reserve space for a file.
+        Allocate,
+        /// Set a file's length.
+        Truncate,
+        /// Open a file.
+        Open,
+        /// Read a file's metadata.
+        Statx,
+        /// Rename a file.
+        Rename,
+        /// Remove a name.
+        Unlink,
+        /// Create a directory.
+        MakeDir,
+        /// Create a symbolic link.
+        Symlink,
+        /// Create a hard link.
+        HardLink,
+        /// Send bytes and descriptors.
+        SendDescriptors,
+        /// Receive bytes and descriptors.
+        RecvDescriptors,
+        /// Wait for the end of a child process.
+        WaitChild,
+        /// Wait for the clock.
+        Timeout,
+        /// Cancel another operation.
+        Cancel,
+    }
+    other: {
+        /// Hear of each change of a descriptor's readiness.
+        PollMulti,
+        /// Wait for connections at a listener that may be shared.
+        PollListener,
+        /// Receive once into a buffer of the pool.
+        RecvPooled,
+        /// Receive again and again into buffers of the pool.
+        RecvMulti,
+        /// Send one buffer without copying.
+        SendZc,
+        /// Send several buffers without copying.
+        SendMsgZc,
+        /// Receive messages again and again into buffers of the pool for datagrams.
+        RecvMsgMulti,
+    }
+}
+
+/// As the functions of [`Operation`], for what is neither a send nor a receive: those are what a message costs, and are
+/// asked for first.
+impl Request {
+    fn prepare_other(&mut self, sqe: &mut Sqe) {
+        each!(self, op => op.prepare(sqe));
+    }
+
+    fn need_of_other(&self) -> Need {
+        each!(self, op => op.need())
+    }
+
+    fn finish_other(&mut self, result: i32) -> i32 {
+        each!(self, op => op.finish(result))
+    }
+}
+
+impl Operation for Request {
+    #[inline]
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        match self {
+            Self::Send(send) => send.prepare(sqe),
+            Self::Recv(recv) => recv.prepare(sqe),
+            other => other.prepare_other(sqe),
+        }
+    }
+
+    #[inline]
+    fn need(&self) -> Need {
+        match self {
+            Self::Send(send) => send.need(),
+            Self::Recv(recv) => recv.need(),
+            other => other.need_of_other(),
+        }
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        each!(self, op => op.attempt())
+    }
+
+    fn forget_attempt(&mut self) {
+        each!(self, op => op.forget_attempt());
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        each!(self, op => op.work())
+    }
+
+    fn wants(&self) -> Option<Feature> {
+        each!(self, op => op.wants())
+    }
+
+    fn shape(&self) -> Shape {
+        each!(self, op => op.shape())
+    }
+
+    fn goes_on(&mut self, result: i32) -> bool {
+        each!(self, op => op.goes_on(result))
+    }
+
+    fn rearms(&self) -> bool {
+        each!(self, op => op.rearms())
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        each!(self, op => op.breaks_link(result))
+    }
+
+    #[inline]
+    fn finish(&mut self, result: i32) -> i32 {
+        match self {
+            Self::Send(send) => send.finish(result),
+            Self::Recv(recv) => recv.finish(result),
+            other => other.finish_other(result),
+        }
+    }
+
+    fn lends_memory(&self) -> bool {
+        each!(self, op => op.lends_memory())
+    }
+
+    fn discard(&mut self, result: i32) {
+        each!(self, op => op.discard(result));
+    }
+}
+
+impl Request {
+    /// Take the buffers out of a send that is over, zero-copy or plain.
+    pub(crate) fn into_sent(self) -> (Vec<SendBuf>, Transfer) {
+        match self {
+            Self::SendZc(send) => send.into_parts(),
+            Self::SendMsgZc(send) => send.into_parts(),
+            Self::Send(send) => (vec![send.buf], Transfer::Copied),
+            Self::SendMsg(send) => (send.into_bufs(), Transfer::Copied),
+            _ => (Vec::new(), Transfer::Copied),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Opens a ring: asks for it, maps it, and tries what the drivers cannot do without.
+
+use super::buffer_ring::BufferRing;
+use super::kernel::{Kernel, Linux};
+use super::refusal::{Cause, Refusal, Step};
+use super::ring::Ring;
+use super::setup::{self, Config};
+use std::thread;
+use std::time::Duration;
+
+/// How long to wait before asking again where there was no memory: rings that were closed give theirs back
+/// by a worker of the kernel's, a moment later.
+const MEMORY_PAUSES: [Duration; 3] = [
+    Duration::from_millis(1),
+    Duration::from_millis(4),
+    Duration::from_millis(16),
+];
+
+impl Ring {
+    /// Ask the kernel for a ring, disabled as yet.
+    ///
+    /// Errors: a [`Refusal`] that says why and what to do.
+    /// Cost: tens of microseconds; once a loop.
+    /// Source: `io_uring_setup(2)`.
+    pub fn new(config: &Config) -> Result<Self, Refusal> {
+        Self::new_with(config, &Linux)
+    }
+
+    pub(super) fn new_with(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+        for pause in MEMORY_PAUSES {
+            match Self::try_new(config, kernel) {
+                Err(Refusal {
+                    cause: Cause::NoMemory { .. },
+                }) => thread::sleep(pause),
+                answer => return answer,
+            }
+        }
+        Self::try_new(config, kernel)
+    }
+
+    fn try_new(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
+        let created = setup::create(config, kernel)?;
+        let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
+        // The drivers cannot do without a buffer ring: better to learn it here.
+        BufferRing::register(&ring, 0, 1, 64)
+            .and_then(|buffers| buffers.unregister(&ring))
+            .map_err(|e| setup::refusal(Step::Buffers, &e, kernel))?;
+        Ok(ring)
+    }
+}
