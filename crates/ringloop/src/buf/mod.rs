@@ -182,6 +182,12 @@ pub struct RecvBuf {
     filled: u32,
 }
 
+impl Default for RecvBuf {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
+}
+
 impl RecvBuf {
     /// Room for `capacity` bytes of the buffer's own.
     pub fn with_capacity(capacity: usize) -> Self {

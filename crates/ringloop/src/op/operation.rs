@@ -177,12 +177,11 @@ impl<T> Ended<T> {
 
     /// The count of bytes, or the error, and what `parts` takes out of the request: its buffers.
     #[inline]
-    pub(super) fn count_and<B>(
+    pub(super) fn count_and<B: Default>(
         self,
         parts: impl FnOnce(T) -> B,
-        lost: impl FnOnce() -> B,
     ) -> (io::Result<usize>, B) {
-        let bufs = self.request.map_or_else(lost, parts);
+        let bufs = self.request.map(parts).unwrap_or_default();
         (self.result.map(|count| count as usize), bufs)
     }
 }

@@ -150,6 +150,6 @@ impl Completable for Read {
     type Output = (io::Result<usize>, RecvBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|read| read.buf, || RecvBuf::with_capacity(0))
+        ended.count_and(|read| read.buf)
     }
 }

@@ -69,6 +69,6 @@ impl Completable for ReadFixed {
     type Output = (io::Result<usize>, Option<RegisteredBuf>);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|read| Some(read.buf), || None)
+        ended.count_and(|read| Some(read.buf))
     }
 }

@@ -103,6 +103,6 @@ impl Completable for ReadV {
     type Output = (io::Result<usize>, Vec<RecvBuf>);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|read| read.into_bufs(), || Vec::new())
+        ended.count_and(Self::into_bufs)
     }
 }

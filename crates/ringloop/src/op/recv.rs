@@ -81,7 +81,7 @@ impl Completable for Recv {
     type Output = (io::Result<usize>, RecvBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|recv| recv.buf, || RecvBuf::with_capacity(0))
+        ended.count_and(|recv| recv.buf)
     }
 }
 

@@ -52,6 +52,6 @@ impl Completable for Send {
     type Output = (io::Result<usize>, SendBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|send| send.buf, || Vec::new().into())
+        ended.count_and(|send| send.buf)
     }
 }

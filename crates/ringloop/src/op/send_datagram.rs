@@ -155,6 +155,6 @@ impl Completable for SendDatagram {
     type Output = (io::Result<usize>, SendBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|send| send.into_buf(), || SendBuf::default())
+        ended.count_and(Self::into_buf)
     }
 }

@@ -117,6 +117,6 @@ impl Completable for SendMsg {
     type Output = (io::Result<usize>, Vec<SendBuf>);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|send| send.into_bufs(), || Vec::new())
+        ended.count_and(Self::into_bufs)
     }
 }

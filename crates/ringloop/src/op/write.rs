@@ -116,6 +116,6 @@ impl Completable for Write {
     type Output = (io::Result<usize>, SendBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|write| write.buf, || Vec::new().into())
+        ended.count_and(|write| write.buf)
     }
 }

@@ -71,6 +71,6 @@ impl Completable for WriteFixed {
     type Output = (io::Result<usize>, Option<RegisteredBuf>);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|write| Some(write.buf), || None)
+        ended.count_and(|write| Some(write.buf))
     }
 }

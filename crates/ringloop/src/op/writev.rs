@@ -69,6 +69,6 @@ impl Completable for WriteV {
     type Output = (io::Result<usize>, Vec<SendBuf>);
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|write| write.into_bufs(), || Vec::new())
+        ended.count_and(Self::into_bufs)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How long to wait before asking again where there was no memory: rings that were closed give theirs back
 /// by a worker of the kernel's, a moment later.
-const MEMORY_PAUSES: [Duration; 3] = [
+pub(super) const MEMORY_PAUSES: [Duration; 3] = [
     Duration::from_millis(1),
     Duration::from_millis(4),
     Duration::from_millis(16),

@@ -5,7 +5,7 @@ use crate::sys::limits::Resource;
 use crate::sys::testing::{alone, with_calls_denied};
 use crate::sys::uring::abi;
 use crate::sys::uring::kernel::OldKernel;
-use crate::sys::uring::ring::{Config, Ring};
+use crate::sys::uring::{Config, Ring};
 
 /// A resource limit of the process, lowered until the value is dropped.
 struct Lowered {

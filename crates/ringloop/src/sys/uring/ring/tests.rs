@@ -6,6 +6,8 @@ use crate::sys::interest::Interest;
 use crate::sys::testing::{LONG, in_child, interrupted, wait_until};
 use crate::sys::uring::abi::*;
 use crate::sys::uring::kernel::OldKernel;
+use crate::sys::uring::open::MEMORY_PAUSES;
+use crate::sys::uring::{Cause, Config};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
