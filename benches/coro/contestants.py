@@ -30,7 +30,7 @@ def program(name: str) -> Path:
 
 
 def variables(name: str) -> dict[str, str]:
-    """What a contestant finds in the environment besides ours."""
+    """Environment variables of a contestant, in addition to ours."""
     _, _, driver = name.rpartition("-")
     return {"RINGLOOP_DRIVER": driver} if driver in ("uring", "epoll") else {}
 

@@ -224,7 +224,7 @@ impl ScopeData {
         })
     }
 
-    /// Cancels every coroutine, including those that are started from now on.
+    /// Cancels every coroutine of the scope, also later ones.
     fn cancel(&self) {
         let mut state = self.lock();
         state.is_cancelled = true;

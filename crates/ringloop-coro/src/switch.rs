@@ -79,7 +79,7 @@ impl LocalMap {
         self.0.borrow_mut().push((key, value));
     }
 
-    /// Drops the values, the last first, including those that a drop creates.
+    /// Drops the values, the last first, and the values that a drop creates.
     fn clear(&self) {
         loop {
             let last = self.0.borrow_mut().pop();

@@ -49,7 +49,7 @@ pub(crate) trait Schedule: Send + Sync {
     fn wake_remote(&self, task: Arc<dyn Runnable>);
 }
 
-/// How a coroutine is started, besides its closure.
+/// Settings of a coroutine.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SpawnOptions {
     pub name: Option<Box<str>>,

@@ -1,4 +1,4 @@
-//! Every example besides the measurements runs on both drivers and does what its documentation
+//! Every example except the measurements runs on both drivers and does what its documentation
 //! says.
 //!
 //! `cargo test` builds the examples; `cargo test --test examples` alone does not: `cargo build

@@ -125,7 +125,7 @@ fn connect_within_a_limit() {
 }
 
 /// An address without a listener, and the sockets that keep its port taken.
-fn nobody() -> (SocketAddr, [std::net::TcpStream; 2]) {
+fn refusing_addr() -> (SocketAddr, [std::net::TcpStream; 2]) {
     // Not an ephemeral port of a connection to it, which could connect to itself.
     let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -137,7 +137,7 @@ fn nobody() -> (SocketAddr, [std::net::TcpStream; 2]) {
 #[test]
 fn connection_refused_is_an_error() {
     on_both(|| {
-        let (addr, _kept) = nobody();
+        let (addr, _kept) = refusing_addr();
         let refused = TcpStream::connect(addr).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let none: &[SocketAddr] = &[];

@@ -94,7 +94,7 @@ fn connect_to_a_full_backlog_waits_for_room() {
     });
 }
 
-/// A byte wakes all readers, and those that find nothing have waited already: of eight readers, at
+/// A byte wakes all readers, and the readers that find nothing have waited already: of eight, at
 /// most five receive a byte within their limit.
 #[test]
 fn read_timeout_covers_all_wakes_of_a_read() {

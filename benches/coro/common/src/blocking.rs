@@ -38,7 +38,7 @@ macro_rules! blocking {
             loop {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                // A connection that fails concerns nobody else.
+                // A connection that fails does not concern the others.
                 drop($spawn(move || echo(stream)));
             }
         }

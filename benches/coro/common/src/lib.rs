@@ -1,10 +1,7 @@
-//! What every contestant has in common: the command line, the clock, and each workload, once in calls that block and
-//! once in futures.
+//! Common parts of the contestants: the command line, the clock, and each workload, once in blocking calls and once in
+//! futures.
 //!
-//! Owns: nothing of a runtime. Called by: each contestant's `main`. Never does: I/O besides the one line that a run
-//! prints.
-//!
-//! A contestant is called as `bench-NAME WORKLOAD [--option value …]`. A server prints its port on standard output and
+//! Called by: each contestant's `main`. A contestant is called as `bench-NAME WORKLOAD [--option value …]`. A server prints its port on standard output and
 //! serves until it is killed; every other workload prints one JSON object on standard error and ends.
 
 mod blocking;
@@ -15,9 +12,9 @@ use std::time::Instant;
 
 /// Coroutines, tasks or threads that are started before the first is waited for.
 pub const BATCH: usize = 1000;
-/// Those that give each other the turn.
+/// Tasks that yield to each other.
 pub const YIELDERS: usize = 100;
-/// Those that want one lock.
+/// Tasks that contend for one lock.
 pub const LOCKERS: usize = 8;
 /// Bytes of a server's receive buffer.
 pub const BUFFER_BYTES: usize = 16 * 1024;
@@ -69,11 +66,11 @@ impl Arguments {
 /// Print the port that a server listens on.
 pub fn announce(port: u16) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more: there is nothing left to say it to.
+    // A reader that is gone needs no port.
     let _ = writeln!(out, "{port}").and_then(|()| out.flush());
 }
 
-/// Print how long so many operations took since `start`.
+/// Prints the time of the operations since `start`.
 pub fn report(ops: usize, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("{{\"ops\": {ops}, \"seconds\": {seconds:.9}}}");

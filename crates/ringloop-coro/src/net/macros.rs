@@ -150,8 +150,8 @@ macro_rules! listener {
                 Ok((stream.try_into()?, peer))
             }
 
-            /// The connections in turn, without end; including those that were reset meanwhile,
-            /// whose reads fail.
+            /// The connections in turn, without end. A connection that was reset meanwhile is
+            /// returned too; its reads fail.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming { listener: self }
             }

@@ -134,8 +134,8 @@ impl Scheduler {
                 .count();
             if in_kernel > 0 {
                 abort(&format!(
-                    "the kernel has not let go of the memory of {in_kernel} reads and writes within {:?} of their \
-                     cancel; the process ends before that memory is somebody else's",
+                    "the kernel has not released the memory of {in_kernel} reads and writes within {:?} of their \
+                     cancel; the process ends before that memory is reused",
                     limits::SHUTDOWN_STALL_MAX
                 ));
             }

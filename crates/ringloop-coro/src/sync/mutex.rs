@@ -11,15 +11,15 @@
 //! A waiter takes the lock as `AWAITED`, since others may be behind it; at worst it finds an empty
 //! line.
 //!
-//! A free lock goes to whoever comes first, and the first waiter is woken to try again, as in std:
+//! The first to try gets a free lock, and the first waiter is woken to try again, as in std:
 //! handing it over each time would cost a switch. A coroutine that holds the lock across its waits,
 //! and takes it again without one, would starve the others of its thread. So after
 //! [`limits::LOCK_FAILED_TRIES_MAX`] failed tries the lock is handed to the first waiter.
 //!
 //! # Invariants
-//! 1. Whoever has changed the word from `FREE`, or was handed the lock, has the value alone until
-//!    it changes the word back or hands the lock over. A guard does both; so does a [`LockFuture`]
-//!    that has not seen that it was handed the lock.
+//! 1. The holder has changed the word from `FREE` or was handed the lock. It owns the value until it
+//!    changes the word back or hands the lock over. A guard does both; so does a [`LockFuture`] that
+//!    has not seen that it was handed the lock.
 
 use super::waiters::{Ticket, Waiters, wake};
 use crate::atomics::{AtomicU32, Mutex as LineLock, Ordering};

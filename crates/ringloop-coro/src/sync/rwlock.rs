@@ -2,8 +2,8 @@
 //! readers.
 //!
 //! Owns: [`RwLock`] and the value in it. Called by: coroutines, threads and async code. A reader
-//! takes one permit, a writer all of them; std's lock, which is free for whoever has permits, gives
-//! access to the value. There is no poisoning.
+//! takes one permit, a writer all of them; std's lock, free for a holder of permits, gives access to
+//! the value. There is no poisoning.
 
 use super::semaphore::{Permit, Semaphore};
 use std::fmt;

@@ -20,7 +20,7 @@ async fn serve() -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A connection that fails does not concern the others.
         drop(ringloop::spawn(echo(stream)));
     }
 }
