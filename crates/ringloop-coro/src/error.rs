@@ -1,8 +1,9 @@
 //! The crate's errors, and the payload that unwinds a cancelled coroutine.
 //!
-//! Owns: [`JoinError`], [`WaitError`], [`Cancelled`]. Called by: `task` (stores a `JoinError`),
-//! `wait` (returns a `WaitError`, throws `Cancelled`), and everything that returns either.
+//! Owns: [`WaitError`], [`Cancelled`]. Called by: `task` (stores the engine's `JoinError`), `wait`
+//! (returns a `WaitError`, throws `Cancelled`), and everything that returns either.
 
+pub use ringloop::JoinError;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -11,56 +12,12 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct Cancelled;
 
-/// Why a coroutine has no result.
-pub enum JoinError {
-    /// It was cancelled, or its runtime ended.
-    Cancelled,
-    /// It panicked; the payload is what `std::thread::JoinHandle::join` would give.
-    Panicked(Box<dyn Any + Send>),
-    /// The system has no stack for it; it never began.
-    Refused(io::Error),
-}
-
-impl JoinError {
-    pub(crate) fn from_payload(payload: Box<dyn Any + Send>) -> Self {
-        if payload.is::<Cancelled>() {
-            Self::Cancelled
-        } else {
-            Self::Panicked(payload)
-        }
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled => f.write_str("the coroutine was cancelled"),
-            Self::Refused(error) => write!(f, "there is no stack for the coroutine: {error}"),
-            Self::Panicked(payload) => {
-                let text = payload.downcast_ref::<&str>().copied();
-                let message = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-                let message = message.unwrap_or("(no message)");
-                write!(f, "the coroutine panicked: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-impl From<JoinError> for io::Error {
-    fn from(error: JoinError) -> Self {
-        match error {
-            JoinError::Refused(error) => error,
-            // A panic's payload is only `Send`; its message can be kept.
-            other => io::Error::other(other.to_string()),
-        }
+/// The error of a coroutine that unwound with `payload`.
+pub(crate) fn join_error(payload: Box<dyn Any + Send>) -> JoinError {
+    if payload.is::<Cancelled>() {
+        JoinError::Cancelled
+    } else {
+        JoinError::Panicked(payload)
     }
 }
 

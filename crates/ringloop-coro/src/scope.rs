@@ -18,7 +18,7 @@
 //!    the single worker of a runtime); else the process is aborted.
 
 use crate::atomics::locked;
-use crate::error::{Cancelled, JoinError};
+use crate::error::{Cancelled, JoinError, join_error};
 use crate::join::JoinHandle;
 use crate::runtime::Spawn;
 use crate::scheduler::Uninterruptible;
@@ -293,7 +293,7 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
         } = self;
         // Dropped last, even if another drop panics.
         let _done = done;
-        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(join_error);
         *locked(&packet.result) = Some(result);
         drop(packet);
     }

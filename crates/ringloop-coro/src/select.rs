@@ -35,44 +35,7 @@
 /// ```
 #[macro_export]
 macro_rules! select {
-    // The futures, nested to the right.
-    (@race $future:expr) => { ::std::future::IntoFuture::into_future($future) };
-    (@race $future:expr, $($rest:expr),+) => {
-        $crate::ringloop::future::select($crate::select!(@race $future), $crate::select!(@race $($rest),+))
-    };
-    // The result, destructured the same way.
-    (@take $won:expr; $pattern:pat => $then:expr) => {{
-        let $pattern = $won;
-        $then
-    }};
-    (@take $won:expr; $pattern:pat => $then:expr, $($patterns:pat => $thens:expr),+) => {
-        match $won {
-            $crate::ringloop::future::Either::Left($pattern) => $then,
-            $crate::ringloop::future::Either::Right(won) => {
-                $crate::select!(@take won; $($patterns => $thens),+)
-            }
-        }
-    };
-    // The comma after a block is optional.
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block $(,)?) => {
-        $crate::select!(@go $($done)* ($pattern, $future, $then))
-    };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:expr $(,)?) => {
-        $crate::select!(@go $($done)* ($pattern, $future, $then))
-    };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block , $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
-    };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
-    };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:expr , $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
-    };
-    (@go $(($pattern:pat, $future:expr, $then:expr))+) => {
-        $crate::select!(@take $crate::block_on($crate::select!(@race $($future),+)); $($pattern => $then),+)
-    };
     ($($arms:tt)+) => {
-        $crate::select!(@arms [] $($arms)+)
+        $crate::ringloop::__select!(@arms [[$crate::block_on] []] [] $($arms)+)
     };
 }

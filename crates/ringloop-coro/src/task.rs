@@ -26,7 +26,7 @@
 //!    after it.
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::error::JoinError;
+use crate::error::{JoinError, join_error};
 use atomic_waker::AtomicWaker;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -248,7 +248,7 @@ impl<T: 'static, F: FnOnce() -> T + 'static> Runnable for Task<F, T> {
         let Body::Closure(closure) = (unsafe { self.replace(Body::Empty) }) else {
             return;
         };
-        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(join_error);
         // SAFETY: invariant 1: not finished.
         unsafe { self.replace(Body::Result(result)) };
     }
@@ -257,7 +257,7 @@ impl<T: 'static, F: FnOnce() -> T + 'static> Runnable for Task<F, T> {
         // SAFETY: invariant 1: the scheduler's.
         let closure = unsafe { self.replace(Body::Empty) };
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(closure)));
-        let error = dropped.map_or_else(JoinError::from_payload, |()| error);
+        let error = dropped.map_or_else(join_error, |()| error);
         // SAFETY: invariant 1: not finished.
         unsafe { self.replace(Body::Result(Err(error))) };
     }

@@ -84,7 +84,7 @@ fn panic_reaches_only_the_handle() {
         });
         let other = spawn(|| 1);
         let error = handle.join().unwrap_err();
-        assert_eq!(error.to_string(), "the coroutine panicked: gone");
+        assert_eq!(error.to_string(), "the task panicked: gone");
         assert_eq!(other.join().unwrap(), 1);
     });
 }

@@ -152,7 +152,7 @@ fn unjoined_panic_panics_the_scope() {
             let joined = scope.spawn(|| assert!(!ringloop_coro::is_coroutine(), "told"));
             joined.join().unwrap_err().to_string()
         });
-        assert_eq!(said, "the coroutine panicked: told");
+        assert_eq!(said, "the task panicked: told");
     });
 }
 

@@ -1,13 +1,12 @@
-//! Several futures in one task: [`join!`](crate::join), [`select!`](crate::select) and what they are made of.
+//! Several futures in one task: [`join!`](crate::join), [`select!`](crate::select) and their functions.
 //!
-//! Owns: nothing but the futures it is given. Called by: tasks. Never does: start a task; everything here
-//! runs within the one that awaits it, in the order written.
+//! Called by: tasks. They poll the futures in the order written, and start no task.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// Which of two it was.
+/// One of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Either<A, B> {
     /// The first.
@@ -16,8 +15,10 @@ pub enum Either<A, B> {
     Right(B),
 }
 
-/// Wait for the first of two futures; the first one wins where both are ready.
-/// Cancel safety: the other is dropped, so it is as cancel-safe as that one is.
+/// Waits for the first of two futures; if both are ready, `first` wins.
+///
+/// # Cancel safety
+/// The other future is dropped, so that its cancel safety applies.
 pub async fn select<A: Future, B: Future>(first: A, second: B) -> Either<A::Output, B::Output> {
     let (mut first, mut second) = (pin!(first), pin!(second));
     std::future::poll_fn(|cx| {
@@ -29,7 +30,7 @@ pub async fn select<A: Future, B: Future>(first: A, second: B) -> Either<A::Outp
     .await
 }
 
-/// Wait for both.
+/// Waits for both.
 pub async fn join<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let (mut one, mut two) = (None, None);
@@ -47,8 +48,8 @@ pub async fn join<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::O
     .await
 }
 
-/// Wait for all; the results come in the order of the futures. Each future is allocated, and polled
-/// whenever one of them is woken: for thousands of them, spawn tasks and await their handles.
+/// Waits for all; returns the results in the order of the futures. Each future is allocated, and
+/// polled whenever one is woken: for thousands, spawn tasks and await their handles.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<_> = futures
         .into_iter()
@@ -70,7 +71,7 @@ pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F:
     all.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Poll a future that has no output yet.
+/// Polls a future that has no output yet.
 fn poll_into<F: Future>(output: &mut Option<F::Output>, future: Pin<&mut F>, cx: &mut Context<'_>) {
     if output.is_none()
         && let Poll::Ready(value) = future.poll(cx)
@@ -79,7 +80,7 @@ fn poll_into<F: Future>(output: &mut Option<F::Output>, future: Pin<&mut F>, cx:
     }
 }
 
-/// Wait for all futures that are written, in one task; the results are a tuple in their order.
+/// Waits for all futures in one task; the result is a tuple in their order.
 ///
 /// ```
 /// # ringloop::Runtime::new()?.block_on(async {
@@ -111,12 +112,11 @@ macro_rules! join {
     }};
 }
 
-/// Wait for the first of the futures that are written, and go on with what belongs to it.
+/// Waits for the first of several futures, and evaluates its expression.
 ///
-/// Shape: any number of `pattern = future => expression`, the patterns irrefutable; the first one wins where
-/// several are ready. The others are dropped before the expression runs, so it may use what they
-/// borrowed, and `return`, `break` or `?` in it are those of the code around.
-/// Cancel safety: that of the futures that are dropped. To keep one, give it by reference: `&mut pinned`.
+/// Takes any number of `pattern = future => expression`, with irrefutable patterns. If several are
+/// ready, the one written first wins. The losers are dropped before the expression runs, so it may
+/// use what they borrowed; `return`, `break` and `?` in it are those of the surrounding code.
 ///
 /// ```
 /// use ringloop::time::sleep;
@@ -133,14 +133,27 @@ macro_rules! join {
 /// # })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
+///
+/// # Cancel safety
+/// The cancel safety of the losers applies. To keep a future, pass it by reference: `&mut pinned`.
 #[macro_export]
 macro_rules! select {
-    // The futures, nested to the right.
-    (@race $future:expr) => { $future };
-    (@race $future:expr, $($rest:expr),+) => {
-        $crate::future::select($future, $crate::select!(@race $($rest),+))
+    ($($arms:tt)+) => {
+        $crate::__select!(@arms [[] [.await]] [] $($arms)+)
     };
-    // The result, taken apart the same way.
+}
+
+/// The expansion of `select!`, also of the coroutines'; the first argument has the tokens around the
+/// race that wait for it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select {
+    // The futures, nested to the right.
+    (@race $future:expr) => { ::std::future::IntoFuture::into_future($future) };
+    (@race $future:expr, $($rest:expr),+) => {
+        $crate::future::select($crate::__select!(@race $future), $crate::__select!(@race $($rest),+))
+    };
+    // The result, destructured the same way.
     (@take $won:expr; $pattern:pat => $then:expr) => {{
         let $pattern = $won;
         $then
@@ -149,30 +162,27 @@ macro_rules! select {
         match $won {
             $crate::future::Either::Left($pattern) => $then,
             $crate::future::Either::Right(won) => {
-                $crate::select!(@take won; $($patterns => $thens),+)
+                $crate::__select!(@take won; $($patterns => $thens),+)
             }
         }
     };
-    // A comma may be left out after a block.
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block $(,)?) => {
-        $crate::select!(@go $($done)* ($pattern, $future, $then))
+    // The comma after a block is optional.
+    (@arms $wait:tt [$($done:tt)*] $pattern:pat = $future:expr => $then:block $(,)?) => {
+        $crate::__select!(@go $wait $($done)* ($pattern, $future, $then))
     };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:expr $(,)?) => {
-        $crate::select!(@go $($done)* ($pattern, $future, $then))
+    (@arms $wait:tt [$($done:tt)*] $pattern:pat = $future:expr => $then:expr $(,)?) => {
+        $crate::__select!(@go $wait $($done)* ($pattern, $future, $then))
     };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block , $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
+    (@arms $wait:tt [$($done:tt)*] $pattern:pat = $future:expr => $then:block , $($rest:tt)+) => {
+        $crate::__select!(@arms $wait [$($done)* ($pattern, $future, $then)] $($rest)+)
     };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:block $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
+    (@arms $wait:tt [$($done:tt)*] $pattern:pat = $future:expr => $then:block $($rest:tt)+) => {
+        $crate::__select!(@arms $wait [$($done)* ($pattern, $future, $then)] $($rest)+)
     };
-    (@arms [$($done:tt)*] $pattern:pat = $future:expr => $then:expr , $($rest:tt)+) => {
-        $crate::select!(@arms [$($done)* ($pattern, $future, $then)] $($rest)+)
+    (@arms $wait:tt [$($done:tt)*] $pattern:pat = $future:expr => $then:expr , $($rest:tt)+) => {
+        $crate::__select!(@arms $wait [$($done)* ($pattern, $future, $then)] $($rest)+)
     };
-    (@go $(($pattern:pat, $future:expr, $then:expr))+) => {
-        $crate::select!(@take $crate::select!(@race $($future),+).await; $($pattern => $then),+)
-    };
-    ($($arms:tt)+) => {
-        $crate::select!(@arms [] $($arms)+)
+    (@go [[$($before:tt)*] [$($after:tt)*]] $(($pattern:pat, $future:expr, $then:expr))+) => {
+        $crate::__select!(@take $($before)* ($crate::__select!(@race $($future),+)) $($after)*; $($pattern => $then),+)
     };
 }

@@ -105,7 +105,7 @@ fn abort_drops_the_future_and_tells_the_handle() {
         });
         time::yield_now().await;
         handle.abort();
-        assert!(matches!(handle.await, Err(JoinError::Aborted)));
+        assert!(matches!(handle.await, Err(JoinError::Cancelled)));
         assert!(*dropped.borrow());
     });
 }

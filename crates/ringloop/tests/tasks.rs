@@ -108,7 +108,7 @@ fn invariant_1_handle_outlives_its_runtime() {
         let other = Runtime::new().unwrap();
         assert_eq!(other.block_on(over).unwrap().unwrap(), "kept");
         let ended = other.block_on(pending).unwrap();
-        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        assert!(matches!(ended, Err(JoinError::Cancelled)), "{ended:?}");
     });
 }
 

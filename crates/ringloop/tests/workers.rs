@@ -236,7 +236,7 @@ fn abort_from_another_thread_drops_the_future_on_its_own() {
         receive.recv().unwrap();
         handle.abort();
         let ended = runtime.block_on(handle).unwrap();
-        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        assert!(matches!(ended, Err(JoinError::Cancelled)), "{ended:?}");
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
     });
 }
@@ -253,7 +253,7 @@ fn abort_before_the_start_never_polls_the_future() {
         handle.abort();
         gate.wait();
         let ended = runtime.block_on(handle).unwrap();
-        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        assert!(matches!(ended, Err(JoinError::Cancelled)), "{ended:?}");
         assert_eq!(polled.load(Ordering::SeqCst), 0);
         runtime.block_on(blocker.unwrap()).unwrap().unwrap();
     });
@@ -369,7 +369,7 @@ fn handle_that_outlives_its_runtime_says_aborted() {
         drop(runtime);
         let other = Runtime::new().unwrap();
         let ended = other.block_on(handle).unwrap();
-        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        assert!(matches!(ended, Err(JoinError::Cancelled)), "{ended:?}");
     });
 }
 
@@ -492,7 +492,7 @@ fn loop_that_is_torn_down_by_a_foreign_waker_is_reported_and_the_others_go_on() 
         };
         let caught = workers.spawn_on(1, trap).unwrap();
         let ended = runtime.block_on(caught).unwrap();
-        assert!(matches!(ended, Err(JoinError::Aborted)), "{ended:?}");
+        assert!(matches!(ended, Err(JoinError::Cancelled)), "{ended:?}");
         let other = workers.spawn_on(2, || async { worker() }).unwrap();
         assert_eq!(runtime.block_on(other).unwrap().unwrap(), 2);
         let error = runtime.shut_down().unwrap_err();

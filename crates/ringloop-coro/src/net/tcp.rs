@@ -9,9 +9,7 @@ use super::macros;
 use super::socket::{Direction, Socket, after_a_pause, pause_after, zero_timeout};
 use crate::wait::block_on;
 use ringloop::executor::Op;
-use ringloop::net::SockAddr;
-use ringloop::op::{Accept, Connect};
-use ringloop::sys::socket;
+use ringloop::op::Accept;
 use ringloop::time;
 use std::fmt;
 use std::future::Future;
@@ -139,13 +137,7 @@ impl TcpStream {
     /// # Cancel safety
     /// The attempt is cancelled and the socket closed.
     pub async fn connect_async(addr: SocketAddr) -> io::Result<Self> {
-        let domain = match addr {
-            SocketAddr::V4(_) => libc::AF_INET,
-            SocketAddr::V6(_) => libc::AF_INET6,
-        };
-        let stream = Self::from_fd(socket::socket(domain, libc::SOCK_STREAM, 0)?);
-        let connect = Connect::new(stream.socket.on_loop(), SockAddr::from(addr));
-        Op::new(connect).await?;
-        Ok(stream)
+        let stream = ringloop::net::TcpStream::connect(addr).await?;
+        Ok(Self::from_fd(stream.into()))
     }
 }

@@ -7,12 +7,9 @@
 
 use super::macros;
 use super::socket::{Direction, Socket, after_a_pause, pause_after};
-use crate::wait::{block_on, sleep};
+use crate::wait::block_on;
 use ringloop::executor::Op;
-use ringloop::limits::{CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN};
-use ringloop::net::{SockAddr, UnixName};
-use ringloop::op::{Accept, Connect};
-use ringloop::sys::socket;
+use ringloop::op::Accept;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -81,25 +78,14 @@ impl UnixStream {
     /// # Errors
     /// `ENOENT`, and those of connect(2).
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
-        let address = SockAddr::unix(UnixName::Path(path.as_ref()))?;
-        let stream = Self::from_fd(socket::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
-        let mut pause = CONNECT_PAUSE_MIN;
-        loop {
-            let connect = Connect::new(stream.socket.on_loop(), address.clone());
-            match block_on(Op::new(connect)) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    sleep(pause);
-                    pause = (pause * 2).min(CONNECT_PAUSE_MAX);
-                }
-                connected => return connected.map(|()| stream),
-            }
-        }
+        let stream = block_on(ringloop::net::UnixStream::connect(path.as_ref()))?;
+        Ok(Self::from_fd(stream.into()))
     }
 
     /// Makes two connected streams.
     pub fn pair() -> io::Result<(Self, Self)> {
-        let (one, other) = socket::pair(libc::SOCK_STREAM)?;
-        Ok((Self::from_fd(one), Self::from_fd(other)))
+        let (one, other) = std_net::UnixStream::pair()?;
+        Ok((one.try_into()?, other.try_into()?))
     }
 }
 

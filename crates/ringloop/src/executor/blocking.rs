@@ -20,7 +20,7 @@ struct Shared<T> {
     waker: Option<Waker>,
 }
 
-/// Fills the result in, or `Aborted` where the call was dropped without having run.
+/// Fills the result in, or `Cancelled` where the call was dropped without having run.
 struct Reply<T>(Arc<Mutex<Shared<T>>>);
 
 impl<T> Reply<T> {
@@ -39,7 +39,7 @@ impl<T> Reply<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        self.send(Err(JoinError::Aborted));
+        self.send(Err(JoinError::Cancelled));
     }
 }
 
@@ -72,7 +72,7 @@ impl<T> fmt::Debug for Blocking<T> {
 /// Shape: it begins at once where one of at most [`crate::limits::BLOCKING_THREADS`] threads is free, else
 /// as soon as one is; past [`crate::limits::BLOCKING_QUEUE`] calls that wait, not before the future is
 /// polled.
-/// Errors: [`JoinError::Panicked`] with the call's panic, [`JoinError::Aborted`] where the runtime ended
+/// Errors: [`JoinError::Panicked`] with the call's panic, [`JoinError::Cancelled`] where the runtime ended
 /// before the call began, [`JoinError::Refused`] where the system has no thread for it.
 /// Cancel safety: a call cannot be stopped. Dropping the future detaches it. Past [`crate::limits::BLOCKING_QUEUE`] calls
 /// that wait, the future keeps the call until there is room: dropped before that, it drops the call unrun.
@@ -119,7 +119,7 @@ impl<T> Blocking<T> {
 
     fn refuse(&self, call: Call, error: io::Error) {
         let result = match error.raw_os_error() {
-            Some(libc::ECANCELED) => JoinError::Aborted,
+            Some(libc::ECANCELED) => JoinError::Cancelled,
             _ => JoinError::Refused(error),
         };
         let mut shared = lock(&self.shared);

@@ -13,11 +13,11 @@ use std::task::{Context, Poll};
 
 /// Why a task has no result.
 pub enum JoinError {
-    /// It was aborted, or its runtime was dropped.
-    Aborted,
+    /// It was aborted or cancelled, or its runtime ended.
+    Cancelled,
     /// It panicked; the payload is what `std::thread::JoinHandle::join` would give.
     Panicked(Box<dyn Any + Send>),
-    /// There is no thread for the call ([`super::spawn_blocking`]).
+    /// The system has no thread for the call ([`super::spawn_blocking`]), or no stack for the coroutine.
     Refused(io::Error),
 }
 
@@ -30,8 +30,8 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Aborted => f.write_str("the task was aborted"),
-            Self::Refused(error) => write!(f, "no thread could be started: {error}"),
+            Self::Cancelled => f.write_str("the task was cancelled"),
+            Self::Refused(error) => write!(f, "the task could not start: {error}"),
             Self::Panicked(payload) => {
                 write!(f, "the task panicked: {}", panic_message(payload.as_ref()))
             }

@@ -105,7 +105,7 @@ impl<T> Settle<T> {
 
 impl<T> Drop for Settle<T> {
     fn drop(&mut self) {
-        self.finish(Err(JoinError::Aborted));
+        self.finish(Err(JoinError::Cancelled));
     }
 }
 
@@ -168,10 +168,10 @@ pub(super) async fn drive<F: Future>(future: F, settle: Settle<F::Output>) {
     let mut future = pin!(Some(future));
     let result = std::future::poll_fn(|cx| {
         if settle.poll_aborted(cx.waker()) {
-            return Poll::Ready(Err(JoinError::Aborted));
+            return Poll::Ready(Err(JoinError::Cancelled));
         }
         let Some(future) = future.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(JoinError::Aborted));
+            return Poll::Ready(Err(JoinError::Cancelled));
         };
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,

@@ -472,7 +472,7 @@ impl<T> Handle<T> {
         let stored = unsafe { stored.assume_init() };
         Some(stored.map_err(|payload| match payload {
             Some(payload) => JoinError::Panicked(*payload),
-            None => JoinError::Aborted,
+            None => JoinError::Cancelled,
         }))
     }
 

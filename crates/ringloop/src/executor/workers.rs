@@ -305,7 +305,7 @@ fn run(
     let ended = catch_unwind(AssertUnwindSafe(|| runtime::run(&local, stopped)));
     let closed = catch_unwind(AssertUnwindSafe(|| runtime::shut_down(&local)));
     let reason = match (ended, closed) {
-        (Ok(Ok(Ok(()) | Err(JoinError::Aborted))), Ok(())) => return Ok(()),
+        (Ok(Ok(Ok(()) | Err(JoinError::Cancelled))), Ok(())) => return Ok(()),
         (Ok(Err(error)), _) => error.to_string(),
         (Ok(Ok(Err(error @ JoinError::Refused(_)))), _) => error.to_string(),
         (Err(payload) | Ok(Ok(Err(JoinError::Panicked(payload)))), _) | (_, Err(payload)) => {
