@@ -1,12 +1,12 @@
 //! Memory that an operation owns until its last completion.
 //!
 //! Owns: [`SendBuf`] (bytes the kernel reads) and [`RecvBuf`] (memory the kernel writes).
-//! Called by: `op`, which keeps one in each request, and embedders, which hand theirs over.
-//! Never does: I/O, pooling (that is `driver::pool`), or exposing bytes the kernel has not written.
+//! Called by: `op`, which keeps one in each request, and embedders. No I/O and no pooling (that is
+//! `driver::pool`).
 //!
 //! # Invariants
-//! 1. The memory behind a buffer does not move while the buffer moves: both forms own heap memory
-//!    (or memory that a foreign owner keeps in place), so an address given to the kernel stays good.
+//! 1. The memory of a buffer does not move with the buffer: it is on the heap, or a foreign owner keeps
+//!    it in place, so an address given to the kernel stays valid.
 //! 2. A foreign owner is released exactly once, when the buffer is dropped.
 //! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
 
@@ -23,7 +23,7 @@ pub(crate) use pool::PoolKind;
 /// Releases a foreign owner; called once, with the pointer given to `from_raw`.
 pub type Release = unsafe fn(*mut ());
 
-/// Memory of somebody else (a Python `bytes`, say), kept in place by `owner`.
+/// Foreign memory (such as a Python `bytes`), kept in place by `owner`.
 #[derive(Debug)]
 struct Foreign {
     ptr: *mut u8,
@@ -45,10 +45,10 @@ enum Memory {
     Foreign(Foreign),
 }
 
-/// Bytes that neither move nor change while anybody holds them.
+/// Bytes that neither move nor change while a reference exists.
 pub(crate) trait Held: AsRef<[u8]> {}
 
-/// Bytes on their way out, and how many of them are still to go.
+/// Bytes to send; counts the sent ones.
 #[derive(Debug)]
 pub struct SendBuf {
     memory: Memory,
@@ -56,7 +56,7 @@ pub struct SendBuf {
 }
 
 impl SendBuf {
-    /// Take over bytes that `owner` keeps alive and unchanged.
+    /// Takes over bytes that `owner` keeps alive and unchanged.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays readable and unchanged until `release(owner)` is called, which
@@ -74,7 +74,7 @@ impl SendBuf {
         }
     }
 
-    /// Hold bytes until this is dropped.
+    /// Holds bytes until this is dropped.
     pub(crate) fn of_held<T: Held>(bytes: &Rc<T>) -> Self {
         let slice: &[u8] = (**bytes).as_ref();
         let (ptr, len) = (slice.as_ptr(), slice.len());
@@ -83,7 +83,7 @@ impl SendBuf {
         unsafe { Self::from_raw(ptr, len, owner, release_held::<T>) }
     }
 
-    /// The bytes still to be sent.
+    /// The unsent bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         match &self.memory {
@@ -96,8 +96,7 @@ impl SendBuf {
         }
     }
 
-    /// Where the bytes are, and how many; good also while an operation of the same link is yet to fill
-    /// them in.
+    /// Address and length; valid also before an operation of the same link has written the bytes.
     pub fn as_ptr(&self) -> (*const u8, usize) {
         match &self.memory {
             Memory::Vec(vec) => (
@@ -111,22 +110,22 @@ impl SendBuf {
         }
     }
 
-    /// How many bytes are still to be sent.
+    /// Number of unsent bytes.
     pub fn len(&self) -> usize {
         self.as_ptr().1
     }
 
-    /// Whether nothing is left to send.
+    /// Whether all bytes are sent.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drop the first `sent` bytes, which have gone out; more than there are counts as all.
+    /// Drops the first `sent` bytes, at most all.
     pub fn advance(&mut self, sent: usize) {
         self.start += sent.min(self.len());
     }
 
-    /// The vector the buffer was made of, emptied of nothing; `None` for foreign memory.
+    /// The whole vector that the buffer was made of; `None` for foreign memory.
     pub fn into_vec(self) -> Option<Vec<u8>> {
         match self.memory {
             Memory::Vec(vec) => Some(vec),
@@ -166,18 +165,18 @@ unsafe fn keep(_: *mut ()) {}
 
 impl From<&'static [u8]> for SendBuf {
     fn from(bytes: &'static [u8]) -> Self {
-        // SAFETY: they are there for ever, and nobody has to be told of the end.
+        // SAFETY: static bytes need no owner.
         unsafe { Self::from_raw(bytes.as_ptr(), bytes.len(), ptr::null_mut(), keep) }
     }
 }
 
-/// Memory for bytes on their way in.
+/// Memory for bytes to receive.
 #[derive(Debug)]
 pub struct RecvBuf {
     memory: Memory,
-    /// Bytes of a vector that stay as they are, before the room.
+    /// Length of a vector's bytes before the room.
     start: usize,
-    /// Bytes of room that are used at most; one operation moves 2 GiB at most.
+    /// Length of the room to use; one operation moves 2 GiB at most.
     limit: u32,
     filled: u32,
 }
@@ -189,12 +188,12 @@ impl Default for RecvBuf {
 }
 
 impl RecvBuf {
-    /// Room for `capacity` bytes of the buffer's own.
+    /// A buffer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Vec::with_capacity(capacity).into()
     }
 
-    /// Room behind what `vec` holds, at most `limit` bytes of its capacity: what is received is appended.
+    /// Appends to `vec`, at most `limit` bytes of its capacity.
     pub fn append(vec: Vec<u8>, limit: usize) -> Self {
         Self {
             start: vec.len(),
@@ -204,10 +203,10 @@ impl RecvBuf {
         }
     }
 
-    /// Take over writable memory that `owner` keeps in place.
+    /// Takes over writable memory that `owner` keeps in place.
     ///
     /// # Safety
-    /// `ptr..ptr+capacity` stays writable, and is touched by nobody else, until `release(owner)` is
+    /// `ptr..ptr+capacity` stays writable, and nothing else accesses it, until `release(owner)` is
     /// called, which happens exactly once, on the thread that owns the driver.
     pub unsafe fn from_raw(
         ptr: *mut u8,
@@ -229,7 +228,7 @@ impl RecvBuf {
         }
     }
 
-    /// Where the kernel may write, and how many bytes.
+    /// Address and length of the room.
     pub fn as_mut_ptr(&mut self) -> (*mut u8, usize) {
         match &mut self.memory {
             Memory::Vec(vec) => {
@@ -241,16 +240,16 @@ impl RecvBuf {
         }
     }
 
-    /// The whole memory, for a system call made at once. What was written there before counts no more.
+    /// The whole memory, for an immediate system call; discards what was written.
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        // Whoever has this may take bytes back to uninitialised, without `unsafe`.
+        // The holder could make bytes uninitialised again without `unsafe`.
         self.filled = 0;
         let (ptr, capacity) = self.as_mut_ptr();
         // SAFETY: both forms own `capacity` writable bytes; `MaybeUninit` asks for no contents.
         unsafe { std::slice::from_raw_parts_mut(ptr.cast(), capacity) }
     }
 
-    /// Record that the first `count` bytes have been written.
+    /// Records that the first `count` bytes have been written.
     ///
     /// # Safety
     /// The kernel, or the caller, has written at least `count` bytes from the start.
@@ -259,7 +258,7 @@ impl RecvBuf {
         self.filled = u32::try_from(count.min(capacity)).unwrap_or(u32::MAX);
     }
 
-    /// The bytes that have been received.
+    /// The received bytes.
     pub fn filled(&self) -> &[u8] {
         let ptr = match &self.memory {
             Memory::Vec(vec) => vec.as_ptr().wrapping_add(self.start),
@@ -269,8 +268,8 @@ impl RecvBuf {
         unsafe { std::slice::from_raw_parts(ptr, self.filled as usize) }
     }
 
-    /// The received bytes as a vector, behind what it held in case of [`RecvBuf::append`]; copies where
-    /// the memory is foreign.
+    /// The received bytes as a vector, after its former bytes in case of [`RecvBuf::append`]; copies
+    /// foreign memory.
     pub fn into_vec(self) -> Vec<u8> {
         match self.memory {
             Memory::Vec(mut vec) => {
@@ -284,7 +283,7 @@ impl RecvBuf {
 }
 
 impl From<Vec<u8>> for RecvBuf {
-    /// The whole capacity is used; what the vector held is forgotten.
+    /// Uses the whole capacity; discards the vector's bytes.
     fn from(mut vec: Vec<u8>) -> Self {
         vec.clear();
         Self::append(vec, usize::MAX)
@@ -301,23 +300,23 @@ unsafe fn release_shared(owner: *mut ()) {
 }
 
 impl Shared {
-    /// The two faces of `buf`, each of all its room, and a hold on it.
+    /// A receive and a send view of the whole room of `buf`, and a reference to it.
     ///
     /// # Safety
-    /// Nobody looks at the bytes of the second (`as_slice`) before the first is filled to its end.
+    /// The second is not read (`as_slice`) before the first is filled to its end.
     pub unsafe fn share(mut buf: RecvBuf) -> (RecvBuf, SendBuf, Self) {
         let (ptr, len) = buf.as_mut_ptr();
         let shared = Rc::new(buf);
         let owner = || Rc::into_raw(Rc::clone(&shared)).cast_mut().cast();
-        // SAFETY: the memory stays with the `Rc` that the owner is (invariant 1), which is not touched
-        // until both faces are gone.
+        // SAFETY: the `Rc` that is the owner keeps the memory (invariant 1), and is not used until
+        // both views are dropped.
         let into = unsafe { RecvBuf::from_raw(ptr, len, owner(), release_shared) };
         // SAFETY: as above; that it is readable is this function's contract.
         let from = unsafe { SendBuf::from_raw(ptr, len, owner(), release_shared) };
         (into, from, Self(shared))
     }
 
-    /// The buffer with `filled` bytes, once both faces are gone; `None` while an operation has one.
+    /// The buffer with `filled` bytes, once both views are dropped; `None` before.
     ///
     /// # Safety
     /// As [`RecvBuf::set_filled`].

@@ -1,33 +1,32 @@
-//! Values whose bytes are sent: each becomes a buffer for as long as the operation runs, and itself again after it.
+//! Values that can be sent: each is a buffer while the operation runs, and itself again after it.
 //!
-//! Owns: [`Outgoing`]. Called by: `net`, whose writes take any of them; `executor`, whose received buffers are one.
-//! Never does: I/O.
+//! Owns: [`Outgoing`]. Called by: `net`, for its writes; `executor`, whose received buffers are one.
 
 use super::SendBuf;
 
-/// What can be sent as it is: the operation owns it while the kernel may read it, and gives it back.
+/// A value that can be sent: the operation owns it while the kernel may read it, and returns it.
 ///
-/// Source: for `Vec<u8>`, `&'static [u8]` and [`Received`](crate::net::Received), which is sent out of the loop's
-/// own memory.
+/// Source: for `Vec<u8>`, `&'static [u8]` and [`Received`](crate::net::Received), which is sent out
+/// of the loop's own memory.
 pub trait Outgoing: Sized {
-    /// What is kept beside the buffer.
+    /// The part of the value that is not in the buffer.
     type Kept;
 
-    /// The bytes, where they were received a moment ago: they may be sent by the system call at once, from where they
-    /// are and while the processor still has them at hand, and not with the next batch.
+    /// The bytes if they were just received and are in the cache: these may be sent at once by a
+    /// system call instead of with the next batch.
     fn just_received(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Whether such bytes are sent at once whatever else there is to be done.
+    /// Whether such bytes are sent at once even if other tasks are ready.
     fn is_urgent(&self) -> bool {
         false
     }
 
-    /// Make it a buffer.
+    /// Converts it to a buffer.
     fn lend(self) -> (SendBuf, Self::Kept);
 
-    /// Make it itself again.
+    /// Converts it back.
     fn restore(kept: Self::Kept, buf: SendBuf) -> Self;
 }
 

@@ -1,6 +1,6 @@
-//! hyper on this runtime: streams by [`crate::net::Polled`], tasks by [`Executor`], time-outs by [`Timer`].
+//! hyper on this runtime: streams by [`crate::net::Polled`], tasks by [`Executor`], timers by [`Timer`].
 //!
-//! Tasks stay on the thread they were made on, so services and bodies need not be `Send`.
+//! Tasks stay on their thread, so services and bodies need not be `Send`.
 
 use crate::executor::{Local, RemoteJoinHandle};
 use crate::net::{Polled, Stream};
@@ -60,7 +60,7 @@ impl<S: Stream> Write for Polled<S> {
     }
 }
 
-/// Starts hyper's tasks on the loop that the calling code runs in; HTTP/2 has some of its own.
+/// Spawns hyper's tasks on the current loop; HTTP/2 needs some.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Executor;
 
@@ -74,7 +74,7 @@ where
     }
 }
 
-/// hyper's time-outs on the loop's timers.
+/// hyper's timers by the loop's timers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timer;
 
@@ -88,7 +88,7 @@ impl hyper::rt::Timer for Timer {
     }
 }
 
-/// A sleep that is `Send` and `Sync`, as hyper demands: a task of the loop sleeps for it.
+/// A sleep that is `Send` and `Sync`, as hyper requires: a task of the loop sleeps for it.
 struct Sleep {
     task: RemoteJoinHandle<()>,
     is_over: bool,
@@ -110,7 +110,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over {
-            // An end by the runtime's is an end too.
+            // The end of the runtime ends the sleep too.
             let _ = ready!(Pin::new(&mut self.task).poll(cx));
             self.is_over = true;
         }

@@ -1,7 +1,7 @@
 //! The entries of a directory.
 //!
-//! Owns: [`ReadDir`], [`DirEntry`]. Called by: Rust programs. Never does: read on the loop's thread; the ring
-//! has no operation for getdents64(2), so a pool thread reads some entries at a time.
+//! Owns: [`ReadDir`], [`DirEntry`]. Called by: applications. The ring has no operation for
+//! getdents64(2): a pool thread reads some entries at a time.
 
 use super::beside::beside;
 use super::{FileType, Metadata, symlink_metadata};
@@ -16,10 +16,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// List a directory.
-///
-/// Errors: those of opendir(3).
-/// Source: `std::fs::read_dir`; getdents64(2), on a pool thread.
+/// Lists a directory.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -29,6 +26,11 @@ use std::task::{Context, Poll, ready};
 /// }
 /// # Ok(()) }
 /// ```
+///
+/// Source: `std::fs::read_dir`; getdents64(2), on a pool thread.
+///
+/// # Errors
+/// Those of opendir(3).
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref().to_owned();
     let directory = beside(move || std::fs::read_dir(path)).await?;
@@ -40,9 +42,9 @@ pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
 
 /// The entries of a directory in the file system's order, without `.` and `..`.
 ///
-/// Bounded: [`limits::DIRECTORY_ENTRIES`] wait here at most.
+/// At most [`limits::DIRECTORY_ENTRIES`] are buffered.
 #[derive(Debug)]
-#[must_use = "nothing is read until the next entry is asked for"]
+#[must_use = "nothing is read until next() is awaited"]
 pub struct ReadDir {
     found: VecDeque<io::Result<DirEntry>>,
     source: Source,
@@ -53,22 +55,25 @@ type Batch = (VecDeque<io::Result<DirEntry>>, Option<std::fs::ReadDir>);
 #[derive(Debug)]
 enum Source {
     Open(std::fs::ReadDir),
-    /// With a pool thread.
+    /// A pool thread reads.
     Reading(Blocking<Batch>),
-    /// At its end.
+    /// The end was reached.
     Over,
 }
 
 impl ReadDir {
-    /// Take the next entry; `None` at the end.
+    /// The next entry; `None` at the end.
     ///
-    /// Errors: those of getdents64(2); the next call goes on.
-    /// Cancel safety: safe; what was read meanwhile is the next call's.
+    /// # Errors
+    /// Those of getdents64(2); the next call goes on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the entry.
     pub async fn next(&mut self) -> Option<io::Result<DirEntry>> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`ReadDir::next`] as a poll function, for streams of one's own.
+    /// [`ReadDir::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<DirEntry>>> {
         loop {
             if let Some(entry) = self.found.pop_front() {
@@ -98,7 +103,7 @@ impl ReadDir {
     }
 }
 
-/// Some entries, and the directory where it has more.
+/// Some entries, and the directory if it has more.
 fn batch(mut directory: std::fs::ReadDir) -> Batch {
     let mut found = VecDeque::with_capacity(limits::DIRECTORY_ENTRIES);
     while found.len() < limits::DIRECTORY_ENTRIES {
@@ -110,7 +115,7 @@ fn batch(mut directory: std::fs::ReadDir) -> Batch {
     (found, Some(directory))
 }
 
-/// One name in a directory.
+/// An entry of a directory.
 #[derive(Debug)]
 pub struct DirEntry {
     entry: std::fs::DirEntry,
@@ -119,25 +124,26 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// On a pool thread: where the directory does not tell the type, the file is asked.
+    /// On a pool thread: lstat(2) if the directory does not report the type.
     fn new(entry: std::fs::DirEntry) -> Self {
         let file_type = entry.file_type().map(FileType::from);
         Self { entry, file_type }
     }
 
-    /// The name alone.
+    /// The file name.
     pub fn file_name(&self) -> OsString {
         self.entry.file_name()
     }
 
-    /// The name behind that of the directory, as [`read_dir`] was given it.
+    /// The path: that of the directory, as passed to [`read_dir`], and the name.
     pub fn path(&self) -> PathBuf {
         self.entry.path()
     }
 
-    /// What kind of file it was when the directory was read; a symbolic link is not followed. No system call.
+    /// Kind of the file when the directory was read; does not follow a symbolic link. No system call.
     ///
-    /// Errors: those of lstat(2), where the directory does not tell.
+    /// # Errors
+    /// Those of lstat(2), if the directory does not report the type.
     pub fn file_type(&self) -> io::Result<FileType> {
         match &self.file_type {
             Ok(file_type) => Ok(*file_type),
@@ -148,14 +154,14 @@ impl DirEntry {
         }
     }
 
-    /// The file's number on its file system.
+    /// Inode number.
     pub fn ino(&self) -> u64 {
         self.entry.ino()
     }
 
-    /// Look at it; a symbolic link is not followed.
+    /// Queries the metadata; does not follow a symbolic link.
     ///
-    /// Errors and source: as [`symlink_metadata`].
+    /// Errors as [`symlink_metadata`].
     pub async fn metadata(&self) -> io::Result<Metadata> {
         symlink_metadata(self.path()).await
     }

@@ -1,7 +1,7 @@
 //! A file.
 //!
 //! `read` and `write` use the file's own position, as `std` does; `read_at` and `write_at` name one, and
-//! can be many at a time. A name that stands for a pipe or a terminal is waited for as such.
+//! can be many at a time. A pipe or a terminal is polled first.
 
 use super::Metadata;
 use super::beside::beside;
@@ -19,8 +19,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// An open file.
 ///
-/// It belongs to the thread that used it first. Dropping it closes it; its operations borrow it, so they
-/// are over or given up by then.
+/// It is registered with the driver of the thread that uses it. Dropping it closes it; its operations
+/// borrow it, so they have ended or were dropped by then.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -32,16 +32,16 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 #[derive(Debug)]
 pub struct File {
     fd: Option<OwnedFd>,
-    /// Where it was used last.
+    /// The loop that used it last.
     home: RefCell<Option<Home>>,
-    /// What it is, once that was asked.
+    /// Kind of the file, once known.
     kind: Cell<Option<FileKind>>,
-    /// It was found to have some.
+    /// The file is known to have positions.
     has_positions: Cell<bool>,
 }
 
 impl From<OwnedFd> for File {
-    /// Takes the descriptor over, as it is.
+    /// Takes the descriptor over.
     fn from(fd: OwnedFd) -> Self {
         Self {
             fd: Some(fd),
@@ -59,7 +59,7 @@ impl From<std::fs::File> for File {
 }
 
 impl From<File> for OwnedFd {
-    /// Takes the descriptor off its loop, once no thread uses it any more.
+    /// Releases the descriptor from its loop, once no pool thread uses it.
     fn from(mut file: File) -> Self {
         if let Some(home) = file.home.get_mut().take() {
             home.release(file.as_raw_fd());
@@ -71,7 +71,7 @@ impl From<File> for OwnedFd {
 }
 
 impl AsRawFd for File {
-    /// For operations on the loop that runs, too: it is told before the descriptor is closed.
+    /// Usable for operations of the current loop: it releases the descriptor before it is closed.
     fn as_raw_fd(&self) -> RawFd {
         let mut home = self.home.borrow_mut();
         if home.is_none() {
@@ -90,7 +90,7 @@ impl Drop for File {
 }
 
 impl File {
-    /// The descriptor, to be used on the loop that runs.
+    /// The descriptor, for use on the current loop.
     pub(super) fn on_loop(&self) -> RawFd {
         let local = Local::current();
         let fd = self.as_raw_fd();
@@ -104,19 +104,19 @@ impl File {
         fd
     }
 
-    /// What stands for "at the file's own position": a pipe is waited for, a file is not.
+    /// The offset that stands for the file's position: `None` for pipes, which are polled.
     pub(super) fn position(&self) -> io::Result<Option<u64>> {
         let is_file = self.kind()? == FileKind::Other;
         Ok(is_file.then_some(CURRENT_POSITION))
     }
 
-    /// Whether a write that has room for some bytes blocks for the others, here and in the ring alike: a terminal's does.
+    /// Whether a partial write blocks until the rest is written, also in the ring: a terminal's does.
     pub(super) fn blocks(&self) -> io::Result<bool> {
         Ok(self.kind()? == FileKind::Device && !is_nonblocking(self.as_raw_fd())?)
     }
 
-    /// A number of bytes from the file's start, as pread(2) takes it: what stands for the file's own position is none, and
-    /// a pipe has none, whatever a ring would do.
+    /// Checks an offset as pread(2) does: not the value that stands for the file's position, nor any
+    /// offset of a pipe.
     pub(super) fn place(&self, offset: u64) -> io::Result<u64> {
         if offset == CURRENT_POSITION {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -139,12 +139,17 @@ impl File {
         Ok(kind)
     }
 
-    /// Read up to the capacity of `buf`, from its start, at the file's own position; 0 is the end.
+    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end.
     ///
-    /// Cost: as [`File::read_at`] on the ring; on epoll always a pool thread's.
-    /// Errors: those of read(2).
-    /// Cancel safety: bytes that were read meanwhile are lost with the buffer, and the position has moved.
+    /// As [`File::read_at`] on the ring; on epoll always a pool thread's.
+    ///
     /// Source: read(2); the ring's `READ`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of read(2).
+    ///
+    /// # Cancel safety
+    /// Bytes read by then are lost with the buffer, and the position has moved.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         match self.position() {
             Ok(offset) => self.read_buf(buf.into(), offset).await,
@@ -152,15 +157,18 @@ impl File {
         }
     }
 
-    /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
-    /// end. The position stays.
+    /// As [`File::read`], at `offset` from the file's start. The position stays.
     ///
-    /// Cost: a copy out of the page cache, and less than a microsecond. From [`crate::limits::BULK_READ_BYTES`] on,
-    /// what is in memory is read at once. On epoll a pool thread's, where the bytes are not in memory or more than
-    /// [`crate::limits::CACHED_READ_BYTES`].
-    /// Errors: those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
-    /// Cancel safety: the buffer is lost.
+    /// Cached reads from `limits::BULK_READ_BYTES` on are made at once. On epoll a pool thread reads
+    /// uncached data, and more than `limits::CACHED_READ_BYTES`.
+    ///
     /// Source: preadv2(2); the ring's `READ`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
+    ///
+    /// # Cancel safety
+    /// The buffer is lost.
     pub async fn read_at(&self, buf: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
         match self.place(offset) {
             Ok(offset) => self.read_buf(buf.into(), Some(offset)).await,
@@ -176,7 +184,7 @@ impl File {
         let fd = self.on_loop();
         let is_bulk = offset.is_some() && buf.as_mut_ptr().1 >= BULK_READ_BYTES;
         let read = Read { fd, buf, offset };
-        // What is in memory the ring would copy on this thread too, after a turn of the loop.
+        // The ring would copy cached data on this thread too, a turn of the loop later.
         let op = if is_bulk {
             Op::eager(read)
         } else {
@@ -186,11 +194,14 @@ impl File {
         (result, buf.into_vec())
     }
 
-    /// Read exactly `len` bytes at `offset`, and append them to `buf`, which grows where it must.
+    /// Reads exactly `len` bytes at `offset`, and appends them to `buf`.
     ///
-    /// Errors: [`io::ErrorKind::UnexpectedEof`] where the file is shorter; those of pread(2). What was read
-    /// is in the buffer.
-    /// Cancel safety: the buffer is lost.
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if the file is shorter; those of pread(2). The buffer keeps
+    /// the bytes read.
+    ///
+    /// # Cancel safety
+    /// The buffer is lost.
     pub async fn read_exact_at(
         &self,
         mut buf: Vec<u8>,
@@ -216,12 +227,17 @@ impl File {
         (Ok(()), buf)
     }
 
-    /// Read into several buffers in order, each up to its capacity, at `offset`; the count is over all.
+    /// Reads at `offset` into several buffers in order, each up to its capacity; returns the total count.
     ///
-    /// Shape: at most [`crate::limits::FILE_VECTOR_MAX`] buffers are filled.
-    /// Errors: those of preadv(2), `ESPIPE` for a pipe, socket or terminal among them.
-    /// Cancel safety: the buffers are lost.
+    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are filled.
+    ///
     /// Source: preadv2(2); the ring's `READV`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of preadv(2), `ESPIPE` for a pipe, socket or terminal among them.
+    ///
+    /// # Cancel safety
+    /// The buffers are lost.
     pub async fn read_vectored_at(
         &self,
         bufs: Vec<Vec<u8>>,
@@ -236,13 +252,19 @@ impl File {
         (result, bufs.into_iter().map(RecvBuf::into_vec).collect())
     }
 
-    /// Write some of `bytes` at the file's own position, or at the end of one that was opened to append;
-    /// returns how many.
+    /// Writes some of `bytes` at the file's position, or at its end if it was opened to append;
+    /// returns the count.
     ///
-    /// Cost: a pool thread's and a descriptor for its time, where it is a terminal or another device that blocks.
-    /// Errors: those of write(2).
-    /// Cancel safety: it may be written or not.
+    /// A terminal or another blocking device takes a pool thread and a duplicate of the descriptor
+    /// meanwhile.
+    ///
     /// Source: write(2); the ring's `WRITE`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    ///
+    /// # Cancel safety
+    /// The bytes may be written or not.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         match self.position() {
             Ok(None) if self.blocks().unwrap_or(false) => {
@@ -256,11 +278,15 @@ impl File {
         }
     }
 
-    /// Write all of `bytes` at the file's own position, or at the end of one that was opened to append.
+    /// Writes all of `bytes` at the file's position, or at its end if it was opened to append.
     ///
-    /// Cost: as [`File::write`].
-    /// Errors: those of write(2); some of it may be written.
-    /// Cancel safety: some of it may be written.
+    /// As [`File::write`].
+    ///
+    /// # Errors
+    /// Those of write(2); some of it may be written.
+    ///
+    /// # Cancel safety
+    /// Some of the bytes may be written.
     pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         match self.position() {
             Ok(None) if self.blocks().unwrap_or(false) => {
@@ -271,11 +297,15 @@ impl File {
         }
     }
 
-    /// Write some of `bytes` at `offset` bytes from the file's start; returns how many. The position stays.
+    /// Writes some of `bytes` at `offset` from the file's start; returns the count. The position stays.
     ///
-    /// Errors: those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
-    /// Cancel safety: it may be written or not.
     /// Source: pwritev2(2); the ring's `WRITE`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
+    ///
+    /// # Cancel safety
+    /// The bytes may be written or not.
     pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
         if let Err(error) = self.place(offset) {
             return (Err(error), bytes);
@@ -284,10 +314,13 @@ impl File {
         (result, buf.into_vec().unwrap_or_default())
     }
 
-    /// Write all of `bytes` at `offset` bytes from the file's start.
+    /// Writes all of `bytes` at `offset` from the file's start.
     ///
-    /// Errors: those of pwrite(2); some of it may be written.
-    /// Cancel safety: some of it may be written.
+    /// # Errors
+    /// Those of pwrite(2); some of it may be written.
+    ///
+    /// # Cancel safety
+    /// Some of the bytes may be written.
     pub async fn write_all_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<()>, Vec<u8>) {
         match self.place(offset) {
             Ok(offset) => self.write_rest(bytes, Some(offset)).await,
@@ -295,7 +328,7 @@ impl File {
         }
     }
 
-    /// Write on a pool thread.
+    /// Writes on a pool thread.
     async fn write_beside<T: Send + 'static>(
         &self,
         bytes: Vec<u8>,
@@ -341,12 +374,17 @@ impl File {
         (Ok(()), buf.into_vec().unwrap_or_default())
     }
 
-    /// Write several buffers as one at `offset`; returns how many bytes, over all.
+    /// Writes several buffers as one at `offset`; returns the total count.
     ///
-    /// Shape: at most [`crate::limits::FILE_VECTOR_MAX`] buffers are written.
-    /// Errors: those of pwritev(2), `ESPIPE` for a pipe, socket or terminal among them.
-    /// Cancel safety: it may be written or not.
+    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are written.
+    ///
     /// Source: pwritev2(2); the ring's `WRITEV`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of pwritev(2), `ESPIPE` for a pipe, socket or terminal among them.
+    ///
+    /// # Cancel safety
+    /// The bytes may be written or not.
     pub async fn write_vectored_at(
         &self,
         bufs: Vec<Vec<u8>>,
@@ -358,10 +396,10 @@ impl File {
         }
     }
 
-    /// Write several buffers as one at the file's own position, or at the end of one that was opened to
-    /// append; returns how many bytes, over all. Not for pipes and terminals.
+    /// Writes several buffers as one at the file's position, or at its end if it was opened to append;
+    /// returns the total count. Not for pipes and terminals.
     ///
-    /// Shape, errors, cancel safety and source: as [`File::write_vectored_at`].
+    /// Limits, errors and cancel safety as [`File::write_vectored_at`].
     pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
         self.write_vector(bufs, CURRENT_POSITION).await
     }
@@ -378,18 +416,19 @@ impl File {
         (result, bufs.collect())
     }
 
-    /// Bring the file to the disk, its metadata included. Writes that are still in flight are not waited
-    /// for.
+    /// Flushes data and metadata to the disk. Does not wait for writes in flight.
     ///
-    /// Errors: those of fsync(2).
     /// Source: fsync(2); the ring's `FSYNC`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of fsync(2).
     pub async fn sync_all(&self) -> io::Result<()> {
         self.sync(false).await
     }
 
-    /// Bring the file's data to the disk, and what reading it back needs.
+    /// Flushes the data to the disk, with the metadata needed to read it back.
     ///
-    /// Errors and source: fdatasync(2), as [`File::sync_all`].
+    /// Errors as [`File::sync_all`].
     pub async fn sync_data(&self) -> io::Result<()> {
         self.sync(true).await
     }
@@ -399,50 +438,66 @@ impl File {
         Op::new(Fsync { fd, data_only }).await
     }
 
-    /// Look at the file.
+    /// Queries the metadata.
     ///
-    /// Errors: those of fstat(2).
     /// Source: statx(2); the ring's `STATX`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let itself = CString::default();
         let statx = Statx::new(self.on_loop(), itself, libc::AT_EMPTY_PATH);
         Op::new(statx).await.map(Metadata::from)
     }
 
-    /// Set the file's permissions.
+    /// Sets the file's permissions.
     ///
-    /// Errors: those of fchmod(2), and `EMFILE`: a pool thread does it on a descriptor of its own.
-    /// Cancel safety: it goes on to its end.
     /// Source: fchmod(2).
+    ///
+    /// # Errors
+    /// Those of fchmod(2), and `EMFILE`: a pool thread does it on a descriptor of its own.
+    ///
+    /// # Cancel safety
+    /// It continues to its end.
     pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let own = self.try_clone()?;
         beside(move || own.set_permissions(permissions)).await
     }
 
-    /// A second descriptor of the open file, which shares its position, for `std`.
+    /// A duplicate of the descriptor for `std`, which shares the position.
     ///
-    /// Errors: `EMFILE`.
     /// Source: fcntl(2), `F_DUPFD_CLOEXEC`.
+    ///
+    /// # Errors
+    /// `EMFILE`.
     pub fn try_clone(&self) -> io::Result<std::fs::File> {
         let fd = self.fd.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         fd.try_clone().map(std::fs::File::from)
     }
 
-    /// Cut the file, or lengthen it by zeros, to `len` bytes.
+    /// Truncates the file, or extends it with zeros, to `len` bytes.
     ///
-    /// Errors: those of ftruncate(2).
-    /// Cancel safety: it may have happened or not.
     /// Source: ftruncate(2); the ring's `FTRUNCATE`, Linux 6.9.
+    ///
+    /// # Errors
+    /// Those of ftruncate(2).
+    ///
+    /// # Cancel safety
+    /// It may have happened or not.
     pub async fn set_len(&self, len: u64) -> io::Result<()> {
         let fd = self.on_loop();
         Op::new(Truncate { fd, len }).await
     }
 
-    /// Reserve space for `len` bytes at `offset`; the file grows where it is shorter.
+    /// Reserves space for `len` bytes at `offset`; extends a shorter file.
     ///
-    /// Errors: those of fallocate(2).
-    /// Cancel safety: it may have happened or not.
     /// Source: fallocate(2); the ring's `FALLOCATE`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of fallocate(2).
+    ///
+    /// # Cancel safety
+    /// It may have happened or not.
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let fd = self.on_loop();
         Op::new(Allocate {
@@ -454,17 +509,19 @@ impl File {
         .await
     }
 
-    /// Close the file, and learn of an error that a write left behind. Dropping the file closes it too.
+    /// Closes the file and returns a delayed write error. Dropping the file closes it too.
     ///
-    /// Errors: those of close(2); the file is closed in any case.
     /// Source: close(2); the ring's `CLOSE`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of close(2); the file is closed in any case.
     pub async fn close(self) -> io::Result<()> {
         let fd = OwnedFd::from(self).into_raw_fd();
         Op::new(Close { fd }).await
     }
 }
 
-/// The offset behind `count` bytes; the file's own position moves by itself.
+/// The offset after `count` bytes; the file's position moves by itself.
 pub(super) fn after(offset: u64, count: usize) -> u64 {
     match offset {
         CURRENT_POSITION => offset,

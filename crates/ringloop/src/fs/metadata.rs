@@ -1,10 +1,10 @@
-//! What is known of a file: statx(2), read with the words of `std::fs::Metadata`.
+//! Metadata of a file by statx(2), with the names of `std::fs::Metadata`.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What kind of file a name stands for.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileType(u32);
 
@@ -39,12 +39,12 @@ impl FileType {
         self.0 == libc::S_IFLNK
     }
 
-    /// A pipe with a name.
+    /// A named pipe (FIFO).
     pub fn is_fifo(self) -> bool {
         self.0 == libc::S_IFIFO
     }
 
-    /// A socket with a name.
+    /// A Unix socket.
     pub fn is_socket(self) -> bool {
         self.0 == libc::S_IFSOCK
     }
@@ -60,7 +60,7 @@ impl FileType {
     }
 }
 
-/// What the file system knows of a file.
+/// Metadata of a file.
 #[derive(Clone)]
 pub struct Metadata(Box<libc::statx>);
 
@@ -81,7 +81,7 @@ impl From<Box<libc::statx>> for Metadata {
 }
 
 impl Metadata {
-    /// What kind of file it is.
+    /// Kind of the file.
     pub fn file_type(&self) -> FileType {
         FileType(u32::from(self.0.stx_mode) & libc::S_IFMT)
     }
@@ -131,43 +131,43 @@ impl Metadata {
         self.0.stx_gid
     }
 
-    /// Its number on its file system.
+    /// Inode number.
     pub fn ino(&self) -> u64 {
         self.0.stx_ino
     }
 
-    /// How many names it has.
+    /// Number of hard links.
     pub fn nlink(&self) -> u32 {
         self.0.stx_nlink
     }
 
-    /// What it takes on the disk, in units of 512 bytes.
+    /// Allocated size, in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.0.stx_blocks
     }
 
-    /// When its contents were changed last.
+    /// Time of the last modification.
     pub fn modified(&self) -> SystemTime {
         time(&self.0.stx_mtime)
     }
 
-    /// When it was read last, as far as the mount keeps it.
+    /// Time of the last access, as far as the mount records it.
     pub fn accessed(&self) -> SystemTime {
         time(&self.0.stx_atime)
     }
 
-    /// When it was created; `None` where the file system does not know.
+    /// Time of creation; `None` if the file system does not record it.
     pub fn created(&self) -> Option<SystemTime> {
         (self.0.stx_mask & libc::STATX_BTIME != 0).then(|| time(&self.0.stx_btime))
     }
 
-    /// All of it, in the kernel's form.
+    /// The kernel's struct.
     pub fn as_statx(&self) -> &libc::statx {
         &self.0
     }
 }
 
-/// The nanoseconds count forward from the seconds, also before 1970.
+/// The nanoseconds are added to the seconds, also before 1970.
 fn time(stamp: &libc::statx_timestamp) -> SystemTime {
     let seconds = Duration::from_secs(stamp.tv_sec.unsigned_abs());
     let nanoseconds = Duration::from_nanos(u64::from(stamp.tv_nsec));

@@ -1,17 +1,17 @@
 //! Layer 4: files as `async fn`s over operations, with the names of `std::fs`.
 //!
-//! Called by: Rust programs. Never does: a system call of its own on a file.
+//! Called by: applications.
 //!
-//! On the ring every operation is the kernel's, and no thread of ours sees the data. On the readiness
-//! driver a read takes what is in memory at once; all else goes to the loop's pool threads, since epoll
-//! knows nothing of files. What the ring has no operation for goes to a pool thread on both: [`copy`],
-//! [`read_dir`], [`remove_dir_all`], [`canonicalize`], [`read_link`], [`set_permissions`].
+//! On the ring every call is an operation of the kernel. On the readiness driver cached data is read at
+//! once, and everything else runs on the blocking pool, since epoll does not support files. Calls
+//! without an operation run on the pool on both: [`copy`], [`read_dir`], [`remove_dir_all`],
+//! [`canonicalize`], [`read_link`], [`set_permissions`].
 //!
-//! Buffers are owned by the operation while it runs and come back with the result, whatever it is.
+//! An operation owns its buffers and returns them with the result.
 //!
-//! | to do | the fast way |
+//! | task | fastest by |
 //! |---|---|
-//! | read a file to its end | [`read`] (one allocation), or [`File::read_at`] into one buffer of [`CHUNK`] bytes again and again |
+//! | read a file to its end | [`read`] (one allocation), or [`File::read_at`] into one reused buffer of [`CHUNK`] bytes |
 //! | read many files | a task each: the ring takes all their reads by one system call |
 //! | copy a file | [`copy`] |
 //! | write a log | [`File::write_vectored_at`], or [`File::append`](OpenOptions::append) and [`File::write`] |
@@ -20,20 +20,20 @@
 //!
 //! # Ownership and cancel safety
 //!
-//! | operation | owns while it runs | dropped before it is over |
+//! | operation | owns while it runs | if dropped before its end |
 //! |---|---|---|
 //! | read, `read_at`, vectored | the buffers | the bytes are lost with the buffer; [`File::read`] may have moved the position |
-//! | write, `write_at`, vectored | the buffers | it may be written or not |
+//! | write, `write_at`, vectored | the buffers | they may be written or not |
 //! | `read_exact_at`, `write_all_at`, [`read`], [`write()`], [`create_dir_all`] | as above | some of it was done |
-//! | [`copy`], [`remove_dir_all`], [`set_permissions`] | the names | it goes on to its end |
-//! | [`ReadDir::next`] | the directory | nothing is lost: safe |
-//! | open | the name | a file that was opened is closed; one that was created exists |
-//! | metadata | the answer | nothing happened |
+//! | [`copy`], [`remove_dir_all`], [`set_permissions`] | the names | it continues to its end |
+//! | [`ReadDir::next`] | the directory | cancel safe |
+//! | open | the name | an opened file is closed; a created one exists |
+//! | metadata | the result | cancel safe |
 //! | rename, remove, create, links, `set_len`, `allocate` | the names | it may have happened or not |
-//! | sync | nothing | it may go on |
-//! | splice, tee | nothing | bytes that were moved are in the pipe |
+//! | sync | nothing | it may continue |
+//! | splice, tee | nothing | moved bytes are in the pipe |
 //!
-//! A file that is dropped is closed when no thread can name its descriptor any more.
+//! A dropped file is closed once no pool thread uses its descriptor.
 
 mod beside;
 mod dir;
@@ -64,7 +64,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A name for the kernel.
+/// A path as a C string.
 fn name(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         io::Error::new(

@@ -1,4 +1,4 @@
-//! How a file is opened, with the words of `std::fs::OpenOptions`.
+//! How to open a file, with the names of `std::fs::OpenOptions`.
 
 use super::{File, name};
 use crate::executor::Op;
@@ -7,7 +7,7 @@ use crate::sys::path::HERE;
 use std::io;
 use std::path::Path;
 
-/// How a file is opened: for what, and whether it is created.
+/// How to open a file.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -15,7 +15,7 @@ use std::path::Path;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
-// The words are std's, and they are independent of one another.
+// The options are std's, and independent of one another.
 #[allow(clippy::struct_excessive_bools)]
 pub struct OpenOptions {
     read: bool,
@@ -35,7 +35,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing set: opening fails until an access is chosen.
+    /// No option is set; an access mode is required.
     pub fn new() -> Self {
         Self {
             read: false,
@@ -49,59 +49,63 @@ impl OpenOptions {
         }
     }
 
-    /// Open for reading.
+    /// Opens for reading.
     pub fn read(&mut self, read: bool) -> &mut Self {
         self.read = read;
         self
     }
 
-    /// Open for writing.
+    /// Opens for writing.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
         self
     }
 
-    /// Open for writing at the end, wherever that is at the time of each write.
+    /// Appends each write.
     pub fn append(&mut self, append: bool) -> &mut Self {
         self.append = append;
         self
     }
 
-    /// Cut the file to nothing; needs write access.
+    /// Truncates the file; needs write access.
     pub fn truncate(&mut self, truncate: bool) -> &mut Self {
         self.truncate = truncate;
         self
     }
 
-    /// Create the file where it does not exist; needs write or append access.
+    /// Creates the file if it does not exist; needs write or append access.
     pub fn create(&mut self, create: bool) -> &mut Self {
         self.create = create;
         self
     }
 
-    /// Create the file, or fail where it exists.
+    /// Creates the file; fails if it exists.
     pub fn create_new(&mut self, create_new: bool) -> &mut Self {
         self.create_new = create_new;
         self
     }
 
-    /// The permissions of a file that is created, before the umask; 0o666 unless set.
+    /// Permissions of a new file, before the umask; 0o666 by default.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
     }
 
-    /// More flags of open(2), such as `O_DIRECT` or `O_TMPFILE`; the access mode is not taken from them.
+    /// More flags of open(2), such as `O_DIRECT` or `O_TMPFILE`, without the access mode.
     pub fn custom_flags(&mut self, flags: i32) -> &mut Self {
         self.custom_flags = flags;
         self
     }
 
-    /// Open a file; it is closed on exec.
+    /// Opens a file, close-on-exec.
     ///
-    /// Errors: those of open(2); `EINVAL` for options that make no sense together.
-    /// Cancel safety: a file that was opened for a dropped future is closed; one that was created exists.
     /// Source: openat(2); the ring's `OPENAT`, Linux 5.6.
+    ///
+    /// # Errors
+    /// Those of open(2); `EINVAL` for options that make no sense together.
+    ///
+    /// # Cancel safety
+    /// A file opened by then is closed; a created one exists.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let open = Open {
             dir: HERE,
@@ -140,16 +144,16 @@ impl OpenOptions {
 }
 
 impl File {
-    /// Open a file for reading.
+    /// Opens a file for reading.
     ///
-    /// Errors, cancel safety and source: as [`OpenOptions::open`].
+    /// Errors and cancel safety as [`OpenOptions::open`].
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         OpenOptions::new().read(true).open(path).await
     }
 
-    /// Open a file for writing, created where it does not exist, else cut to nothing.
+    /// Opens a file for writing; creates or truncates it.
     ///
-    /// Errors, cancel safety and source: as [`OpenOptions::open`].
+    /// Errors and cancel safety as [`OpenOptions::open`].
     pub async fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);

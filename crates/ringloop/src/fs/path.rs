@@ -1,4 +1,4 @@
-//! Files by their names, with the words of `std::fs`.
+//! Files by path, with the names of `std::fs`.
 
 use super::{Metadata, name};
 use crate::executor::Op;
@@ -7,27 +7,31 @@ use crate::sys::path::HERE;
 use std::io;
 use std::path::Path;
 
-/// Look at a file; a symbolic link is followed.
+/// Queries the metadata of a file; follows symbolic links.
 ///
-/// Errors: those of stat(2).
 /// Source: statx(2); the ring's `STATX`, Linux 5.6.
+///
+/// # Errors
+/// Those of stat(2).
 pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     let statx = Statx::new(HERE, name(path.as_ref())?, 0);
     Op::new(statx).await.map(Metadata::from)
 }
 
-/// Look at a name itself, which may be a symbolic link.
+/// Queries the metadata of a path; does not follow a symbolic link.
 ///
-/// Errors and source: as [`metadata`].
+/// Errors as [`metadata`].
 pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     let statx = Statx::new(HERE, name(path.as_ref())?, libc::AT_SYMLINK_NOFOLLOW);
     Op::new(statx).await.map(Metadata::from)
 }
 
-/// Tell whether there is a file of that name; a symbolic link is followed, and one that leads nowhere is none.
+/// Whether the file exists; follows symbolic links.
 ///
-/// Errors: those of stat(2) but [`io::ErrorKind::NotFound`], such as a directory that may not be searched.
 /// Source: as [`metadata`].
+///
+/// # Errors
+/// Those of stat(2) but [`io::ErrorKind::NotFound`], such as a directory that may not be searched.
 pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     match metadata(path).await {
         Ok(_) => Ok(true),
@@ -36,11 +40,15 @@ pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     }
 }
 
-/// Rename a file or a directory; a file of the new name is replaced.
+/// Renames a file or a directory; a file of the new name is replaced.
 ///
-/// Errors: those of rename(2).
-/// Cancel safety: it may have happened or not.
 /// Source: renameat2(2); the ring's `RENAMEAT`, Linux 5.11.
+///
+/// # Errors
+/// Those of rename(2).
+///
+/// # Cancel safety
+/// It may have happened or not.
 pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     let rename = Rename {
         from: (HERE, name(from.as_ref())?),
@@ -50,19 +58,23 @@ pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<
     Op::new(rename).await
 }
 
-/// Remove a file's name.
+/// Removes a file.
 ///
-/// Errors: those of unlink(2).
-/// Cancel safety: it may have happened or not.
 /// Source: unlinkat(2); the ring's `UNLINKAT`, Linux 5.11.
+///
+/// # Errors
+/// Those of unlink(2).
+///
+/// # Cancel safety
+/// It may have happened or not.
 pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
     unlink(path.as_ref(), 0).await
 }
 
-/// Remove an empty directory.
+/// Removes an empty directory.
 ///
-/// Errors: those of rmdir(2).
-/// Cancel safety and source: as [`remove_file`].
+/// # Errors
+/// Those of rmdir(2). Cancel safety and source: as [`remove_file`].
 pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     unlink(path.as_ref(), libc::AT_REMOVEDIR).await
 }
@@ -76,11 +88,15 @@ async fn unlink(path: &Path, flags: i32) -> io::Result<()> {
     Op::new(unlink).await
 }
 
-/// Create a directory.
+/// Creates a directory.
 ///
-/// Errors: those of mkdir(2).
-/// Cancel safety: it may have happened or not.
 /// Source: mkdirat(2); the ring's `MKDIRAT`, Linux 5.15.
+///
+/// # Errors
+/// Those of mkdir(2).
+///
+/// # Cancel safety
+/// It may have happened or not.
 pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     let make_dir = MakeDir {
         dir: HERE,
@@ -90,13 +106,16 @@ pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     Op::new(make_dir).await
 }
 
-/// Create a directory and those above it that are missing; one that exists is no error.
+/// Creates a directory and its missing parents; an existing one is no error.
 ///
-/// Errors: those of mkdir(2).
-/// Cancel safety: some of them may exist.
+/// # Errors
+/// Those of mkdir(2).
+///
+/// # Cancel safety
+/// Some of them may exist.
 pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
-    // From the innermost that exists: usually only the last is missing.
+    // From the innermost existing one: usually only the last is missing.
     let mut missing = Vec::new();
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match create_dir(dir).await {
@@ -112,7 +131,7 @@ pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     }
     for dir in missing.into_iter().rev() {
         match create_dir(dir).await {
-            // Somebody else was faster.
+            // Created by another process meanwhile.
             Err(_) if is_dir(dir).await => {}
             done => done?,
         }
@@ -124,11 +143,15 @@ async fn is_dir(path: &Path) -> bool {
     metadata(path).await.is_ok_and(|found| found.is_dir())
 }
 
-/// Create a symbolic link named `link` that holds `target`.
+/// Creates a symbolic link at `link` to `target`.
 ///
-/// Errors: those of symlink(2).
-/// Cancel safety: it may have happened or not.
 /// Source: symlinkat(2); the ring's `SYMLINKAT`, Linux 5.15.
+///
+/// # Errors
+/// Those of symlink(2).
+///
+/// # Cancel safety
+/// It may have happened or not.
 pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     let symlink = Symlink {
         target: name(target.as_ref())?,
@@ -138,11 +161,15 @@ pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Re
     Op::new(symlink).await
 }
 
-/// Give the file `original` the second name `link`.
+/// Creates the hard link `link` to `original`.
 ///
-/// Errors: those of link(2).
-/// Cancel safety: it may have happened or not.
 /// Source: linkat(2); the ring's `LINKAT`, Linux 5.15.
+///
+/// # Errors
+/// Those of link(2).
+///
+/// # Cancel safety
+/// It may have happened or not.
 pub async fn hard_link(original: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     let hard_link = HardLink {
         from: (HERE, name(original.as_ref())?),

@@ -8,22 +8,24 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// A pipe of one's own, to splice through.
+/// A pipe to splice through.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The reading end, then the writing one.
+    /// The reading end, then the writing end.
     ends: Option<(OwnedFd, OwnedFd)>,
     capacity: usize,
     home: RefCell<Option<Home>>,
 }
 
 impl Pipe {
-    /// Create a pipe that holds `capacity` bytes, or as many as the system allows.
+    /// Creates a pipe for `capacity` bytes, or as many as the system allows.
     ///
-    /// Errors: `EMFILE`, `ENFILE`.
     /// Source: pipe2(2), fcntl(2) `F_SETPIPE_SZ`.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`.
     pub fn new(capacity: usize) -> io::Result<Self> {
-        /// What a pipe holds by itself.
+        /// Default capacity of a pipe.
         const DEFAULT: usize = 64 * 1024;
         let (reader, writer) = file::pipe()?;
         let capacity = storage::set_pipe_capacity(writer.as_raw_fd(), capacity).unwrap_or(DEFAULT);
@@ -34,7 +36,7 @@ impl Pipe {
         })
     }
 
-    /// How many bytes it holds.
+    /// Capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -77,15 +79,20 @@ impl AsRawFd for End<'_> {
     }
 }
 
-/// Move at most `len` bytes from one descriptor to another, of which one is a pipe; returns how many, 0 at
-/// the end of the input. An offset of `None` is the descriptor's own position, and the only choice for
-/// pipes and sockets.
+/// Moves at most `len` bytes between two descriptors, one of them a pipe; returns the count, 0 at the
+/// end of the input. An offset of `None` is the descriptor's position, the only choice for pipes and
+/// sockets.
 ///
-/// Shape: it waits until there are bytes and room for some. A socket or pipe is better non-blocking, as
-/// those of this crate are: on the ring a blocking one holds a thread of the kernel's.
-/// Errors: those of splice(2).
-/// Cancel safety: bytes that were moved meanwhile are where they were moved to.
+/// Waits for bytes and for room. Sockets and pipes should be non-blocking, as this crate's are: on the
+/// ring a blocking one occupies a kernel thread.
+///
 /// Source: splice(2); the ring's `SPLICE`, Linux 5.7.
+///
+/// # Errors
+/// Those of splice(2).
+///
+/// # Cancel safety
+/// Bytes moved by then stay at the output.
 pub async fn splice(
     from: &impl AsRawFd,
     from_offset: Option<u64>,
@@ -104,12 +111,16 @@ pub async fn splice(
     }
 }
 
-/// Show at most `len` bytes of one pipe to another; returns how many, 0 at the end of the input. The bytes
-/// stay in the first.
+/// Duplicates at most `len` bytes of one pipe into another; returns the count, 0 at the end of the
+/// input. The bytes stay in the first.
 ///
-/// Errors: those of tee(2).
-/// Cancel safety: bytes that were shown meanwhile are in both.
 /// Source: tee(2); the ring's `TEE`, Linux 5.8.
+///
+/// # Errors
+/// Those of tee(2).
+///
+/// # Cancel safety
+/// Bytes duplicated by then are in both.
 pub async fn tee(from: &impl AsRawFd, to: &impl AsRawFd, len: usize) -> io::Result<usize> {
     let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
     let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -121,7 +132,7 @@ pub async fn tee(from: &impl AsRawFd, to: &impl AsRawFd, len: usize) -> io::Resu
     }
 }
 
-/// Wait until there are bytes, then until there is room.
+/// Waits for bytes, then for room.
 async fn wait(from: RawFd, to: RawFd) -> io::Result<()> {
     for (fd, interest) in [(from, Interest::READ), (to, Interest::WRITE)] {
         let level = false;

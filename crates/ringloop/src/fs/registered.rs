@@ -1,7 +1,7 @@
-//! Registered files and buffers: operations that cost the kernel less, the more of them there are.
+//! Registered files and buffers, whose operations cost the kernel less.
 //!
-//! What it saves is a look-up of the file and of the buffer's pages in each operation: it shows with many
-//! small operations, and with `O_DIRECT`. A copy out of the page cache costs far more than either.
+//! They save each operation the look-up of the file and of the buffer's pages: worth it for many small
+//! operations and for `O_DIRECT`. A copy out of the page cache costs far more than either.
 
 use super::File;
 use super::file::after;
@@ -12,16 +12,16 @@ use crate::sys::storage::CURRENT_POSITION;
 use std::io;
 
 impl RegisteredBuf {
-    /// A buffer for `capacity` bytes, registered with the ring of the running loop; one that is not, where
-    /// there is no ring, no room in its table ([`crate::limits::REGISTERED_BUFFERS`]) or no more memory may
-    /// be locked. It begins with a page, as `O_DIRECT` asks.
+    /// A buffer for `capacity` bytes, registered with the ring of the current loop if there is one, its
+    /// table has room (`limits::REGISTERED_BUFFERS`) and more memory may be locked. It is aligned to a
+    /// page, as `O_DIRECT` requires.
     ///
-    /// Shape: at most 4 GiB less a byte.
-    /// Cost: the memory is written once. The pages are looked up, about 0.1 µs each.
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_BUFFERS_UPDATE`, Linux 5.13.
+    /// At most 4 GiB less a byte. The memory is zeroed, and its pages are looked up, about 0.1 µs each.
     ///
     /// # Panics
     /// Outside of a runtime.
+    ///
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_BUFFERS_UPDATE`, Linux 5.13.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut buf = Self::unregistered(capacity);
@@ -32,7 +32,7 @@ impl RegisteredBuf {
     }
 }
 
-/// A file that the ring holds on to.
+/// A file registered with the ring.
 ///
 /// ```
 /// # let runtime = ringloop::Runtime::new()?;
@@ -48,21 +48,21 @@ impl RegisteredBuf {
 /// ```
 #[derive(Debug)]
 pub struct RegisteredFile {
-    // The slot is given back first.
+    // Dropped first: the slot.
     fd: RegisteredFd,
-    /// Whose ring has it.
+    /// The loop whose ring has it.
     home: Home,
     file: File,
 }
 
 impl RegisteredFile {
-    /// Register `file` with the ring of the running loop. Where there is no ring, or no room in its table
-    /// ([`crate::limits::REGISTERED_FILES`]), everything works without.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES_UPDATE2`, Linux 5.13.
+    /// Registers `file` with the ring of the current loop. Without a ring, or room in its table
+    /// (`limits::REGISTERED_FILES`), it works unregistered.
     ///
     /// # Panics
     /// Outside of a runtime.
+    ///
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES_UPDATE2`, Linux 5.13.
     #[track_caller]
     pub fn new(file: File) -> Self {
         let fd = file.on_loop();
@@ -75,21 +75,25 @@ impl RegisteredFile {
         }
     }
 
-    /// Whether the ring has it.
+    /// Whether it is registered.
     pub fn is_registered(&self) -> bool {
         self.fd.is_registered()
     }
 
-    /// The file, for everything else.
+    /// The file, for all other calls.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Read up to the capacity of `buf`, from its start, at the file's own position; 0 is the end.
+    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end.
     ///
-    /// Errors: those of read(2).
-    /// Cancel safety: bytes that were read meanwhile are lost with the buffer, and the position has moved.
     /// Source: read(2); the ring's `READ_FIXED`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of read(2).
+    ///
+    /// # Cancel safety
+    /// Bytes read by then are lost with the buffer, and the position has moved.
     pub async fn read(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
         match self.file.position() {
             Ok(offset) => self.read_from(buf, offset).await,
@@ -97,13 +101,17 @@ impl RegisteredFile {
         }
     }
 
-    /// Read up to the capacity of `buf`, from its start, at `offset` bytes from the file's start; 0 is the
-    /// end. The position stays.
+    /// As [`RegisteredFile::read`], at `offset` from the file's start. The position stays.
     ///
-    /// Cost: as [`File::read_at`].
-    /// Errors: those of pread(2).
-    /// Cancel safety: the buffer is lost.
+    /// As [`File::read_at`].
+    ///
     /// Source: preadv2(2); the ring's `READ_FIXED`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    ///
+    /// # Cancel safety
+    /// The buffer is lost.
     pub async fn read_at(
         &self,
         buf: RegisteredBuf,
@@ -132,13 +140,18 @@ impl RegisteredFile {
         (result, buf.unwrap_or_else(nothing))
     }
 
-    /// Write some of the bytes that `buf` holds, at the file's own position, or at the end of one that was opened
-    /// to append; returns how many.
+    /// Writes some of the bytes of `buf` at the file's position, or at its end if it was opened to
+    /// append; returns the count.
     ///
-    /// Cost: as [`File::write`]; a copy too, where it is a terminal or another device that blocks.
-    /// Errors: those of write(2).
-    /// Cancel safety: it may be written or not.
+    /// As [`File::write`]; a copy too, where it is a terminal or another device that blocks.
+    ///
     /// Source: write(2); the ring's `WRITE_FIXED`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    ///
+    /// # Cancel safety
+    /// The bytes may be written or not.
     pub async fn write(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
         match self.file.position() {
             Ok(None) if self.file.blocks().unwrap_or(false) => {
@@ -150,10 +163,13 @@ impl RegisteredFile {
         }
     }
 
-    /// Write all the bytes that `buf` holds, as [`RegisteredFile::write`] writes some.
+    /// Writes all bytes of `buf`, as [`RegisteredFile::write`] writes some.
     ///
-    /// Errors: those of write(2); some of it may be written.
-    /// Cancel safety: some of it may be written.
+    /// # Errors
+    /// Those of write(2); some of it may be written.
+    ///
+    /// # Cancel safety
+    /// Some of the bytes may be written.
     pub async fn write_all(&self, buf: RegisteredBuf) -> (io::Result<()>, RegisteredBuf) {
         match self.file.position() {
             Ok(None) if self.file.blocks().unwrap_or(false) => {
@@ -165,12 +181,16 @@ impl RegisteredFile {
         }
     }
 
-    /// Write some of the bytes that `buf` holds, at `offset` bytes from the file's start; returns how many. The
+    /// Writes some of the bytes of `buf` at `offset` from the file's start; returns the count. The
     /// position stays.
     ///
-    /// Errors: those of pwrite(2).
-    /// Cancel safety: it may be written or not.
     /// Source: pwritev2(2); the ring's `WRITE_FIXED`, Linux 5.1.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    ///
+    /// # Cancel safety
+    /// The bytes may be written or not.
     pub async fn write_at(
         &self,
         buf: RegisteredBuf,
@@ -182,10 +202,13 @@ impl RegisteredFile {
         }
     }
 
-    /// Write all the bytes that `buf` holds, at `offset` bytes from the file's start.
+    /// Writes all bytes of `buf` at `offset` from the file's start.
     ///
-    /// Errors: those of pwrite(2); some of it may be written.
-    /// Cancel safety: some of it may be written.
+    /// # Errors
+    /// Those of pwrite(2); some of it may be written.
+    ///
+    /// # Cancel safety
+    /// Some of the bytes may be written.
     pub async fn write_all_at(
         &self,
         buf: RegisteredBuf,
@@ -230,8 +253,8 @@ impl RegisteredFile {
         (written, buf)
     }
 
-    /// What names it on the running loop, and the offset for it; `None` is for what can be waited for. Another ring's
-    /// table has another file in that slot, or none.
+    /// Its descriptor or slot on the current loop, and the offset: `None` for pollable files. The slot is
+    /// valid on its own ring only.
     fn here(&self, offset: Option<u64>) -> (RegisteredFd, u64) {
         let fd = self.file.on_loop();
         let file = if self.home.is(&Local::current()) {
@@ -246,7 +269,7 @@ impl RegisteredFile {
     }
 }
 
-/// In place of a buffer that went down with its driver.
+/// Replaces a buffer that was dropped with its driver.
 fn nothing() -> RegisteredBuf {
     RegisteredBuf::unregistered(0)
 }

@@ -1,31 +1,34 @@
-//! Whole files: read, write.
+//! Reading and writing whole files.
 
 use super::File;
 use crate::buf::RecvBuf;
 use std::io;
 use std::path::Path;
 
-/// The size of buffer that moves a large file fastest: it stays in a core's second-level cache, and an
-/// operation's cost disappears in the copy.
+/// Buffer size that copies a large file fastest: it fits a core's second-level cache, and the cost of
+/// an operation is small beside the copy.
 pub const CHUNK: usize = 256 * 1024;
 
-/// Room for a file that does not tell its length, before anything is known of it. One of /proc/sys must be read by one
-/// call: its later bytes are not given.
+/// Initial buffer for files that report size 0 (procfs). Files of /proc/sys must be read by one call.
 const UNTOLD_LEN: usize = 16 * 1024;
 
-/// Read a whole file, or what comes through a pipe with a name until its writers are gone.
+/// Reads a whole file, or a named pipe until its writers have closed it.
 ///
-/// Errors: those of open(2) and read(2).
-/// Cost: one allocation of the file's length, and a copy out of the page cache.
-/// Cancel safety: nothing is kept.
+/// One allocation of the file's length.
+///
+/// # Errors
+/// Those of open(2) and read(2).
+///
+/// # Cancel safety
+/// The bytes are lost.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let file = File::open(path).await?;
     let len = usize::try_from(file.metadata().await?.len()).unwrap_or(0);
-    // What tells no length may have no offsets either.
+    // A file that reports no length may have no offsets either.
     let position = if len == 0 { file.position()? } else { None };
     let room = match len {
         0 => UNTOLD_LEN,
-        // One byte more: the read that fills the file sees the end as well.
+        // One byte more: the read of the last byte also sees the end.
         len => len.saturating_add(1),
     };
     let mut bytes = Vec::new();
@@ -34,7 +37,7 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     loop {
         if bytes.len() == bytes.capacity() {
-            // It grew meanwhile, or is longer than it told.
+            // It has grown, or is longer than reported.
             bytes.reserve(CHUNK);
         }
         let offset = match len {
@@ -53,18 +56,22 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Read a whole file of text.
+/// Reads a whole file as text.
 ///
-/// Errors: as [`read`], and [`io::ErrorKind::InvalidData`] where it is not UTF-8.
+/// # Errors
+/// As [`read`], and [`io::ErrorKind::InvalidData`] where it is not UTF-8.
 pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let bytes = read(path).await?;
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Write a whole file, which is created, or cut to nothing first; or all of `bytes` to a pipe with a name.
+/// Writes a whole file, created or truncated first, or all of `bytes` to a named pipe.
 ///
-/// Errors: those of open(2) and write(2); some of it may be written.
-/// Cancel safety: some of it may be written.
+/// # Errors
+/// Those of open(2) and write(2); some of it may be written.
+///
+/// # Cancel safety
+/// Some of the bytes may be written.
 pub async fn write(path: impl AsRef<Path>, bytes: Vec<u8>) -> io::Result<()> {
     let file = File::create(path).await?;
     file.write_all(bytes).await.0

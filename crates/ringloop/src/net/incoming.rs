@@ -1,7 +1,7 @@
-//! Connections as they come: one accept for each, or one multishot accept for all of them.
+//! Accepting: a single accept, or a multishot accept as a sequence.
 //!
-//! Owns: [`Incoming`], [`accept`]. Called by: listeners. Never does: stop for an error; what ended the accept
-//! (`EMFILE`, a reset before it was taken) is handed out, and the next call accepts again.
+//! Owns: [`Incoming`], [`accept`]. Called by: listeners. An error (`EMFILE`, a reset connection) is
+//! an item of the sequence; the next call accepts again.
 
 use super::socket::Socket;
 use crate::executor::{Multi, Op};
@@ -18,21 +18,22 @@ use std::task::{Context, Poll, ready};
 
 /// The connections of a listener, in order of arrival.
 ///
-/// Bounded: at most `limits::UNTAKEN_CONNECTIONS_MAX` wait here; then accepting stops until they are taken,
-/// and the others wait in the listener's backlog. Dropping it closes the ones that were not taken. So it is for a listener
-/// that nobody else accepts from: another process or runtime would get none of them.
+/// At most `limits::UNTAKEN_CONNECTIONS_MAX` are queued here; then accepting stops, and further
+/// connections stay in the listener's backlog. Dropping it closes queued connections. Use it only
+/// for a listener that no other process or runtime accepts from: those would get none.
+///
 /// Source: accept(2), multishot since kernel 5.19.
 #[derive(Debug)]
-#[must_use = "nothing is accepted until the next connection is asked for"]
+#[must_use = "nothing is accepted until next() is awaited"]
 pub struct Incoming<'a, S> {
     listener: &'a Socket,
     multi: Multi,
     stream: PhantomData<fn() -> S>,
-    /// An error that is told after a pause.
+    /// An error that is returned after a pause.
     late: Option<(Sleep, io::Error)>,
 }
 
-/// Take one connection; a lack of descriptors or memory is told after [`limits::ACCEPT_PAUSE`].
+/// Accepts one connection; returns exhaustion after [`limits::ACCEPT_PAUSE`].
 pub(super) async fn accept(listener: &Socket) -> io::Result<OwnedFd> {
     let accept = Accept {
         fd: listener.on_loop(),
@@ -55,16 +56,19 @@ impl<'a, S: From<OwnedFd>> Incoming<'a, S> {
         }
     }
 
-    /// Take the next connection.
+    /// Accepts the next connection.
     ///
-    /// Errors: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: told after [`limits::ACCEPT_PAUSE`], so that who asks again does not
-    /// spin. `ECONNABORTED`: ask again.
-    /// Cancel safety: safe; a connection that came meanwhile is the next call's.
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`, after a pause of [`limits::ACCEPT_PAUSE`], so that a
+    /// retry does not spin; `ECONNABORTED`. Accept again.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the connection.
     pub async fn next(&mut self) -> io::Result<S> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`Incoming::next`] as a poll function, for streams of one's own.
+    /// [`Incoming::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<S>> {
         if let Some((pause, _)) = &mut self.late {
             ready!(Pin::new(pause).poll(cx));
@@ -76,7 +80,7 @@ impl<'a, S: From<OwnedFd>> Incoming<'a, S> {
         let accept = |fd| Request::Accept(Accept { fd, multi: true });
         let request = || accept(listener.on_loop());
         let arrival = ready!(self.multi.poll_next(cx, request));
-        // The request stays with the driver, which goes on with it.
+        // The driver keeps the request and re-arms it.
         let outcome = Outcome::of(arrival.result, accept(listener.as_raw_fd()));
         match Accept::output(outcome) {
             Err(error) if is_exhaustion(&error) => {

@@ -1,16 +1,20 @@
-//! Name look-up: getaddrinfo(3), which only blocks.
+//! Name look-up by getaddrinfo(3), on the blocking pool.
 
 use crate::executor::spawn_blocking;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Look up the addresses of `host`, a name or an address with a port (`"localhost:80"`).
+/// Looks up the addresses of `host`, a name or an address with a port (`"localhost:80"`).
 ///
-/// Shape: in the order of the system's resolver. What is an address already is answered at once; all else
-/// runs on a pool thread, since no kernel can be asked for it.
-/// Errors: the resolver's; [`io::ErrorKind::InvalidInput`] without a port.
-/// Cancel safety: the look-up goes on, and its answer is lost.
+/// Keeps the order of the system's resolver. An address is parsed without the pool.
+///
 /// Source: getaddrinfo(3).
+///
+/// # Errors
+/// The resolver's; [`io::ErrorKind::InvalidInput`] without a port.
+///
+/// # Cancel safety
+/// The look-up continues, and its result is dropped.
 pub async fn lookup_host(host: impl Into<String>) -> io::Result<Vec<SocketAddr>> {
     let host = host.into();
     if let Ok(addr) = host.parse() {

@@ -1,19 +1,19 @@
 //! Layer 4: sockets as `async fn`s over operations.
 //!
 //! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`], [`UnixStream`],
-//! [`UnixDatagram`]), what comes again and again ([`Incoming`], [`Receive`], [`Datagrams`], [`Readiness`]).
-//! Called by: Rust programs. Never does: a system call that could block.
+//! [`UnixDatagram`]), multishot sequences ([`Incoming`], [`Receive`], [`Datagrams`], [`Readiness`]).
+//! Called by: applications. No call blocks.
 //!
-//! | file | the one thing it is about |
+//! | file | subject |
 //! |---|---|
-//! | `socket` | a descriptor whose driver is told before it is closed; what all sockets share |
+//! | `socket` | a descriptor that its driver releases before it is closed; what all sockets share |
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
 //! | `split` | the two directions of a stream as two values |
 //! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
-//! | `send_all` | bytes that are sent to the end |
+//! | `send_all` | sending a whole buffer |
 //! | `shared` | one address, a listener on every worker |
 //! | `stream` | sequences as `futures_core::Stream`, with the feature `futures-core` |
-//! | `options` | options of sockets, by their meaning |
+//! | `options` | socket options |
 //! | `polled` | a stream with `poll_read` and `poll_write`, for other crates' traits |
 
 mod incoming;
@@ -42,7 +42,7 @@ pub use options::Keepalive;
 pub use polled::{Polled, Stream};
 pub use readiness::Readiness;
 pub use receive::{Datagram, Datagrams, Receive};
-pub use shared::Shared;
+pub use shared::ServeHandles;
 pub(crate) use socket::Socket;
 pub use split::{ReadHalf, Whole, WriteHalf};
 pub use tcp::{ListenOptions, TcpListener, TcpStream};

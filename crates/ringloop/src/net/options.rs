@@ -1,4 +1,4 @@
-//! Options of sockets, by their meaning. Called by: the socket types. Never does: a call that could block.
+//! Socket options. Called by: the socket types. No call blocks.
 
 use crate::sys::socket::{get_option_int, local_addr, set_option_int};
 use std::io;
@@ -9,19 +9,19 @@ use std::time::Duration;
 const SECONDS_MAX: u128 = 32_767;
 const PROBES_MAX: u32 = 127;
 
-/// How the kernel probes an idle TCP connection (`SO_KEEPALIVE`, tcp(7)).
+/// The kernel's probes of an idle TCP connection (`SO_KEEPALIVE`, tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe; in whole seconds, rounded up, from one to the kernel's 32,767.
     pub idle: Duration,
-    /// From one probe to the next; in whole seconds, rounded up, from one to the kernel's 32,767.
+    /// Interval of probes; in whole seconds, rounded up, from one to the kernel's 32,767.
     pub interval: Duration,
-    /// Probes without an answer after which the connection is reset, from one to the kernel's 127.
+    /// Unanswered probes before the connection is reset, from one to the kernel's 127.
     pub probes: u32,
 }
 
 impl Default for Keepalive {
-    /// A minute of silence, then a probe every ten seconds, six of them.
+    /// A minute of silence, then six probes, one every ten seconds.
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(60),

@@ -1,13 +1,12 @@
-//! A stream that is polled, for code which brings its own buffers: the traits of futures-io, tokio and
-//! hyper are thin over this (`compat`).
+//! A stream with `poll_read` and `poll_write` on the caller's buffers; `compat` implements the traits
+//! of futures-io, tokio and hyper by it.
 //!
-//! Owns: the stream, one receive and one send in flight, the bytes between them and the caller, and the task that sends what
-//! the caller waits for no more.
-//! Called by: `compat`, or by hand. Never does: lend the caller's memory to the kernel, which may use it
-//! after a future is gone; bytes are copied once, and nothing is lost where the caller stops waiting.
+//! Owns: the stream, one receive and one send in flight, the buffers between them and the caller, and
+//! the task that sends the rest when the caller stops polling. Called by: `compat`, applications. Bytes
+//! are copied once: the kernel may use an operation's memory after its future is dropped.
 //!
-//! Bounds: [`limits::POLLED_READ_BYTES`] received and not yet taken, twice [`limits::POLLED_WRITE_BYTES`]
-//! written and not yet sent. Each of the two is there only while it is used.
+//! Buffers at most [`limits::POLLED_READ_BYTES`] of received and twice [`limits::POLLED_WRITE_BYTES`] of
+//! written bytes; each buffer is allocated while it is used.
 
 use super::socket::Socket;
 use super::{TcpStream, UnixStream};
@@ -60,26 +59,26 @@ impl Stream for UnixStream {}
 /// With the features `futures-io`, `tokio` and `hyper` it has the `AsyncRead` and `AsyncWrite` of the first
 /// two, and hyper's `Read` and `Write`.
 ///
-/// A write is over when its bytes are kept, as a buffered writer's is: they are on their way, or a task of the stream's
-/// sees them out while the loop runs. So flush before `block_on` ends: what is still kept then is lost with the loop.
+/// A write ends when its bytes are buffered: they are in flight, or a task of the stream sends them
+/// while the loop runs. Flush before `block_on` ends: bytes still buffered then are lost.
 ///
-/// Cancel safety: every poll may be the last one; what was received waits for the next reader, and what was written is
-/// sent all the same. Dropping it sends that first, and closes the stream once that has happened, or after
-/// [`limits::POLLED_LINGER_MS`].
+/// # Cancel safety
+/// Cancel safe: received bytes stay for the next reader, and written ones are sent. Dropping it closes
+/// the stream after they are sent, or after [`limits::POLLED_LINGER_MS`].
 pub struct Polled<S: Stream> {
-    shared: Rc<Shared<S>>,
+    shared: Rc<PolledState<S>>,
     reading: Reading,
 }
 
-/// What the task that sees the bytes out has in common with the stream.
-struct Shared<S> {
+/// State that the stream and its sending task share.
+struct PolledState<S> {
     stream: S,
     writing: RefCell<Writing>,
 }
 
 enum Reading {
     InFlight(Op<Recv>),
-    /// What is behind `taken` waits for a reader.
+    /// Received bytes; those after `taken` are unread.
     Filled {
         buf: Vec<u8>,
         taken: usize,
@@ -89,33 +88,33 @@ enum Reading {
 #[derive(Default)]
 struct Writing {
     in_flight: Option<Op<Send>>,
-    /// The one in flight may be over before all of its bytes are sent: the kernel finishes none by itself.
+    /// The send in flight may be partial: the kernel does not send the rest.
     is_in_parts: bool,
-    /// Goes out next, in one piece.
+    /// Sent next, in one operation.
     queued: Vec<u8>,
-    /// Of a send that nobody has heard of yet.
+    /// Error of a send, not yet returned.
     failed: Option<io::Error>,
-    /// Waits for room, or for everything to be sent, or has given that up.
+    /// Waits for room or for a flush; may be stale.
     writer: Option<Waker>,
     mover: Option<Mover>,
     mover_count: u64,
 }
 
-/// The task that goes on sending for writers who wait no more: there while the kernel alone would not send everything.
-/// It hears of the sends in a writer's place, and tells who waits: nobody knows whether one who waited still does, since
-/// a future that is dropped tells nothing.
+/// The task that sends for writers that stopped polling; it exists while the kernel alone would not
+/// send everything. It receives the completions of sends and wakes the writer: a dropped future
+/// cannot report that it no longer waits.
 struct Mover {
     number: u64,
     /// The loop it runs on.
     loop_id: Option<u64>,
-    /// None before its first poll, which looks at everything.
+    /// `None` before its first poll, which checks everything.
     waker: Option<Waker>,
 }
 
 impl<S: Stream> Polled<S> {
-    /// Take the stream over.
+    /// Takes the stream over.
     pub fn new(stream: S) -> Self {
-        let shared = Shared {
+        let shared = PolledState {
             stream,
             writing: RefCell::default(),
         };
@@ -128,13 +127,12 @@ impl<S: Stream> Polled<S> {
         }
     }
 
-    /// The stream, for its addresses and options.
+    /// The inner stream.
     pub fn stream(&self) -> &S {
         &self.shared.stream
     }
 
-    /// The bytes that were received and not taken yet; waits for some where there are none. Empty at the end
-    /// of the stream.
+    /// The unread bytes; waits if there are none. Empty at the end of the stream.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         ready!(self.poll_filled(cx))?;
         Poll::Ready(Ok(match &self.reading {
@@ -143,7 +141,7 @@ impl<S: Stream> Polled<S> {
         }))
     }
 
-    /// Wait for bytes, or the end of the stream.
+    /// Waits for bytes, or the end of the stream.
     fn poll_filled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match &mut self.reading {
@@ -173,7 +171,7 @@ impl<S: Stream> Polled<S> {
         }
     }
 
-    /// Take the first `count` of the bytes that [`Polled::poll_fill`] gave.
+    /// Consumes the first `count` of the bytes that [`Polled::poll_fill`] returned.
     pub fn consume(&mut self, count: usize) {
         if let Reading::Filled { buf, taken } = &mut self.reading {
             *taken = (*taken + count).min(buf.len());
@@ -185,7 +183,7 @@ impl<S: Stream> Polled<S> {
         }
     }
 
-    /// Receive some bytes into `into`; 0 is the end of the stream.
+    /// Receives some bytes into `into`; 0 is the end of the stream.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         if into.is_empty() {
             return Poll::Ready(Ok(0));
@@ -197,13 +195,13 @@ impl<S: Stream> Polled<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Take some of `bytes` to be sent; returns how many. An error may be an earlier write's. That they are sent needs no
-    /// other poll; [`Polled::poll_flush`] tells when they are.
+    /// Buffers some of `bytes` to send; returns the count. The error may be of an earlier write.
+    /// No further poll is needed to send them; [`Polled::poll_flush`] waits until they are sent.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
 
-    /// Take some of several buffers, in order.
+    /// As [`Polled::poll_write`], of several buffers in order.
     pub fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -221,7 +219,7 @@ impl<S: Stream> Polled<S> {
         if writing.in_flight.is_none() {
             let socket = self.shared.stream.socket();
             writing.send_queued(socket);
-            // Submitted by its first poll; should it fail at once, the next call finds that out.
+            // Its first poll submits it; an immediate failure is returned by the next call.
             writing.advance(socket, cx.waker());
         }
         if writing.needs_mover() {
@@ -230,17 +228,17 @@ impl<S: Stream> Polled<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Wait until everything that was written has been sent.
+    /// Waits until everything that was written has been sent.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(cx, 0)
     }
 
-    /// Send everything that was written, then the end of the stream.
+    /// Sends everything that was written, then the end of the stream.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
         let fd = self.stream().socket().as_raw_fd();
         Poll::Ready(match socket::shutdown(fd, Shutdown::Write) {
-            // Gone already, which is what was asked for.
+            // The peer has closed already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             ended => ended,
         })
@@ -259,7 +257,7 @@ impl<S: Stream> Polled<S> {
         sent
     }
 
-    /// Have a task of this loop see out what is kept. Outside of a loop there is nobody to run one.
+    /// Starts a task of this loop that sends the buffered bytes. Outside of a loop no task could run.
     #[cold]
     fn start_mover(&self, writing: &mut Writing) {
         let Some(local) = Local::try_current() else {
@@ -280,7 +278,7 @@ impl<S: Stream> Polled<S> {
 }
 
 impl Writing {
-    /// Go on sending until at most `left_max` bytes are queued; with 0, until the last one is sent.
+    /// Sends until at most `left_max` bytes are queued; with 0, until the last one is sent.
     fn poll_sent(
         &mut self,
         socket: &Socket,
@@ -306,7 +304,7 @@ impl Writing {
         }
     }
 
-    /// Go on sending as far as that goes without waiting; returns whether a send has ended.
+    /// Sends without waiting; returns whether a send has ended.
     fn advance(&mut self, socket: &Socket, waker: &Waker) -> bool {
         let cx = &mut Context::from_waker(waker);
         let mut has_ended = false;
@@ -333,7 +331,7 @@ impl Writing {
         has_ended
     }
 
-    /// Whether something is kept that nobody sends once the writer stops polling, and no task of this loop sees to it.
+    /// Whether bytes are buffered that no operation and no task of this loop would send.
     fn needs_mover(&self) -> bool {
         self.in_flight.is_some()
             && (self.is_in_parts || !self.queued.is_empty())
@@ -356,9 +354,9 @@ impl Writing {
         let send = Send { fd, buf };
         let (is_alone, kind) =
             Local::with_current(|local| (local.is_alone(), local.engine().kind()));
-        // Of a ring's send the kernel sends the rest as well (`op::Send`).
+        // On the ring the kernel sends the rest of a partial send (`op::Send`).
         self.is_in_parts = kind == Kind::Epoll;
-        // As `write_all` does: alone there is no batch for it to go with, and the next write need not wait behind it.
+        // As `write_all`: alone it would be a batch of one, and the next write would wait behind it.
         let op = if is_alone {
             Op::eager(send)
         } else {
@@ -369,22 +367,22 @@ impl Writing {
 }
 
 impl Mover {
-    /// Whether the loop it runs on is the one that runs: another one may stand still.
+    /// Whether its loop is the current one: another loop may be stopped.
     fn is_here(&self) -> bool {
         self.loop_id == Local::current_id()
     }
 }
 
-/// What a [`Mover`] does.
+/// The work of a [`Mover`].
 struct Moving<S: Stream> {
-    shared: Rc<Shared<S>>,
+    shared: Rc<PolledState<S>>,
     number: u64,
-    /// Once the stream is dropped: how long it goes on.
+    /// Deadline once the stream is dropped.
     linger: Option<Sleep>,
 }
 
 impl<S: Stream> Moving<S> {
-    /// Go on; returns whether this was the end.
+    /// Continues; returns whether it has ended.
     fn move_on(&self, waker: &Waker) -> bool {
         let mut borrowed = self.shared.writing.borrow_mut();
         let writing = &mut *borrowed;
@@ -393,7 +391,7 @@ impl<S: Stream> Moving<S> {
             .as_mut()
             .filter(|mover| mover.number == self.number)
         else {
-            // The stream went to another loop.
+            // The stream moved to another loop.
             return true;
         };
         let known = mover.waker.as_ref();
@@ -410,7 +408,7 @@ impl<S: Stream> Moving<S> {
         } else {
             None
         };
-        // Who is woken may come back.
+        // A woken task may call back.
         drop(borrowed);
         if let Some(writer) = writer {
             writer.wake();
@@ -429,7 +427,7 @@ impl<S: Stream> Future for Moving<S> {
         if Rc::strong_count(&self.shared) > 1 {
             return Poll::Pending;
         }
-        // Nobody is left to hear of an error, or of a peer that does not read.
+        // No caller is left for an error, or for a peer that does not read.
         let limit = Duration::from_millis(limits::POLLED_LINGER_MS);
         let linger = self.linger.get_or_insert_with(|| time::sleep(limit));
         Pin::new(linger).poll(cx)
@@ -438,7 +436,7 @@ impl<S: Stream> Future for Moving<S> {
 
 impl<S: Stream> Drop for Moving<S> {
     fn drop(&mut self) {
-        // Its loop may end before it does, and another one go on.
+        // Its loop may end first, and another loop continue.
         if let Ok(mut writing) = self.shared.writing.try_borrow_mut()
             && let Some(mover) = &writing.mover
             && mover.number == self.number
@@ -450,7 +448,7 @@ impl<S: Stream> Drop for Moving<S> {
 
 impl<S: Stream> Drop for Polled<S> {
     fn drop(&mut self) {
-        // A waker that was dropped may have had the stream; who sends then finds out that it is alone.
+        // A dropped waker may have owned the stream; the sender then finds that it is alone.
         let Ok(mut writing) = self.shared.writing.try_borrow_mut() else {
             return;
         };
@@ -500,7 +498,7 @@ mod tests {
                 let (ours, peer) = UnixStream::pair().unwrap();
                 let mut stream = Polled::new(ours);
                 for _ in 0..10 {
-                    // Beside it, so that it is not tried at once on the ring.
+                    // A second submission, so that the ring does not try it at once.
                     let beside = crate::spawn(time::yield_now());
                     let write = poll_fn(|cx| stream.poll_write(cx, b"some bytes"));
                     assert_eq!(write.await.unwrap(), 10);
@@ -510,7 +508,7 @@ mod tests {
                     beside.await.unwrap();
                 }
                 assert_eq!(stream.shared.writing.borrow().mover_count, 0);
-                // What it would not finish starts one, which ends with it.
+                // A write that the kernel would not finish starts one, which ends with it.
                 let more = vec![0; limits::POLLED_WRITE_BYTES];
                 let mut kept = 0;
                 while stream.shared.writing.borrow().queued.is_empty() {

@@ -1,7 +1,7 @@
-//! Readiness of a descriptor, again and again: for what has no operation of its own here.
+//! Readiness of a descriptor, by a multishot poll.
 //!
-//! Owns: [`Readiness`]. Called by: programs that make the system calls themselves (libraries with a
-//! descriptor of their own). Never does: read or write.
+//! Owns: [`Readiness`]. Called by: code that makes the system calls itself, such as libraries with
+//! their own descriptor. It neither reads nor writes.
 
 use crate::executor::Local;
 use crate::executor::{Home, Multi};
@@ -12,13 +12,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 
-/// Hears of each change of a descriptor's readiness, edge-triggered.
+/// Reports each change of a descriptor's readiness, edge-triggered.
 ///
-/// Whoever is told reads (or writes) until `EAGAIN` before asking again: there may be no second word on what
-/// is left. A word may also come for what was read meanwhile. Changes that nobody asked about yet are one.
+/// Read (or write) until `EAGAIN` before the next call: the rest may not be reported again. A report
+/// may be about bytes already read. Changes between two calls are reported once.
+///
 /// Source: poll(2), `IORING_POLL_ADD_MULTI` since kernel 5.13; epoll(7).
 #[derive(Debug)]
-#[must_use = "nothing is waited for until it is asked"]
+#[must_use = "nothing is reported until next() is awaited"]
 pub struct Readiness<'a> {
     fd: BorrowedFd<'a>,
     interest: Interest,
@@ -27,7 +28,7 @@ pub struct Readiness<'a> {
 }
 
 impl<'a> Readiness<'a> {
-    /// Watch `fd`, which is used by no operation of this loop while this lives.
+    /// Watches `fd`, which no other operation of this loop may use meanwhile.
     pub fn new(fd: BorrowedFd<'a>, interest: Interest) -> Self {
         Self {
             fd,
@@ -37,15 +38,18 @@ impl<'a> Readiness<'a> {
         }
     }
 
-    /// Wait until it is ready, or changed since the last call; tells the directions.
+    /// Waits until it is ready, or changed since the last call; returns the directions.
     ///
-    /// Errors: `EPERM` for what cannot be waited for, such as a regular file (epoll).
-    /// Cancel safety: safe; what changed meanwhile is the next call's.
+    /// # Errors
+    /// `EPERM` for files that cannot be polled, such as a regular file (epoll).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call reports the change.
     pub async fn next(&mut self) -> io::Result<Interest> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`Readiness::next`] as a poll function, for streams of one's own.
+    /// [`Readiness::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Interest>> {
         let (fd, interest, home) = (self.fd.as_raw_fd(), self.interest, &mut self.home);
         let request = || {
@@ -59,7 +63,7 @@ impl<'a> Readiness<'a> {
 
 impl Drop for Readiness<'_> {
     fn drop(&mut self) {
-        // The owner may close the descriptor next: the driver must not know its number then.
+        // The owner may close the descriptor next: the driver must release its number before.
         drop(std::mem::take(&mut self.multi));
         if let Some(home) = &self.home {
             home.release(self.fd.as_raw_fd());

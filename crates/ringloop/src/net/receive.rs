@@ -1,8 +1,8 @@
-//! Bytes and datagrams as they come: one multishot receive for all of them, into buffers of the loop's pool; bytes that
-//! come in bulk by one receive at a time, into a large buffer that is warm.
+//! Receiving by multishot operations into the loop's buffer pool; bulk data by single receives into a
+//! large, warm buffer.
 //!
 //! Owns: [`Receive`], [`Datagrams`], [`Datagram`]. Called by: sockets' `receive()` and `datagrams()`.
-//! Never does: copy, or hold a buffer that was handed out.
+//! Nothing is copied.
 //!
 //! ```text
 //!            full buffers              the multishot receive is over
@@ -28,40 +28,42 @@ use std::io;
 use std::task::Poll::{Pending, Ready};
 use std::task::{self, Context, ready};
 
-/// The bytes of a stream, in order, in buffers of the loop's.
+/// The bytes of a stream, in order, in the loop's buffers.
 ///
-/// Messages come by a multishot receive into the pool that all streams share: nothing is armed a message, and an idle
-/// connection owns no buffer. A stream that fills them ([`limits::FULL_RECEIVES_MAX`]) goes over to large ones
-/// ([`limits::LARGE_BUFFER_BYTES`]): it receives into the one that was used last until no bytes are left, and then waits
-/// for word of more, by one multishot poll; when they are few again ([`limits::SMALL_RECEIVES_MAX`]), back.
-/// Bounded: at most `limits::UNTAKEN_RECEIVES_MAX` buffers wait here; then receiving stops until they are
-/// taken, and the peer is held up by its window. Where every large buffer is held ([`limits::LARGE_BUFFERS`]), it goes
-/// back to the pool; where every buffer of that is held, it waits for one.
-/// Dropping it loses the bytes that were received and not taken.
+/// Messages are received by a multishot receive into the pool that all streams share: no message
+/// arms an operation, and an idle connection owns no buffer. A stream that fills the buffers
+/// ([`limits::FULL_RECEIVES_MAX`]) changes to large ones ([`limits::LARGE_BUFFER_BYTES`]): it receives
+/// into the buffer used last until the socket is drained, and then waits by a multishot poll. After
+/// small receives ([`limits::SMALL_RECEIVES_MAX`]) it changes back.
+///
+/// At most `limits::UNTAKEN_RECEIVES_MAX` buffers are queued here; then receiving stops, and the
+/// window blocks the peer. If every large buffer is in use ([`limits::LARGE_BUFFERS`]), it changes to
+/// the pool; if every pool buffer is, it waits for one. Dropping it loses the queued bytes.
+///
 /// Source: recv(2), multishot since kernel 6.0.
 #[derive(Debug)]
-#[must_use = "nothing is received until the next bytes are asked for"]
+#[must_use = "nothing is received until next() is awaited"]
 pub struct Receive<'a> {
     socket: &'a Socket,
     pool: PoolKind,
     way: Way,
     is_over: bool,
-    /// Receives in a row that speak for the other way.
+    /// Receives in a row that suggest the other mode.
     streak: u32,
 }
 
-/// How bytes are received.
+/// Mode of receiving.
 #[derive(Debug)]
 enum Way {
     /// By a multishot receive, into buffers of a pool.
     Pool(Multi),
-    /// As before, and asked to stop for the other way.
+    /// As `Pool`, being cancelled for the other mode.
     Leaving {
         multi: Multi,
-        /// [`Socket::cancels`] when it was: a later one is the user's.
+        /// [`Socket::cancels`] at that time: a later cancel is the user's.
         cancels: u32,
     },
-    /// Into a large buffer, until none are left; then once there is word of more.
+    /// Into a large buffer until the socket is drained, then after a poll.
     Large { word: Multi, is_drained: bool },
 }
 
@@ -78,13 +80,13 @@ impl<'a> Receive<'a> {
         }
     }
 
-    /// Have the kernel fill several buffers at a time, and say so by one completion, where it can (Linux
-    /// 6.10); [`Receive::next`] yields them one by one, in order. The bytes are the same either way.
+    /// Lets the kernel fill several buffers per completion (Linux 6.10); [`Receive::next`] returns
+    /// them one by one, in order. Older kernels fill one.
     ///
-    /// Shape: buffers of [`limits::BUNDLE_POOL_BUFFER_BYTES`], of a pool of their own; at most
-    /// [`limits::UNTAKEN_BUNDLED_MAX`] wait here before receiving stops. To be asked for before the first
-    /// bytes are.
-    /// Cost: see docs/decisions/0008 in the repository.
+    /// Buffers of [`limits::BUNDLE_POOL_BUFFER_BYTES`], of a pool of their own; at most
+    /// [`limits::UNTAKEN_BUNDLED_MAX`] are queued before receiving stops. Call it before the first
+    /// `next`. See docs/decisions/0008 in the repository.
+    ///
     /// Source: `io_uring_prep_recv_multishot(3)`, `IORING_RECVSEND_BUNDLE`.
     pub fn bundled(self) -> Self {
         Self {
@@ -93,14 +95,13 @@ impl<'a> Receive<'a> {
         }
     }
 
-    /// Have the kernel put what it receives behind what it has received, in large buffers that all such streams
-    /// of the loop share, where it can (Linux 6.15): so one receive may be as long as a buffer, and a short one
-    /// takes no more than its own length. The bytes are the same either way.
+    /// Lets the kernel append to large buffers that such streams of the loop share (Linux 6.15): a
+    /// receive may be as long as a buffer, and a short one uses its own length only.
     ///
-    /// Shape: buffers of [`limits::PIECE_POOL_BUFFER_BYTES`]; at most [`limits::UNTAKEN_PIECES_MAX`] pieces
-    /// wait here before receiving stops. Who holds a piece holds its buffer. To be asked for before the first
-    /// bytes are.
-    /// Cost: see docs/decisions/0008 in the repository.
+    /// Buffers of [`limits::PIECE_POOL_BUFFER_BYTES`]; at most [`limits::UNTAKEN_PIECES_MAX`]
+    /// pieces are queued before receiving stops. A piece keeps its whole buffer. Call it before the
+    /// first `next`. See docs/decisions/0008 in the repository.
+    ///
     /// Source: `io_uring_register_buf_ring(3)`, `IOU_PBUF_RING_INC`.
     pub fn incremental(self) -> Self {
         Self {
@@ -109,17 +110,20 @@ impl<'a> Receive<'a> {
         }
     }
 
-    /// Take the next bytes, at least one; `None` after the end of the stream and after an error.
+    /// Returns the next bytes, at least one; `None` after the end of the stream or an error.
     ///
-    /// Errors: `ECONNRESET` and those of recv(2).
-    /// Cancel safety: safe; bytes that came meanwhile are the next call's.
-    // An iterator does not wait.
+    /// # Errors
+    /// `ECONNRESET` and those of recv(2).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the bytes.
+    // Not an iterator: it waits.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> impl Future<Output = Option<io::Result<Received>>> {
         poll_fn(|cx| self.poll_next(cx))
     }
 
-    /// [`Receive::next`] as a poll function, for streams of one's own.
+    /// [`Receive::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         if self.is_over {
             return Ready(None);
@@ -130,7 +134,7 @@ impl<'a> Receive<'a> {
         }
     }
 
-    /// The end of the stream, or what ended it.
+    /// The end of the stream, or its error.
     fn end(&mut self, error: Option<io::Error>) -> task::Poll<Item> {
         self.is_over = true;
         Ready(error.map(Err))
@@ -165,7 +169,7 @@ impl<'a> Receive<'a> {
         Ready(Some(Ok(bytes)))
     }
 
-    /// What a receive into the pool took.
+    /// Result of a receive into the pool.
     fn weigh(&mut self, len: usize) {
         let Way::Pool(multi) = &mut self.way else {
             return;
@@ -252,13 +256,14 @@ fn is_cancelled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ECANCELED)
 }
 
-/// The datagrams of a socket, in order of arrival, in buffers of the loop's pool for datagrams.
+/// The datagrams of a socket, in order of arrival, in the loop's datagram buffers.
 ///
-/// Bounded: at most `limits::UNTAKEN_DATAGRAMS_MAX` wait here (on epoll a batch more); then they wait in the
-/// socket's queue, and are dropped by the kernel once that is full, as datagrams are.
+/// At most `limits::UNTAKEN_DATAGRAMS_MAX` are queued here (on epoll a batch more); then they stay in
+/// the socket's queue, and the kernel drops further ones once that is full.
+///
 /// Source: recvmsg(2), multishot since kernel 6.0; recvmmsg(2).
 #[derive(Debug)]
-#[must_use = "nothing is received until the next datagram is asked for"]
+#[must_use = "nothing is received until next() is awaited"]
 pub struct Datagrams<'a> {
     socket: &'a Socket,
     control: Control,
@@ -274,15 +279,18 @@ impl<'a> Datagrams<'a> {
         }
     }
 
-    /// Take the next datagram, or train of them where the socket receives trains.
+    /// Returns the next datagram, or GRO batch if the socket receives them.
     ///
-    /// Errors: those of recvmsg(2), such as `ECONNREFUSED` for an earlier send; the next call goes on.
-    /// Cancel safety: safe; what came meanwhile is the next call's.
+    /// # Errors
+    /// Those of recvmsg(2), such as `ECONNREFUSED` for an earlier send; the next call goes on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the datagram.
     pub async fn next(&mut self) -> io::Result<Datagram> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`Datagrams::next`] as a poll function, for streams of one's own.
+    /// [`Datagrams::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> task::Poll<io::Result<Datagram>> {
         let (socket, control) = (self.socket, self.control);
         let request = || Request::RecvMsgMulti(RecvMsgMulti::new(socket.on_loop(), control));
@@ -295,7 +303,7 @@ impl<'a> Datagrams<'a> {
     }
 }
 
-/// One received datagram, or a train of equal ones of one sender, in a buffer of the pool.
+/// A received datagram, or a GRO batch of one sender, in a pool buffer.
 #[derive(Debug)]
 pub struct Datagram {
     received: Received,
@@ -314,17 +322,17 @@ impl Datagram {
         Message::parse(&self.received).unwrap_or_default()
     }
 
-    /// Where it came from.
+    /// The sender's address.
     pub fn source(&self) -> SockAddr {
         self.message().source
     }
 
-    /// The bytes; of a train, those of all its datagrams.
+    /// The payload; of a batch, of all its datagrams.
     pub fn payload(&self) -> &[u8] {
         self.message().payload
     }
 
-    /// Each datagram of a train, or the one there is.
+    /// Each datagram of a batch.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         self.message().datagrams()
     }

@@ -1,9 +1,9 @@
-//! All of some bytes on their way, as a future.
+//! Sending a whole buffer, as a future.
 //!
-//! Owns: [`SendAll`]. Called by: the streams' `write_all`. Never does: keep what a dropped send was given.
+//! Owns: [`SendAll`]. Called by: the streams' `write_all`. A dropped send drops its bytes.
 //!
-//! Written out, and no `async fn`: one of those keeps its arguments beside what it makes of them, once more in each that
-//! wraps it, and the future of a connection is memory that each of its messages has to touch.
+//! Hand-written: an `async fn` would store its arguments twice, once more in each wrapper, and every
+//! message of a connection touches that memory.
 
 use super::socket::Socket;
 use crate::buf::{Outgoing, SendBuf};
@@ -14,22 +14,22 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Bytes that are sent to the end, or to an error; ready with them.
+/// Sends bytes until all are sent or an error; returns them.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct SendAll<'a, B: Outgoing> {
     socket: &'a Socket,
     stage: Stage,
-    /// [`Socket::cancels`] when it began: a later one is of this send.
+    /// [`Socket::cancels`] at the start: a later cancel ends this send.
     cancels: u32,
-    /// There while it is `Unsent`.
+    /// `Some` in the state `Unsent`.
     bytes: Option<B>,
-    /// What is left of them while they are being sent.
+    /// The unsent rest.
     kept: Option<B::Kept>,
-    /// The operation, while it is `Sending`.
+    /// The operation, in the state `Sending`.
     flight: Option<Flight<Send>>,
 }
 
-/// How far it is.
+/// Progress of the send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Unsent,
@@ -38,13 +38,13 @@ enum Stage {
 }
 
 impl Socket {
-    /// Send all of `bytes`.
+    /// Sends all of `bytes`.
     pub fn send_all<B: Outgoing>(&self, bytes: B) -> SendAll<'_, B> {
         SendAll::new(self, bytes)
     }
 }
 
-// Nothing in it is pinned.
+// No field is pinned.
 impl<B: Outgoing> Unpin for SendAll<'_, B> {}
 
 type Sent<B> = (io::Result<()>, B);
@@ -74,7 +74,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         self.send_rest(buf, kept, Beginning::Plain, waker)
     }
 
-    /// Bytes that were received a moment ago go by the system call, as many as the socket takes.
+    /// Sends bytes that were just received by the system call, as far as the socket has room.
     fn begin_at_once(&mut self, bytes: B, is_alone: bool, waker: &Waker) -> Poll<Sent<B>> {
         let mut beginning = if is_alone {
             Beginning::Eager
@@ -83,7 +83,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         };
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received() {
-            // What the socket does not take now waits for room.
+            // The rest waits for room.
             beginning = Beginning::Plain;
             match send_now(self.socket, received) {
                 Some(Ok(count)) if count == received.len() => {
@@ -99,7 +99,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         self.send_rest(buf, kept, beginning, waker)
     }
 
-    /// An operation is over.
+    /// Handles a completed operation.
     #[inline(always)]
     fn end(&mut self, sent: io::Result<usize>, mut buf: SendBuf, waker: &Waker) -> Poll<Sent<B>> {
         self.stage = Stage::Over;
@@ -119,7 +119,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         }
     }
 
-    /// The kernel took a part: the socket has room for no more, or the operation was cancelled after it.
+    /// Handles a partial send: the socket is full, or the operation was cancelled after it.
     #[cold]
     fn go_on(&mut self, buf: SendBuf, kept: B::Kept, waker: &Waker) -> Poll<Sent<B>> {
         if self.socket.cancels() != self.cancels {
@@ -129,7 +129,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         self.send_rest(buf, kept, Beginning::Plain, waker)
     }
 
-    /// Send what is left.
+    /// Sends the rest.
     fn send_rest(
         &mut self,
         mut buf: SendBuf,
@@ -188,8 +188,8 @@ impl<B: Outgoing> Future for SendAll<'_, B> {
     }
 }
 
-/// Send some of `bytes` by the system call; `None` where it would block, others wait before it, or this poll of
-/// the task has had its share of such calls.
+/// Sends some of `bytes` by the system call; `None` if it would block, an earlier send waits, or the
+/// task has used its budget of such calls in this poll.
 fn send_now(socket: &Socket, bytes: &[u8]) -> Option<io::Result<usize>> {
     let fd = socket.on_loop();
     Local::with_current(|local| {

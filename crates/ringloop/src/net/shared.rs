@@ -1,7 +1,7 @@
 //! One address, a listener on every worker.
 //!
-//! Called by: servers on several workers. Never does: hand a connection from one worker to another; the
-//! kernel has chosen by the connection's addresses (`SO_REUSEPORT`, socket(7)), and it stays there.
+//! Called by: servers on several workers. A connection stays on the worker that the kernel chose by
+//! its addresses (`SO_REUSEPORT`, socket(7)).
 
 use super::{ListenOptions, TcpListener};
 use crate::error::Error;
@@ -10,17 +10,18 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// What a server on every worker is reached by, and ends with.
+/// Address and handles of a server on every worker.
 #[derive(Debug)]
-pub struct Shared<T> {
-    /// The address, with the port that was chosen where 0 was asked for.
+pub struct ServeHandles<T> {
+    /// The address, with the system's choice for port 0.
     pub local_addr: SocketAddr,
-    /// What `serve` returned, by worker.
+    /// Handles of the `serve` futures, by worker.
     pub handles: Vec<RemoteJoinHandle<T>>,
 }
 
 impl TcpListener {
-    /// Listen on `addr`, which other listeners of this user may share; see [`ListenOptions::reuse_port`].
+    /// Listens on `addr`, shared with other listeners of this user; see
+    /// [`ListenOptions::reuse_port`].
     pub fn bind_reuse_port(addr: SocketAddr) -> std::io::Result<Self> {
         let options = ListenOptions {
             reuse_port: true,
@@ -29,16 +30,14 @@ impl TcpListener {
         Self::bind_with(addr, options)
     }
 
-    /// Listen on `addr` on every worker, and run `serve` there with the worker's own listener.
+    /// Listens on `addr` on every worker, and runs `serve` there with the worker's listener.
     ///
-    /// Shape: all listeners are bound before the first one serves, so that from the first connection on each
-    /// worker gets its part. How even the parts are is up to the kernel's hash: with hundreds of
-    /// connections within some percent; with few of them one worker may have none.
-    /// Errors: those of [`TcpListener::bind_with`] and [`Workers::spawn_on`].
+    /// All listeners are bound before the first one serves, so each worker gets its part from the
+    /// first connection on. The kernel's hash spreads hundreds of connections evenly within some
+    /// percent; with few of them a worker may have none.
     ///
     /// ```no_run
     /// use ringloop::{Runtime, net::TcpListener};
-    ///
     /// let runtime = Runtime::builder().workers(2).build()?;
     /// let serving = TcpListener::serve_on_all(
     ///     &runtime.workers(),
@@ -58,11 +57,14 @@ impl TcpListener {
     /// }
     /// # Ok::<(), ringloop::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// Those of [`TcpListener::bind_with`] and [`Workers::spawn_on`].
     pub fn serve_on_all<F, Fut>(
         workers: &Workers,
         addr: SocketAddr,
         serve: F,
-    ) -> Result<Shared<Fut::Output>, Error>
+    ) -> Result<ServeHandles<Fut::Output>, Error>
     where
         F: FnOnce(Self) -> Fut + Clone + Send + 'static,
         Fut: Future + 'static,
@@ -79,7 +81,7 @@ impl TcpListener {
             workers.spawn_on(worker, move || serve(Self::from(descriptor)))
         };
         let handles = descriptors.into_iter().enumerate().map(start);
-        Ok(Shared {
+        Ok(ServeHandles {
             local_addr,
             handles: handles.collect::<Result<_, _>>()?,
         })

@@ -1,7 +1,7 @@
 //! A socket on a loop: what TCP, UDP and Unix sockets share.
 //!
-//! Owns: [`Socket`] (a descriptor whose driver is told before it is closed). Called by: the socket types of
-//! this folder, which put their own names and options around it. Never does: a call that could block.
+//! Owns: [`Socket`], a descriptor that its driver releases before it is closed. Called by: the socket
+//! types of this folder. No call blocks.
 
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
@@ -14,29 +14,29 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// A socket that tells the driver before it is closed.
+/// A socket that its driver releases before it is closed.
 pub struct Socket {
     fd: Option<OwnedFd>,
-    /// Where it was used last.
+    /// The loop that used it last.
     home: RefCell<Option<Home>>,
-    /// The last receive left nothing behind, so the next one has to wait.
+    /// The last receive drained the socket: the next one polls first.
     is_drained: Cell<bool>,
-    /// How often everything on it was asked to stop.
+    /// Number of calls of [`Socket::cancel`].
     cancel_count: Cell<u32>,
 }
 
 impl Socket {
-    /// A new socket, by the numbers of socket(2).
+    /// A new socket with the domain and type of socket(2).
     pub fn open(domain: i32, kind: i32) -> io::Result<Self> {
         Ok(socket::socket(domain, kind, 0)?.into())
     }
 
-    /// The descriptor, to be used on the loop that runs.
+    /// The descriptor, for use on the current loop.
     pub fn on_loop(&self) -> RawFd {
         Local::with_current(|local| self.on(local))
     }
 
-    /// The descriptor, to be used on `local`.
+    /// The descriptor, for use on `local`.
     #[inline]
     pub fn on(&self, local: &Local) -> RawFd {
         if !matches!(&*self.home.borrow(), Some(home) if home.is(local)) {
@@ -45,7 +45,8 @@ impl Socket {
         self.as_raw_fd()
     }
 
-    /// The descriptor, for operations of the caller's own: the loop that runs, if any, is told before it is closed.
+    /// The descriptor, for the caller's own operations: the current loop, if any, releases it before
+    /// it is closed.
     pub fn lend_fd(&self) -> BorrowedFd<'_> {
         let mut home = self.home.borrow_mut();
         if home.is_none() {
@@ -61,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// Take the descriptor off its loop; its operations are over or given up.
+    /// Releases the descriptor from its loop.
     pub fn into_fd(mut self) -> OwnedFd {
         if let Some(home) = self.home.get_mut().take() {
             home.release(self.as_raw_fd());
@@ -71,7 +72,7 @@ impl Socket {
             .expect("a socket holds its descriptor until it is dropped")
     }
 
-    /// Receive up to the capacity of `buf`.
+    /// Receives up to the capacity of `buf`.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let room = buf.capacity();
         let recv = Recv {
@@ -88,7 +89,7 @@ impl Socket {
         (result, buf.into_vec())
     }
 
-    /// Send some of `bytes`.
+    /// Sends some of `bytes`.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let send = Send {
             fd: self.on_loop(),
@@ -98,7 +99,7 @@ impl Socket {
         (result, buf.into_vec().unwrap_or_default())
     }
 
-    /// Send one datagram, to the peer or to `to`; returns its length.
+    /// Sends one datagram, to the peer or to `to`; returns its length.
     pub async fn send_datagram(
         &self,
         bytes: Vec<u8>,
@@ -113,17 +114,17 @@ impl Socket {
         (result, buf.into_vec().unwrap_or_default())
     }
 
-    /// Send some of `bufs`, in order.
+    /// Sends some of `bufs`, in order.
     pub async fn send_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
         let bufs = bufs.into_iter().map(SendBuf::from).collect();
         let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
         (result, into_vecs(bufs))
     }
 
-    /// Send all of `bufs`, in order.
+    /// Sends all of `bufs`, in order.
     pub async fn send_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
         let mut bufs: Vec<SendBuf> = bufs.into_iter().map(SendBuf::from).collect();
-        // What has gone out whole waits here for the caller.
+        // Buffers that are sent, kept for the caller.
         let mut sent_bufs = Vec::with_capacity(bufs.len());
         loop {
             let done = bufs.iter().take_while(|buf| buf.is_empty()).count();
@@ -143,7 +144,7 @@ impl Socket {
         }
     }
 
-    /// Send some of `bufs` without copying, or with a copy where that cannot be.
+    /// Sends some of `bufs` without copying, or by a plain send if that is not possible.
     pub async fn send_zero_copy(&self, mut bufs: Vec<SendBuf>) -> (io::Result<usize>, Lent) {
         let fd = self.on_loop();
         if SendZeroCopy::is_possible() {
@@ -156,7 +157,7 @@ impl Socket {
             };
             let (result, lent) = SendZeroCopy::new(request).await;
             match result {
-                // Nothing went out: this socket cannot (Unix), or no more memory may be locked.
+                // Nothing was sent: unsupported by this socket (Unix), or the locked-memory limit is reached.
                 Err(error) if needs_copy(&error) => bufs = lent.await.bufs,
                 result => return (result, lent),
             }
@@ -166,8 +167,8 @@ impl Socket {
         (result, Lent::back(over))
     }
 
-    /// Send all of `bytes` without copying, and wait until the network has let go of them.
-    /// Small ones are copied.
+    /// Sends all of `bytes` without copying, and waits until the network has released them. Small
+    /// ones are copied.
     pub async fn send_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         if bytes.len() < limits::ZERO_COPY_BYTES_MIN {
             return self.send_all(bytes).await;
@@ -182,7 +183,7 @@ impl Socket {
         (sent, buf.into_vec().unwrap_or_default())
     }
 
-    /// Ask every operation in flight on this socket to stop; returns how many were asked.
+    /// Cancels every operation in flight on this socket; returns their count.
     pub fn cancel(&self) -> usize {
         self.cancel_count.update(|count| count.wrapping_add(1));
         match &*self.home.borrow() {
@@ -191,19 +192,19 @@ impl Socket {
         }
     }
 
-    /// How often the user had everything on this socket stopped, or everything on its loop: what a receive that is being
-    /// stopped for another way compares.
+    /// Number of cancels by the user, of this socket or of its whole loop; a receive that is being
+    /// cancelled for a change of mode compares it.
     pub fn cancels(&self) -> u32 {
         Local::with_current(|local| self.cancels_on(local))
     }
 
-    /// The same, of `local`, which is the one that runs.
+    /// As [`Socket::cancels`], on `local`, the current loop.
     #[inline]
     pub fn cancels_on(&self, local: &Local) -> u32 {
         self.cancel_count.get().wrapping_add(local.cancels())
     }
 
-    /// Receive without taking the bytes off the socket.
+    /// Receives without removing the bytes from the socket.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let peek = op::Peek {
             fd: self.on_loop(),
@@ -223,7 +224,7 @@ impl fmt::Debug for Socket {
 }
 
 fn needs_copy(error: &io::Error) -> bool {
-    // `EAGAIN`, `EINTR`: the kernel has stopped waiting for room; a plain send is made again then.
+    // `EAGAIN`, `EINTR`: the kernel has stopped waiting for room; a plain send waits again.
     let refusals = [
         libc::EOPNOTSUPP,
         libc::ENOMEM,
@@ -236,7 +237,7 @@ fn needs_copy(error: &io::Error) -> bool {
         .is_some_and(|errno| refusals.contains(&errno))
 }
 
-/// Drop the first `count` bytes of several buffers.
+/// Drops the first `count` bytes of several buffers.
 fn advance(bufs: &mut [SendBuf], mut count: usize) {
     for buf in bufs {
         let own = count.min(buf.len());

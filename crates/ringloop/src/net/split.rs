@@ -1,7 +1,6 @@
 //! The two directions of a stream as two values.
 //!
-//! Owns: [`ReadHalf`], [`WriteHalf`]. Called by: `split()` and `into_split()` of streams. Never does: anything
-//! that the whole stream could not; a stream's operations take `&self`.
+//! Owns: [`ReadHalf`], [`WriteHalf`]. Called by: `split()` and `into_split()` of streams.
 
 use super::receive::Receive;
 use super::socket::Socket;
@@ -12,7 +11,7 @@ use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-/// A stream, borrowed or shared, that halves are made of.
+/// A borrowed or shared stream.
 pub trait Whole: sealed::Whole {}
 
 impl<S: OnSocket> Whole for &S {}
@@ -23,14 +22,14 @@ pub(super) use sealed::OnSocket;
 mod sealed {
     use super::{Rc, Socket};
 
-    /// A stream by itself.
+    /// A stream that has a socket.
     pub trait OnSocket {
         fn socket(&self) -> &Socket;
     }
 
     pub trait Whole {
         fn socket(&self) -> &Socket;
-        /// Whether the writer's end is the stream's: a borrowed stream goes on being somebody's.
+        /// Whether dropping the writer shuts the stream down: not for a borrowed stream.
         const ENDS_AT_DROP: bool;
     }
 
@@ -58,18 +57,18 @@ impl<S: Whole> ReadHalf<S> {
         Self(stream)
     }
 
-    /// Receive up to the capacity of `buf`, from its start; 0 is the end of the stream.
+    /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
     pub async fn read(&mut self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.0.socket().recv(buf).await
     }
 
-    /// Receive bytes as they come, by one multishot receive.
+    /// Receives by one multishot receive into the loop's buffers.
     pub fn receive(&mut self) -> Receive<'_> {
         Receive::new(self.0.socket())
     }
 }
 
-/// The sending direction of a stream. Where it owns the stream, dropping it shuts the direction down.
+/// The sending direction of a stream. If it owns the stream, dropping it shuts the direction down.
 #[derive(Debug)]
 pub struct WriteHalf<S: Whole> {
     stream: S,
@@ -84,12 +83,12 @@ impl<S: Whole> WriteHalf<S> {
         }
     }
 
-    /// Send some of `bytes`; returns how many.
+    /// Sends some of `bytes`; returns the count.
     pub async fn write(&mut self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.stream.socket().send(bytes).await
     }
 
-    /// Send all of `bytes`: a vector, static ones, or what [`ReadHalf::receive`] yielded.
+    /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`ReadHalf::receive`].
     pub fn write_all<B: Outgoing>(
         &mut self,
         bytes: B,
@@ -97,7 +96,7 @@ impl<S: Whole> WriteHalf<S> {
         self.stream.socket().send_all(bytes)
     }
 
-    /// Send all of `bufs`, in order.
+    /// Sends all of `bufs`, in order.
     pub async fn write_all_vectored(
         &mut self,
         bufs: Vec<Vec<u8>>,
@@ -105,7 +104,7 @@ impl<S: Whole> WriteHalf<S> {
         self.stream.socket().send_all_vectored(bufs).await
     }
 
-    /// End the stream for the peer, which has read everything by then.
+    /// Shuts the sending direction down: the peer reads EOF after the last byte.
     pub fn shutdown(&mut self) -> io::Result<()> {
         socket::shutdown(self.stream.socket().as_raw_fd(), Shutdown::Write)
     }
@@ -114,14 +113,14 @@ impl<S: Whole> WriteHalf<S> {
 impl<S: Whole> Drop for WriteHalf<S> {
     fn drop(&mut self) {
         if self.ends {
-            // A connection that is over has no direction left to end.
+            // A closed connection has no direction left to shut down.
             drop(self.shutdown());
         }
     }
 }
 
 impl<S: OnSocket> ReadHalf<Rc<S>> {
-    /// Make the stream whole again; the halves come back where they are of two streams.
+    /// Reunites the halves; returns them if they belong to different streams.
     pub fn reunite(self, mut writer: WriteHalf<Rc<S>>) -> Result<S, (Self, WriteHalf<Rc<S>>)> {
         if !Rc::ptr_eq(&self.0, &writer.stream) {
             return Err((self, writer));
@@ -131,7 +130,7 @@ impl<S: OnSocket> ReadHalf<Rc<S>> {
         drop(writer);
         match Rc::try_unwrap(stream) {
             Ok(stream) => Ok(stream),
-            // Two halves hold it, and no third can be made.
+            // The two halves hold the only references.
             Err(stream) => Err((Self(Rc::clone(&stream)), WriteHalf::new(stream))),
         }
     }

@@ -1,6 +1,6 @@
 //! Sequences as `futures_core::Stream`, with the feature `futures-core`.
 //!
-//! Never does: end a sequence that goes on; [`Receive`] alone has an end.
+//! Only [`Receive`] ends.
 
 use super::{Datagram, Datagrams, Incoming, Readiness, Receive};
 use crate::executor::Received;

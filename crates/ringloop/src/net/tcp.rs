@@ -1,10 +1,10 @@
 //! TCP: a listener and a stream.
 //!
-//! Buffers are owned by the operation while it runs and come back with the result, whatever it is.
-//! Dropping a socket closes it; its operations borrow it, so they are over or given up by then.
+//! An operation owns its buffer and returns it with the result. Dropping a socket closes it; its
+//! operations borrow it, so they have ended or were dropped by then.
 //!
-//! A socket belongs to the thread that used it first: the driver there knows its descriptor, and is
-//! told before it is closed. `OwnedFd::from(stream)` takes it to another one.
+//! A socket is registered with the driver of the thread that uses it, and released before it is
+//! closed. `OwnedFd::from(stream)` moves it to another thread.
 
 use super::incoming::{self, Incoming};
 use super::options::{self, Keepalive};
@@ -23,15 +23,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How a listener is set up.
+/// Options of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// Let several listeners, on other threads, share the address; the kernel spreads connections over
+    /// Several listeners, on other threads, share the address; the kernel spreads connections over
     /// them (`SO_REUSEPORT`). Off by default.
     pub reuse_port: bool,
-    /// Bind the address while old connections of it linger (`SO_REUSEADDR`). On by default.
+    /// Binds the address while old connections of it linger (`SO_REUSEADDR`). On by default.
     pub reuse_address: bool,
-    /// Connections that wait to be accepted; the system's largest by default.
+    /// Length of the queue of unaccepted connections; the system's largest by default.
     pub backlog: i32,
 }
 
@@ -48,27 +48,30 @@ impl Default for ListenOptions {
 /// Listens for TCP connections.
 ///
 /// # Sharing
-/// For listeners that nobody else accepts from: on the ring an accept, also a single one, waits exclusively. Of several
-/// processes or runtimes at one listening socket, inherited or passed on, the first to wait gets the connections, also while
-/// it does nothing with them. Give each a listener of its own by [`ListenOptions::reuse_port`], or wait with
-/// [`Readiness`](super::Readiness), which all of them hear of, and then accept until `WouldBlock` with `std`.
+/// On the ring every accept, also a single one, is an exclusive wait. If several processes or
+/// runtimes accept from one listening socket (inherited or passed), the first to wait gets the
+/// connections, even while it does not handle them. Give each its own listener by
+/// [`ListenOptions::reuse_port`], or wait with [`Readiness`](super::Readiness), which wakes all, and
+/// accept until `WouldBlock` with `std`.
 #[derive(Debug)]
 pub struct TcpListener {
     socket: Socket,
 }
 
 impl TcpListener {
-    /// Listen on `addr` with `SO_REUSEADDR` and the system's largest backlog.
+    /// Listens on `addr` with `SO_REUSEADDR` and the system's largest backlog.
     ///
-    /// Errors: as [`TcpListener::bind_with`]. `EADDRINUSE` also for some milliseconds after a process that listened there
-    /// through a ring was killed: the kernel closes what a ring holds a moment after its process is gone.
+    /// # Errors
+    /// As [`TcpListener::bind_with`]. `EADDRINUSE` also for some milliseconds after a process that
+    /// listened there through a ring was killed: the kernel closes a ring's files after its exit.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         Self::bind_with(addr, ListenOptions::default())
     }
 
-    /// Listen on `addr` as `options` say.
+    /// Listens on `addr` with `options`.
     ///
-    /// Errors: `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`, and those of socket(2).
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`, and those of socket(2).
     pub fn bind_with(addr: SocketAddr, options: ListenOptions) -> io::Result<Self> {
         let socket = open(addr)?;
         let fd = socket.as_raw_fd();
@@ -86,19 +89,22 @@ impl TcpListener {
         inet(socket::local_addr(self.socket.as_raw_fd())?)
     }
 
-    /// Take one connection.
+    /// Accepts one connection.
     ///
-    /// Errors: those of accept(2); a lack of descriptors or memory is told after [`crate::limits::ACCEPT_PAUSE`], so that who asks
-    /// again does not spin.
-    /// Cancel safety: a connection that was taken while the future was being dropped is closed.
+    /// # Errors
+    /// Those of accept(2); exhaustion (`EMFILE` …) is returned after a pause, so that a retry does
+    /// not spin.
+    ///
+    /// # Cancel safety
+    /// A connection accepted while the future is dropped is closed.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         Ok(TcpStream {
             socket: incoming::accept(&self.socket).await?.into(),
         })
     }
 
-    /// Take connections as they come, by one multishot accept: up to `limits::UNTAKEN_CONNECTIONS_MAX` are taken
-    /// before they are asked for. For a listener that nobody else accepts from; see [`TcpListener`].
+    /// Accepts by one multishot accept: up to `limits::UNTAKEN_CONNECTIONS_MAX` connections are
+    /// accepted ahead. Only for a listener that is not shared; see [`TcpListener`].
     pub fn incoming(&self) -> Incoming<'_, TcpStream> {
         Incoming::new(&self.socket)
     }
@@ -117,25 +123,31 @@ impl OnSocket for TcpStream {
 }
 
 impl TcpStream {
-    /// Connect to `addr`.
+    /// Connects to `addr`.
     ///
-    /// Errors: those of connect(2). Cancel safety: the attempt is given up and the socket closed.
+    /// # Errors
+    /// Those of connect(2).
+    ///
+    /// # Cancel safety
+    /// The attempt is cancelled and the socket closed.
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
         let socket = open(addr)?;
         Op::new(Connect::new(socket.on_loop(), addr.into())).await?;
         Ok(Self { socket })
     }
 
-    /// Connect to `addr`, within `limit`.
+    /// Connects to `addr`, within `limit`.
     ///
-    /// Errors: `TimedOut`, and those of connect(2).
+    /// # Errors
+    /// `TimedOut`, and those of connect(2).
     pub async fn connect_timeout(addr: SocketAddr, limit: Duration) -> io::Result<Self> {
         time::timeout(limit, Self::connect(addr)).await?
     }
 
-    /// Connect to the first of `addrs` that answers, tried in order.
+    /// Connects to the first of `addrs` that answers, tried in order.
     ///
-    /// Errors: the last one's; `InvalidInput` where there is none.
+    /// # Errors
+    /// The error of the last address; `InvalidInput` without addresses.
     pub async fn connect_any(addrs: &[SocketAddr]) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
         for addr in addrs {
@@ -147,57 +159,62 @@ impl TcpStream {
         Err(last)
     }
 
-    /// Receive up to the capacity of `buf`, from its start; 0 is the end of the stream.
-    /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
+    /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
+    ///
+    /// # Cancel safety
+    /// Bytes received while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.recv(buf).await
     }
 
-    /// Receive as [`TcpStream::read`], and leave the bytes where they are.
+    /// As [`TcpStream::read`], without removing the bytes from the socket.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.peek(buf).await
     }
 
-    /// Receive bytes as they come, by one multishot receive, without a buffer of one's own.
+    /// Receives by one multishot receive into the loop's buffers.
     pub fn receive(&self) -> Receive<'_> {
         Receive::new(&self.socket)
     }
 
-    /// Send some of `bytes`; returns how many.
+    /// Sends some of `bytes`; returns the count.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.send(bytes).await
     }
 
-    /// Send all of `bytes`: a vector, static ones, or what [`TcpStream::receive`] yielded.
+    /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`TcpStream::receive`].
     pub fn write_all<B: Outgoing>(&self, bytes: B) -> impl Future<Output = (io::Result<()>, B)> {
         self.socket.send_all(bytes)
     }
 
-    /// Send some of `bufs`, in order, in one call; returns how many bytes. At most 1,024 buffers are
-    /// looked at.
+    /// Sends some of `bufs`, in order, in one call; returns the byte count. Uses at most 1,024
+    /// buffers.
     pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
         self.socket.send_vectored(bufs).await
     }
 
-    /// Send all of `bufs`, in order.
+    /// Sends all of `bufs`, in order.
     pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
         self.socket.send_all_vectored(bufs).await
     }
 
-    /// Send some of `bytes` without copying them; returns how many went out, and the buffer as a future that
-    /// is ready once the network has let go of it.
+    /// Sends some of `bytes` without copying them; returns the count, and a future that returns the
+    /// buffer once the network has released it.
     ///
-    /// Pays for large sends over a network card: from about 32 KiB. Over loopback the kernel copies after
-    /// all, which [`Transfer`](super::Transfer) tells, and costs more than a plain send. Where the
-    /// kernel or the driver cannot, it is a plain send. Several may be in flight one after another; each is
-    /// awaited before the next is made.
-    /// Errors: as [`TcpStream::write`].
+    /// Worth it for large sends over a network card, from about 32 KiB. Over loopback the kernel
+    /// copies anyway, as [`Transfer`](super::Transfer) reports, and it costs more than a plain send.
+    /// Without support of kernel or driver it is a plain send. Await each send before the next;
+    /// several buffers may be in flight.
+    ///
     /// Source: `io_uring_prep_send_zc(3)`, kernel 6.0.
+    ///
+    /// # Errors
+    /// As [`TcpStream::write`].
     pub async fn write_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<usize>, Lent) {
         self.socket.send_zero_copy(vec![bytes.into()]).await
     }
 
-    /// Send some of `bufs` as [`TcpStream::write_zero_copy`].
+    /// Sends some of `bufs` as [`TcpStream::write_zero_copy`].
     ///
     /// Source: `io_uring_prep_sendmsg_zc(3)`, kernel 6.1.
     pub async fn write_vectored_zero_copy(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Lent) {
@@ -205,13 +222,14 @@ impl TcpStream {
         self.socket.send_zero_copy(bufs).await
     }
 
-    /// Send all of `bytes` without copying them, and wait until the network has let go of them: over TCP,
-    /// until the peer has acknowledged them. Less than `limits::ZERO_COPY_BYTES_MIN` is a plain send.
+    /// Sends all of `bytes` without copying them, and waits until the network has released them:
+    /// over TCP, until the peer has acknowledged them. Fewer than `limits::ZERO_COPY_BYTES_MIN` are
+    /// sent plainly.
     pub async fn write_all_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         self.socket.send_all_zero_copy(bytes).await
     }
 
-    /// Shut down one or both directions.
+    /// Shuts down one or both directions.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         socket::shutdown(self.socket.as_raw_fd(), how)
     }
@@ -238,7 +256,7 @@ impl TcpStream {
         inet(socket::peer_addr(self.socket.as_raw_fd())?)
     }
 
-    /// Switch Nagle's algorithm off (`true`) or on.
+    /// Switches Nagle's algorithm off (`true`) or on.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         socket::set_nodelay(self.socket.as_raw_fd(), nodelay)
     }
@@ -248,7 +266,8 @@ impl TcpStream {
         options::nodelay(self.socket.as_raw_fd())
     }
 
-    /// Have the kernel probe an idle connection, and reset one whose peer is gone; `None` stops it.
+    /// Sets the kernel's probes of an idle connection, which reset it if the peer is gone; `None`
+    /// disables them.
     pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
         options::set_keepalive(self.socket.as_raw_fd(), keepalive)
     }
@@ -258,8 +277,8 @@ impl TcpStream {
         options::keepalive(self.socket.as_raw_fd())
     }
 
-    /// What becomes of unsent bytes at the close: `Some(0)` drops them and resets the connection. In whole
-    /// seconds, rounded up.
+    /// Sets the time for unsent bytes at the close, in whole seconds, rounded up. `Some(0)` drops
+    /// them and resets the connection.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         socket::set_linger(self.socket.as_raw_fd(), linger)
     }
@@ -274,12 +293,12 @@ impl TcpStream {
         options::ttl(self.socket.as_raw_fd())
     }
 
-    /// Size of the kernel's buffer for what is to be sent, in bytes; it doubles what it is told.
+    /// Size of the kernel's send buffer in bytes, which the kernel doubles.
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
         options::set_send_buffer(self.socket.as_raw_fd(), bytes)
     }
 
-    /// Size of the kernel's buffer for what was received, in bytes; it doubles what it is told.
+    /// Size of the kernel's receive buffer in bytes, which the kernel doubles.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         options::set_receive_buffer(self.socket.as_raw_fd(), bytes)
     }
@@ -288,8 +307,8 @@ impl TcpStream {
 macro_rules! descriptor {
     ($type:ident) => {
         impl $type {
-            /// Ask every operation in flight on this socket to stop; returns how many were asked. Each
-            /// ends with `ECANCELED`, or with the result that won the race.
+            /// Cancels every operation in flight on this socket; returns their count. Each ends with
+            /// `ECANCELED`, or with its result if that came first.
             ///
             /// Source: `IORING_ASYNC_CANCEL_FD`, kernel 5.19.
             pub fn cancel(&self) -> usize {
@@ -310,7 +329,7 @@ macro_rules! descriptor {
         }
 
         impl From<$type> for OwnedFd {
-            /// Takes the descriptor off its loop; its operations are over or given up.
+            /// Releases the descriptor from its loop.
             fn from(socket: $type) -> Self {
                 socket.socket.into_fd()
             }
@@ -322,7 +341,7 @@ pub(super) use descriptor;
 macro_rules! from_descriptor {
     ($type:ident, $std:ty) => {
         impl From<OwnedFd> for $type {
-            /// Takes over a descriptor of this kind; another kind gives errors, no more.
+            /// Takes over a descriptor of this kind; calls on another kind fail.
             fn from(fd: OwnedFd) -> Self {
                 Socket::from(fd).into()
             }
@@ -341,21 +360,20 @@ pub(super) use from_descriptor;
 macro_rules! from_listener {
     ($type:ident, $std:ty) => {
         impl From<OwnedFd> for $type {
-            /// Takes over a listener's descriptor; another kind gives errors, no more.
+            /// Takes over a listener's descriptor; calls on another kind fail.
             ///
-            /// It is made non-blocking, and so is every other handle of the same listener (`try_clone`, an inherited
-            /// descriptor): their `accept` returns `WouldBlock` where it waited. Otherwise one of them could take a
-            /// connection that this loop was told of, and the whole loop would wait for the next one.
+            /// Makes it non-blocking, and so every other handle of the listener (`try_clone`, an
+            /// inherited descriptor): their `accept` returns `WouldBlock`. Otherwise one of them could
+            /// accept a connection first, and this loop would block in accept(2).
             fn from(fd: OwnedFd) -> Self {
-                // What is no listener says so when it is used.
+                // A descriptor of another kind fails when it is used.
                 drop($crate::sys::socket::set_nonblocking(fd.as_raw_fd(), true));
                 Socket::from(fd).into()
             }
         }
 
         impl From<$std> for $type {
-            /// Takes the descriptor over, and makes it and every other handle of the listener non-blocking, as from an
-            /// `OwnedFd`.
+            /// Takes the descriptor over and makes it non-blocking, as from an `OwnedFd`.
             fn from(socket: $std) -> Self {
                 OwnedFd::from(socket).into()
             }

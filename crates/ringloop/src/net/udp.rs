@@ -29,21 +29,21 @@ pub struct UdpSocket {
 /// A step of a classic BPF program, by the numbers of linux/filter.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What is done.
+    /// Operation code.
     pub code: u16,
-    /// Steps to pass over where a comparison holds.
+    /// Steps to skip if a comparison is true.
     pub jump_true: u8,
-    /// The same where it does not.
+    /// Steps to skip if it is false.
     pub jump_false: u8,
-    /// An offset, a number, or how far an unconditional jump goes.
+    /// An offset, a number, or the distance of an unconditional jump.
     pub value: u32,
 }
 
-/// What batches of datagrams on their way out need, used again and again.
+/// Reused memory of outgoing batches.
 #[derive(Default)]
 struct Batch {
     outgoing: RefCell<Outgoing>,
-    /// The route or the device does not take runs.
+    /// The route or the device refuses segmented messages.
     unsegmented: Cell<bool>,
 }
 
@@ -61,8 +61,8 @@ impl UdpSocket {
         Ok(socket.into())
     }
 
-    /// A socket at `addr` that others, on other threads, share; the kernel spreads peers over them
-    /// (`SO_REUSEPORT`).
+    /// A socket at `addr`, shared with sockets of other threads; the kernel spreads the peers over
+    /// them (`SO_REUSEPORT`).
     pub fn bind_reuse_port(addr: SocketAddr) -> io::Result<Self> {
         let socket = Socket::open(domain(addr), libc::SOCK_DGRAM)?;
         socket::set_reuse_port(socket.as_raw_fd(), true)?;
@@ -70,10 +70,13 @@ impl UdpSocket {
         Ok(socket.into())
     }
 
-    /// Have a program choose which of the sockets that share this one's address gets a datagram; it sees the payload, and
-    /// returns the socket's place in the order of binding (`SO_ATTACH_REUSEPORT_CBPF`). For all of them at once.
+    /// Attaches a program that chooses the socket for a datagram, for all sockets that share this
+    /// address (`SO_ATTACH_REUSEPORT_CBPF`).
     ///
-    /// Errors: `EINVAL` for a program that the kernel refuses.
+    /// It reads the payload and returns an index in the order of binding.
+    ///
+    /// # Errors
+    /// `EINVAL` for a program that the kernel refuses.
     pub fn set_reuse_port_program(&self, program: &[Instruction]) -> io::Result<()> {
         let steps: Vec<libc::sock_filter> = program
             .iter()
@@ -87,27 +90,28 @@ impl UdpSocket {
         socket::set_reuse_port_program(self.socket.as_raw_fd(), &steps)
     }
 
-    /// Set the peer: `send` goes there, and only its datagrams come in.
+    /// Sets the peer: `send` goes there, and only its datagrams are received.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<()> {
         Op::new(Connect::new(self.socket.on_loop(), addr.into())).await
     }
 
-    /// Send one datagram to `to`; returns its length.
+    /// Sends one datagram to `to`; returns its length.
     ///
-    /// Errors: `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendmsg(2).
+    /// # Errors
+    /// `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendmsg(2).
     pub async fn send_to(&self, bytes: Vec<u8>, to: SocketAddr) -> (io::Result<usize>, Vec<u8>) {
         self.socket.send_datagram(bytes, Some(to.into())).await
     }
 
-    /// Send one datagram to the peer.
+    /// Sends one datagram to the peer.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.send_datagram(bytes, None).await
     }
 
-    /// Receive one datagram, with where it came from. One that is longer than the capacity of `buf` is
-    /// cut.
+    /// Receives one datagram and its source; bytes beyond the capacity of `buf` are cut.
     ///
-    /// Cancel safety: a datagram taken while the future was being dropped is lost.
+    /// # Cancel safety
+    /// A datagram that arrives while the future is dropped is lost.
     pub async fn recv_from(&self, buf: Vec<u8>) -> (io::Result<(usize, SocketAddr)>, Vec<u8>) {
         let recv = RecvMsg::new(self.socket.on_loop(), RecvBuf::from(buf));
         let (source, buf) = Op::new(recv).await;
@@ -116,25 +120,26 @@ impl UdpSocket {
         (received, bytes)
     }
 
-    /// Receive one datagram of the peer.
+    /// Receives one datagram from the peer.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.recv(buf).await
     }
 
-    /// Receive as [`UdpSocket::recv`], and leave the datagram where it is.
+    /// As [`UdpSocket::recv`], without removing the datagram.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.peek(buf).await
     }
 
-    /// Receive datagrams as they come, by one multishot receive, without a buffer of one's own.
+    /// Receives datagrams by one multishot receive into the loop's buffers.
     pub fn datagrams(&self) -> Datagrams<'_> {
         Datagrams::new(&self.socket, Control::Wanted)
     }
 
-    /// Send datagrams in order, all of them; runs of equal ones to one peer travel as one message where the
-    /// route takes that (`UDP_SEGMENT`). Returns how many went out, which is fewer only with an error.
+    /// Sends all datagrams in order; equal ones to one peer go as one GSO batch if the route
+    /// allows it (`UDP_SEGMENT`). Returns the count sent, which is smaller only with an error.
     ///
-    /// Shape: those without an address go to the peer.
+    /// Datagrams without an address go to the peer.
+    ///
     /// Source: sendmmsg(2), udp(7).
     pub async fn send_batch(
         &self,
@@ -171,16 +176,18 @@ impl UdpSocket {
         (sent_count, Ok(()))
     }
 
-    /// Send a train of datagrams now, or none of it, without waiting.
+    /// Sends a GSO batch at once or not at all.
     ///
-    /// Errors: `EAGAIN` where the socket's buffer is full ([`UdpSocket::writable`] waits);
-    /// [`SendError::is_of_segmentation`] where the route does not take trains; those of sendmsg(2).
     /// Source: sendmsg(2); `UDP_SEGMENT`, kernel 4.18.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the socket's buffer is full ([`UdpSocket::writable`] waits);
+    /// [`SendError::is_of_segmentation`] if the route refuses GSO; those of sendmsg(2).
     pub fn try_send_train(&self, train: &Train<'_>) -> Result<(), SendError> {
         datagram::send_train(self.socket.as_raw_fd(), train)
     }
 
-    /// Wait until the socket's buffer has room for what is to be sent.
+    /// Waits until the send buffer has room.
     pub async fn writable(&self) -> io::Result<()> {
         let poll = Poll {
             fd: self.socket.on_loop(),
@@ -190,30 +197,31 @@ impl UdpSocket {
         Op::new(poll).await.map(drop)
     }
 
-    /// Have datagrams tell the bits of congestion notification that they came with.
+    /// Reports the congestion notification bits (ECN) of received datagrams.
     pub fn set_receive_ecn(&self, on: bool) -> io::Result<()> {
         datagram::set_receive_ecn(self.socket.as_raw_fd(), on)
     }
 
-    /// Have datagrams tell the address that they were sent to.
+    /// Reports the destination address of received datagrams.
     pub fn set_receive_local_ip(&self, on: bool) -> io::Result<()> {
         datagram::set_receive_local_ip(self.socket.as_raw_fd(), on)
     }
 
-    /// Never have packets fragmented; one that is too long for the device is `EMSGSIZE`
-    /// (`IP_PMTUDISC_PROBE`). For protocols that find the path's MTU themselves.
+    /// Disables fragmentation; a packet too long for the device fails with `EMSGSIZE`
+    /// (`IP_PMTUDISC_PROBE`). For protocols with path MTU discovery.
     pub fn set_unfragmented(&self) -> io::Result<()> {
         datagram::set_unfragmented(self.socket.as_raw_fd())
     }
 
-    /// Have trains of equal datagrams of one sender come as one (`UDP_GRO`); see [`Datagrams`].
+    /// Receives equal datagrams of one sender as one GRO batch (`UDP_GRO`); see [`Datagrams`].
     ///
-    /// Errors: `ENOPROTOOPT` before Linux 5.0.
+    /// # Errors
+    /// `ENOPROTOOPT` before Linux 5.0.
     pub fn set_receive_trains(&self, on: bool) -> io::Result<()> {
         datagram::set_receive_trains(self.socket.as_raw_fd(), on)
     }
 
-    /// Let datagrams go to broadcast addresses.
+    /// Lets datagrams go to broadcast addresses.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
         let fd = self.socket.as_raw_fd();
         socket::set_option_int(fd, libc::SOL_SOCKET, libc::SO_BROADCAST, on.into())
@@ -224,12 +232,12 @@ impl UdpSocket {
         options::set_ttl(self.socket.as_raw_fd(), ttl)
     }
 
-    /// Size of the kernel's buffer for what is to be sent, in bytes; it doubles what it is told.
+    /// Size of the kernel's send buffer in bytes, which the kernel doubles.
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
         options::set_send_buffer(self.socket.as_raw_fd(), bytes)
     }
 
-    /// Size of the kernel's buffer for what was received, in bytes; it doubles what it is told.
+    /// Size of the kernel's receive buffer in bytes, which the kernel doubles.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         options::set_receive_buffer(self.socket.as_raw_fd(), bytes)
     }

@@ -1,6 +1,6 @@
 //! Unix sockets: listener, stream and datagrams, by path or abstract name; pairs.
 //!
-//! A listener that is dropped leaves its file behind, as std's does; abstract names leave nothing.
+//! A dropped listener leaves its file behind, as std's does; abstract names leave nothing.
 
 use super::incoming::{self, Incoming};
 use super::receive::{Datagrams, Receive};
@@ -23,32 +23,35 @@ use std::rc::Rc;
 
 /// Listens for Unix connections.
 ///
-/// For listeners that nobody else accepts from: what [`TcpListener`](super::TcpListener) says of sharing holds here.
+/// See [`TcpListener`](super::TcpListener) for sharing.
 #[derive(Debug)]
 pub struct UnixListener {
     socket: Socket,
 }
 
 impl UnixListener {
-    /// Listen at `name`, with the system's largest backlog.
+    /// Listens at `name`, with the system's largest backlog.
     ///
-    /// Errors: `EADDRINUSE` also for a file that an earlier listener left behind; `ENAMETOOLONG` over 107
-    /// bytes.
+    /// # Errors
+    /// `EADDRINUSE`, also for the file of an earlier listener; `ENAMETOOLONG` over 107 bytes.
     pub fn bind<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
         let socket = bound(libc::SOCK_STREAM, name.into())?;
         socket::listen(socket.as_raw_fd(), libc::SOMAXCONN)?;
         Ok(Self { socket })
     }
 
-    /// Take one connection.
+    /// Accepts one connection.
     ///
-    /// Errors: as [`TcpListener::accept`](super::TcpListener::accept).
-    /// Cancel safety: a connection that was taken while the future was being dropped is closed.
+    /// # Errors
+    /// As [`TcpListener::accept`](super::TcpListener::accept).
+    ///
+    /// # Cancel safety
+    /// A connection accepted while the future is dropped is closed.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         Ok(incoming::accept(&self.socket).await?.into())
     }
 
-    /// Take connections as they come, by one multishot accept; for a listener that nobody else accepts from.
+    /// Accepts by one multishot accept; only for a listener that is not shared.
     pub fn incoming(&self) -> Incoming<'_, UnixStream> {
         Incoming::new(&self.socket)
     }
@@ -72,11 +75,13 @@ impl OnSocket for UnixStream {
 }
 
 impl UnixStream {
-    /// Connect to the listener at `name`.
+    /// Connects to the listener at `name`.
     ///
-    /// Shape: waits while the listener's backlog is full; bound it by [`crate::time::timeout`].
-    /// Errors: `ENOENT`, `ECONNREFUSED` where nobody listens, and those of connect(2).
-    /// Cost: while it waits, a try every few milliseconds; no event tells of room.
+    /// Waits while the listener's backlog is full; limit it by [`crate::time::timeout`]. No event
+    /// reports room: it retries every few milliseconds.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ECONNREFUSED` without a listener, and those of connect(2).
     pub async fn connect<'a>(name: impl Into<UnixName<'a>>) -> io::Result<Self> {
         let address = SockAddr::unix(name.into())?;
         let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM)?;
@@ -98,49 +103,51 @@ impl UnixStream {
         Ok((one.into(), other.into()))
     }
 
-    /// Receive up to the capacity of `buf`, from its start; 0 is the end of the stream.
+    /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
     ///
-    /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
+    /// # Cancel safety
+    /// Bytes received while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.recv(buf).await
     }
 
-    /// Receive as [`UnixStream::read`], and leave the bytes where they are.
+    /// As [`UnixStream::read`], without removing the bytes from the socket.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.peek(buf).await
     }
 
-    /// Receive bytes as they come, by one multishot receive.
+    /// Receives by one multishot receive into the loop's buffers.
     pub fn receive(&self) -> Receive<'_> {
         Receive::new(&self.socket)
     }
 
-    /// Send some of `bytes`; returns how many.
+    /// Sends some of `bytes`; returns the count.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.send(bytes).await
     }
 
-    /// Send all of `bytes`: a vector, static ones, or what [`UnixStream::receive`] yielded.
+    /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`UnixStream::receive`].
     pub fn write_all<B: Outgoing>(&self, bytes: B) -> impl Future<Output = (io::Result<()>, B)> {
         self.socket.send_all(bytes)
     }
 
-    /// Send some of `bufs`, in order, in one call; returns how many bytes.
+    /// Sends some of `bufs`, in order, in one call; returns the byte count.
     pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
         self.socket.send_vectored(bufs).await
     }
 
-    /// Send all of `bufs`, in order.
+    /// Sends all of `bufs`, in order.
     pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
         self.socket.send_all_vectored(bufs).await
     }
 
-    /// Send `bytes`, at least one, and descriptors with the first of them; returns how many bytes went out. The
-    /// descriptors come back: the receiver gets its own.
+    /// Sends `bytes`, at least one, with at most 253 descriptors; returns the byte count. The
+    /// descriptors are returned: the receiver gets duplicates.
     ///
-    /// Shape: at most 253 descriptors.
-    /// Errors: `ETOOMANYREFS` where too many are on their way, and those of sendmsg(2).
     /// Source: unix(7), `SCM_RIGHTS`.
+    ///
+    /// # Errors
+    /// `ETOOMANYREFS` if too many are in flight, and those of sendmsg(2).
     pub async fn send_descriptors(
         &self,
         bytes: Vec<u8>,
@@ -155,10 +162,11 @@ impl UnixStream {
         (result, buf.into_vec().unwrap_or_default(), descriptors)
     }
 
-    /// Receive as [`UnixStream::read`], with the descriptors that came with the bytes; they are closed on
-    /// exec. A plain read closes them. Whether some were lost for want of room is told ([`Descriptors::is_cut`]).
+    /// As [`UnixStream::read`], with the descriptors that were sent along, which are close-on-exec.
+    /// A plain read closes them. [`Descriptors::is_cut`] reports lost ones.
     ///
-    /// Cancel safety: bytes and descriptors taken while the future was being dropped are lost and closed.
+    /// # Cancel safety
+    /// Bytes received while the future is dropped are lost, and descriptors closed.
     pub async fn recv_descriptors(
         &self,
         buf: Vec<u8>,
@@ -168,7 +176,7 @@ impl UnixStream {
         (result, buf.into_vec(), descriptors)
     }
 
-    /// Shut down one or both directions.
+    /// Shuts down one or both directions.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         socket::shutdown(self.socket.as_raw_fd(), how)
     }
@@ -209,7 +217,7 @@ impl UnixDatagram {
         Ok(Self { socket })
     }
 
-    /// A socket without a name, which nobody can send to.
+    /// A socket without a name: no peer can send to it.
     pub fn unbound() -> io::Result<Self> {
         let socket = Socket::open(libc::AF_UNIX, libc::SOCK_DGRAM)?;
         Ok(Self { socket })
@@ -221,16 +229,16 @@ impl UnixDatagram {
         Ok((one.into(), other.into()))
     }
 
-    /// Set the peer: `send` goes there, and only its datagrams come in.
+    /// Sets the peer: `send` goes there, and only its datagrams are received.
     pub async fn connect<'a>(&self, name: impl Into<UnixName<'a>>) -> io::Result<()> {
         let address = SockAddr::unix(name.into())?;
         Op::new(Connect::new(self.socket.on_loop(), address)).await
     }
 
-    /// Send one datagram to the socket at `to`; waits while that one's queue is full.
+    /// Sends one datagram to the socket at `to`; waits while its queue is full.
     ///
-    /// Cost: while it waits, a try every few milliseconds; no event tells of room. A connected socket's `send` is
-    /// told.
+    /// No event reports room: it retries every few milliseconds. `send` of a connected socket waits
+    /// for an event.
     pub async fn send_to<'a>(
         &self,
         bytes: Vec<u8>,
@@ -255,15 +263,15 @@ impl UnixDatagram {
         }
     }
 
-    /// Send one datagram to the peer.
+    /// Sends one datagram to the peer.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.send_datagram(bytes, None).await
     }
 
-    /// Receive one datagram, with the name of its sender. One that is longer than the capacity of `buf` is
-    /// cut.
+    /// Receives one datagram and its sender's name; bytes beyond the capacity of `buf` are cut.
     ///
-    /// Cancel safety: a datagram taken while the future was being dropped is lost.
+    /// # Cancel safety
+    /// A datagram that arrives while the future is dropped is lost.
     pub async fn recv_from(&self, buf: Vec<u8>) -> (io::Result<(usize, SockAddr)>, Vec<u8>) {
         let recv = RecvMsg::new(self.socket.on_loop(), RecvBuf::from(buf));
         let (source, buf) = Op::new(recv).await;
@@ -271,14 +279,14 @@ impl UnixDatagram {
         (source.map(|source| (bytes.len(), source)), bytes)
     }
 
-    /// Receive one datagram.
+    /// Receives one datagram.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         self.socket.recv(buf).await
     }
 
-    /// Receive datagrams as they come, by one multishot receive.
+    /// Receives datagrams by one multishot receive into the loop's buffers.
     pub fn datagrams(&self) -> Datagrams<'_> {
-        // Descriptors would come with control data.
+        // Control data could carry descriptors.
         Datagrams::new(&self.socket, Control::Unwanted)
     }
 

@@ -1,6 +1,6 @@
-//! A child that runs, or has ended.
+//! A child process.
 //!
-//! Owns: [`Child`]: std's handle, which takes the status, and the pidfd that tells when it can. Called by:
+//! Owns: [`Child`]: std's handle, which takes the status, and the pidfd that reports its end. Called by:
 //! `Command`. Never does: name a process by its number after its status was taken.
 
 use super::pipe::{PipeReader, PipeWriter};
@@ -16,17 +16,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
-/// A child process. Dropping it leaves the child running, unless it was asked to be killed; on a loop that goes
-/// on running, a dropped child's end is seen to, so that it leaves no zombie.
+/// A child process. Dropping it leaves the child running, unless [`Command::kill_on_drop`] is set; a
+/// loop that keeps running reaps a dropped child.
+///
+/// [`Command::kill_on_drop`]: super::Command::kill_on_drop
 #[derive(Debug)]
 pub struct Child {
-    /// The writing end of its input, where that is a pipe. Dropped, it is the end of the child's input.
+    /// The writing end of its input, if that is a pipe. Dropping it ends the child's input.
     pub stdin: Option<PipeWriter>,
-    /// The reading end of its output, where that is a pipe.
+    /// The reading end of its output, if that is a pipe.
     pub stdout: Option<PipeReader>,
-    /// The reading end of its errors, where that is a pipe.
+    /// The reading end of its error output, if that is a pipe.
     pub stderr: Option<PipeReader>,
-    /// `None` only while it is dropped.
+    /// `None` during its drop only.
     running: Option<Running>,
     kill_on_drop: bool,
 }
@@ -61,7 +63,7 @@ impl Child {
         let (pidfd, stdin, stdout, stderr) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // Nobody could wait for it: as if it had not started.
+                // It could not be waited for: as if it had not started.
                 drop(std.kill());
                 drop(std.wait());
                 return Err(error);
@@ -81,16 +83,19 @@ impl Child {
         })
     }
 
-    /// Its process id, while it has not been waited for; afterwards the number may be another's.
+    /// Its process id, until it was waited for: after that the kernel may reuse the number.
     pub fn id(&self) -> Option<u32> {
         let running = self.running.as_ref()?;
         running.status.is_none().then(|| running.std.id())
     }
 
-    /// Wait for its end. Its input is closed first, so that it does not wait for more.
+    /// Closes its input and waits for its end.
     ///
-    /// Errors: `ECHILD` where somebody else took the status (SIGCHLD ignored, or `wait(-1)`).
-    /// Cancel safety: safe.
+    /// # Errors
+    /// `ECHILD` if the status was taken elsewhere (SIGCHLD ignored, or `wait(-1)`).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
         match &mut self.running {
@@ -107,7 +112,7 @@ impl Child {
         }
     }
 
-    /// Send it SIGKILL; nothing happens where it has ended. [`Child::wait`] tells when it is gone.
+    /// Sends it SIGKILL, unless it has ended. [`Child::wait`] waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
         match &mut self.running {
             Some(running) if running.status.is_none() => running.std.kill(),
@@ -134,13 +139,13 @@ impl Running {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            // The pidfd of a traced child tells of its end before the tracer has seen it, and nothing tells of that.
+            // The pidfd of a traced child is readable before the tracer has seen its end, and no event reports that.
             sleep(pause).await;
             pause = (pause * 2).min(limits::REAP_PAUSE_MAX);
         }
     }
 
-    /// Wait until it has ended, and its status can be taken unless it is traced.
+    /// Waits until it has ended; its status is available then, unless it is traced.
     async fn until_ended(&self) -> io::Result<()> {
         let pidfd = self.pidfd.on_loop();
         let waits = Local::current().engine().waits_for_children();
@@ -161,15 +166,15 @@ impl Drop for Child {
         let Some(mut running) = self.running.take() else {
             return;
         };
-        // A forked child has no part in it.
+        // A forked process is not its parent.
         if running.generation.is_inherited() || !matches!(running.try_wait(), Ok(None)) {
             return;
         }
         if self.kill_on_drop {
-            // It may have ended just now.
+            // It may just have ended.
             drop(running.std.kill());
         }
-        // Without a loop the zombie is init's to see to, when this process ends.
+        // Without a loop, init reaps the zombie when this process ends.
         if let Some(local) = Local::try_current() {
             drop(local.spawn(async move { running.wait().await }));
         }

@@ -1,7 +1,7 @@
 //! Our ends of a child's pipes.
 //!
-//! Owns: [`PipeReader`], [`PipeWriter`]. Called by: `Child`, and programs with a pipe of their own. Never does:
-//! block: an end is made non-blocking, which the other end does not see.
+//! Owns: [`PipeReader`], [`PipeWriter`]. Called by: `Child`, applications. Our end is made non-blocking,
+//! which does not affect the other end.
 
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::Op;
@@ -11,27 +11,28 @@ use crate::sys::file;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Bytes that [`PipeReader::read_to_end`] asks for at once: what a pipe holds.
+/// Bytes per read of [`PipeReader::read_to_end`]: the capacity of a pipe.
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// The reading end of a pipe.
 #[derive(Debug)]
 pub struct PipeReader(Socket);
 
-/// The writing end of a pipe; dropping it is the end of the other side's input.
+/// The writing end of a pipe; dropping it ends the reader's input.
 #[derive(Debug)]
 pub struct PipeWriter(Socket);
 
 impl PipeReader {
-    /// Take over the reading end of a pipe.
+    /// Takes over the reading end of a pipe.
     pub fn new(end: OwnedFd) -> io::Result<Self> {
         file::set_nonblocking(end.as_raw_fd(), true)?;
         Ok(Self(end.into()))
     }
 
-    /// Read up to the capacity of `buf`, from its start; 0 when every writer is gone.
+    /// Reads up to the capacity of `buf`; 0 once every writer has closed its end.
     ///
-    /// Cancel safety: bytes taken while the future was being dropped are lost with its buffer.
+    /// # Cancel safety
+    /// Bytes read while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let read = Read {
             fd: self.0.on_loop(),
@@ -42,7 +43,7 @@ impl PipeReader {
         (result, buf.into_vec())
     }
 
-    /// Read until every writer is gone, and add it to `bytes`.
+    /// Appends to `bytes` until every writer has closed its end.
     pub async fn read_to_end(&self, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let mut buf = Vec::with_capacity(PIPE_BYTES);
         loop {
@@ -57,21 +58,22 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Take over the writing end of a pipe.
+    /// Takes over the writing end of a pipe.
     pub fn new(end: OwnedFd) -> io::Result<Self> {
         file::set_nonblocking(end.as_raw_fd(), true)?;
         Ok(Self(end.into()))
     }
 
-    /// Write some of `bytes`; returns how many.
+    /// Writes some of `bytes`; returns the count.
     ///
-    /// Errors: `EPIPE` when every reader is gone.
+    /// # Errors
+    /// `EPIPE` once every reader has closed its end.
     pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let (result, buf) = self.write_buf(bytes.into()).await;
         (result, buf.into_vec().unwrap_or_default())
     }
 
-    /// Write all of `bytes`.
+    /// Writes all of `bytes`.
     pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let mut buf = SendBuf::from(bytes);
         let mut written = Ok(());
@@ -95,8 +97,10 @@ impl PipeWriter {
 
 /// Two ends of a new pipe.
 ///
-/// Errors: `EMFILE`, `ENFILE`.
 /// Source: pipe(2).
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
 pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = file::pipe()?;
     Ok((PipeReader(reader.into()), PipeWriter(writer.into())))

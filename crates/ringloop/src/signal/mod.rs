@@ -1,10 +1,9 @@
 //! Layer 4: signals as a sequence, and Ctrl-C.
 //!
-//! Owns: [`Signals`], [`Signal`]. Called by: Rust programs. Never does: block a signal, or touch one that nobody
-//! listens to.
+//! Owns: [`Signals`], [`Signal`]. Called by: applications. Signals without a listener keep their action.
 //!
-//! A handler writes an eventfd that the loop polls (`sys::signal`). Not signalfd(2): it hears only of signals
-//! that are blocked, in every thread of the process, and children would inherit the mask.
+//! A handler writes to an eventfd that the loop polls (`sys::signal`). signalfd(2) would need the signals
+//! blocked in every thread of the process, and children would inherit the mask.
 //!
 //! ```no_run
 //! use ringloop::signal::{Signal, Signals};
@@ -36,9 +35,9 @@ pub struct Signal(i32);
 impl Signal {
     /// `SIGINT`: Ctrl-C.
     pub const INTERRUPT: Self = Self(libc::SIGINT);
-    /// `SIGTERM`: the polite way to end a process.
+    /// `SIGTERM`: a request to end.
     pub const TERMINATE: Self = Self(libc::SIGTERM);
-    /// `SIGHUP`: the terminal is gone; of daemons, to read the configuration again.
+    /// `SIGHUP`: the terminal was closed; for daemons, a request to reload the configuration.
     pub const HANGUP: Self = Self(libc::SIGHUP);
     /// `SIGQUIT`: Ctrl-\\.
     pub const QUIT: Self = Self(libc::SIGQUIT);
@@ -46,11 +45,11 @@ impl Signal {
     pub const USER_1: Self = Self(libc::SIGUSR1);
     /// `SIGUSR2`.
     pub const USER_2: Self = Self(libc::SIGUSR2);
-    /// `SIGCHLD`: a child has ended or stopped. `process` does without it.
+    /// `SIGCHLD`: a child has ended or stopped. `process` does not use it.
     pub const CHILD: Self = Self(libc::SIGCHLD);
-    /// `SIGWINCH`: the terminal has another size.
+    /// `SIGWINCH`: the terminal was resized.
     pub const WINDOW_CHANGE: Self = Self(libc::SIGWINCH);
-    /// `SIGALRM`: a timer of the process.
+    /// `SIGALRM`: a timer of the process has expired.
     pub const ALARM: Self = Self(libc::SIGALRM);
 
     /// The signal of this number.
@@ -82,14 +81,13 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// Signals as they come, from now until it is dropped.
+/// Receives signals from now until it is dropped.
 ///
-/// What the process did before on such a signal it does not do meanwhile; when the last listener of a signal
-/// is dropped, its previous action is back. Several listeners, on any loops, each hear of every signal.
-/// Bounded: a signal that comes again before it was taken counts once, as signals do.
-/// A forked child begins without listeners, with the previous actions: what it inherits hears of nothing.
+/// It replaces the process's action; dropping the last listener of a signal restores that. Several
+/// listeners, on any loops, each receive every signal. A signal that is sent again before it was received
+/// counts once. A forked child begins with the previous actions; inherited listeners receive nothing.
 #[derive(Debug)]
-#[must_use = "signals are heard of by next()"]
+#[must_use = "call next() to receive signals"]
 pub struct Signals {
     listener: Listener,
     taken: VecDeque<Signal>,
@@ -97,11 +95,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listen to these signals.
+    /// Listens to these signals.
     ///
-    /// Errors: `EINVAL` for what is no signal, cannot be caught (`SIGKILL`, `SIGSTOP`), or must not be
-    /// returned from (`SIGSEGV` and the like); `EMFILE`; `EAGAIN` where 64 listen already.
     /// Source: sigaction(2).
+    ///
+    /// # Errors
+    /// `EINVAL` for an invalid number, a signal that cannot be caught (`SIGKILL`, `SIGSTOP`) or whose
+    /// handler must not return (`SIGSEGV` and the like); `EMFILE`; `EAGAIN` beyond 64 listeners.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let numbers: Vec<i32> = signals.iter().map(|signal| signal.0).collect();
         Ok(Self {
@@ -111,9 +111,10 @@ impl Signals {
         })
     }
 
-    /// Wait for the next signal; of those that came together, the lowest first.
+    /// Waits for the next signal; of several, returns the lowest number first.
     ///
-    /// Cancel safety: safe; a signal that came meanwhile is the next call's.
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the signal.
     pub async fn next(&mut self) -> io::Result<Signal> {
         loop {
             self.taken.extend(self.listener.take().map(Signal));
@@ -133,17 +134,20 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // The descriptor goes on to serve other loops.
+        // Other loops continue to use the descriptor.
         if let Some(home) = &self.home {
             home.release(self.listener.as_raw_fd());
         }
     }
 }
 
-/// Wait for Ctrl-C (`SIGINT`), from now on: one that came before is not heard of.
+/// Waits for Ctrl-C (`SIGINT`), from now on; an earlier one does not count.
 ///
-/// Errors: as [`Signals::new`].
-/// Cancel safety: dropping it gives `SIGINT` its previous action back.
+/// # Errors
+/// As [`Signals::new`].
+///
+/// # Cancel safety
+/// Dropping it restores the previous action of `SIGINT`.
 pub async fn ctrl_c() -> io::Result<()> {
     let mut signals = Signals::new(&[Signal::INTERRUPT])?;
     signals.next().await.map(drop)

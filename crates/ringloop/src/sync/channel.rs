@@ -1,8 +1,7 @@
 //! Channels of many senders and one receiver, bounded: a sender waits while it is full.
 //!
-//! Owns: the queue, its permits (a place each), and who receives.
-//! Never does: drop a value that was sent while there is a receiver; order among senders is the order
-//! in which their sends got a place.
+//! Owns: the queue, its permits (one per place), and the receiver's waker. No sent value is dropped
+//! while there is a receiver. Senders get places first in, first out.
 
 use super::place::{Place, has_share, next_turn};
 use super::semaphore::{Permits, Woken};
@@ -14,18 +13,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 #[derive(Debug)]
-struct State<T> {
+struct ChannelState<T> {
     queue: VecDeque<T>,
     places: Permits,
     senders: usize,
-    /// The receiver has gone, or wants no more.
+    /// The receiver is dropped or closed.
     closed: bool,
     receiver: Option<Waker>,
 }
 
 /// Both ends of a channel for at most `capacity` values.
 pub(super) fn channel<T, P: Place>(capacity: usize) -> (Sender<T, P>, Receiver<T, P>) {
-    let state = P::share(P::cell(State {
+    let state = P::share(P::cell(ChannelState {
         queue: VecDeque::new(),
         places: Permits::new(capacity.max(1)),
         senders: 1,
@@ -40,41 +39,44 @@ pub(super) fn channel<T, P: Place>(capacity: usize) -> (Sender<T, P>, Receiver<T
 
 /// Sends to a channel; see [`crate::sync::mpsc`] and [`crate::sync::local::mpsc`].
 pub struct Sender<T, P: Place> {
-    state: P::Shared<P::Cell<State<T>>>,
+    state: P::Shared<P::Cell<ChannelState<T>>>,
 }
 
 /// Receives from a channel; see [`crate::sync::mpsc`] and [`crate::sync::local::mpsc`].
 pub struct Receiver<T, P: Place> {
-    state: P::Shared<P::Cell<State<T>>>,
+    state: P::Shared<P::Cell<ChannelState<T>>>,
 }
 
-/// The receiver is gone; the value comes back.
+/// The receiver is dropped; returns the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// Why a value could not be sent at once; it comes back.
+/// Why a value could not be sent at once; returns it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// Every place is taken, or others wait for one.
+    /// Every place is taken, or other senders wait.
     Full(T),
-    /// The receiver is gone.
+    /// The receiver is dropped.
     Closed(T),
 }
 
 /// Why there is no value now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// None yet.
+    /// The channel is empty.
     Empty,
-    /// None ever again: all senders are gone.
+    /// The channel is empty, and all senders are dropped.
     Closed,
 }
 
 impl<T, P: Place> Sender<T, P> {
-    /// Send `value` once there is a place.
+    /// Sends `value` once there is a place.
     ///
-    /// Errors: [`SendError`] with the value, when the receiver is gone.
-    /// Cancel safety: a send that is dropped before it is over has sent nothing.
+    /// # Errors
+    /// [`SendError`] with the value if the receiver is dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped send has sent nothing.
     pub fn send(&self, value: T) -> Send<'_, T, P> {
         Send {
             sender: self,
@@ -83,7 +85,7 @@ impl<T, P: Place> Sender<T, P> {
         }
     }
 
-    /// Send `value` now, if there is a place.
+    /// Sends `value` if there is a place.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         let receiver = P::with(&self.state, |state| {
             if state.closed {
@@ -101,7 +103,7 @@ impl<T, P: Place> Sender<T, P> {
         Ok(())
     }
 
-    /// Whether the receiver is gone, or wants no more.
+    /// Whether the receiver is dropped or closed.
     pub fn is_closed(&self) -> bool {
         P::with(&self.state, |state| state.closed)
     }
@@ -131,7 +133,7 @@ impl<T, P: Place> Drop for Sender<T, P> {
     }
 }
 
-/// Waits for a place, and sends.
+/// Waits for a place and sends.
 #[must_use = "a value is sent when the future is awaited"]
 pub struct Send<'a, T, P: Place> {
     sender: &'a Sender<T, P>,
@@ -144,7 +146,9 @@ impl<T, P: Place> Unpin for Send<'_, T, P> {}
 impl<T, P: Place> Future for Send<'_, T, P> {
     type Output = Result<(), SendError<T>>;
 
-    /// Panics: when it is polled after it was over, as an `async` block does.
+    ///
+    /// # Panics
+    /// If it is polled after it was ready.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (value, ticket) = (&mut this.value, &mut this.ticket);
@@ -186,13 +190,15 @@ impl<T, P: Place> Drop for Send<'_, T, P> {
 }
 
 impl<T, P: Place> Receiver<T, P> {
-    /// Wait for the next value; `None` once all senders are gone and everything was received.
-    /// Cancel safety: a receive that is dropped has taken nothing.
+    /// Waits for the next value; `None` once all senders are dropped and every value was received.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped receive has taken nothing.
     pub async fn recv(&mut self) -> Option<T> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// The next value, as [`Receiver::recv`] gives it.
+    /// [`Receiver::recv`] as a poll function.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let polled = P::with(&self.state, |state| {
             if P::IS_SHARED && !state.queue.is_empty() && !has_share::<P>() {
@@ -230,7 +236,7 @@ impl<T, P: Place> Receiver<T, P> {
         value
     }
 
-    /// Refuse what is sent from now on; what was sent is still received.
+    /// Refuses further sends; sent values are still received.
     pub fn close(&mut self) {
         P::with(&self.state, |state| {
             state.closed = true;
@@ -239,12 +245,12 @@ impl<T, P: Place> Receiver<T, P> {
         .wake();
     }
 
-    /// How many values wait.
+    /// Number of queued values.
     pub fn len(&self) -> usize {
         P::with(&self.state, |state| state.queue.len())
     }
 
-    /// Whether none wait.
+    /// Whether no value is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -253,7 +259,7 @@ impl<T, P: Place> Receiver<T, P> {
 impl<T, P: Place> Drop for Receiver<T, P> {
     fn drop(&mut self) {
         self.close();
-        // Dropped with the cell free: a value's drop may be a sender of this channel.
+        // Dropped with the cell free: a value may contain a sender of this channel.
         let _unreceived = P::with(&self.state, |state| std::mem::take(&mut state.queue));
     }
 }

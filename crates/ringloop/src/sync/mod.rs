@@ -1,21 +1,20 @@
 //! Channels and locks for tasks, on one thread or between threads.
 //!
-//! Owns: [`mpsc`] and [`oneshot`] channels, [`Mutex`], [`Semaphore`], [`Notify`].
-//! Called by: tasks, of this runtime or any other: what waits is a `Waker`.
-//! Never does: block a thread, beyond the few instructions in which a state is changed.
+//! Owns: [`mpsc`] and [`oneshot`] channels, [`Mutex`], [`Semaphore`], [`Notify`]. Called by: tasks of
+//! any runtime, since they use `Waker` only. A thread is blocked for a few instructions at most.
 //!
-//! Each exists twice, with the same methods. The ones here go between threads; those in [`local`] stay
-//! on theirs (they are not `Send`), need no lock, and are the faster ones:
+//! Each exists twice, with the same methods: here between threads, and in [`local`] for one thread,
+//! without locks, not `Send`, and faster:
 //!
 //! | | between threads | on one thread |
 //! |---|---|---|
 //! | the state is | behind a lock that is held for a few instructions | in a cell |
 //! | handles are | `Arc`, [`Send`] where the values are | `Rc` |
-//! | a `Mutex` that nobody else wants costs | two exchanges of a byte | two of a cell |
-//! | a send with somebody waiting costs | a lock, and a knock if that loop sleeps | a push on two queues |
+//! | an uncontended `Mutex` costs | two exchanges of a byte | two of a cell |
+//! | a send to a waiting receiver costs | a lock, and a notification if that loop sleeps | a push on two queues |
 //!
-//! Who waits is served in the order of asking (`waiters`); whoever stops waiting is forgotten, and what
-//! was granted to it meanwhile goes to the next one: every wait here is cancel-safe.
+//! Waiters are served first in, first out (`waiters`). Every wait is cancel safe: the grant of a dropped
+//! wait goes to the next waiter.
 //!
 //! ```
 //! use ringloop::sync::local::mpsc;
@@ -24,7 +23,7 @@
 //! ringloop::spawn(async move {
 //!     for number in 0..3 {
 //!         if sender.send(number).await.is_err() {
-//!             return; // nobody receives any more
+//!             return; // the receiver is dropped
 //!         }
 //!     }
 //! });
@@ -41,7 +40,7 @@
 //! fn may_leave_the_thread<T: Send>(_: T) {}
 //! may_leave_the_thread(ringloop::sync::local::mpsc::channel::<u8>(1));
 //! ```
-//! and one between threads carries only what may go there:
+//! One between threads carries `Send` values only:
 //! ```compile_fail,E0277
 //! fn may_leave_the_thread<T: Send>(_: T) {}
 //! may_leave_the_thread(ringloop::sync::mpsc::channel::<std::rc::Rc<u8>>(1));
@@ -57,11 +56,11 @@ mod waiters;
 
 pub use place::{AnyThread, OneThread, Place};
 
-/// A lock for a value that tasks on several threads change, held across `await` where it must be.
+/// A lock for a value that tasks on several threads change, which may be held across `await`.
 pub type Mutex<T> = mutex::Mutex<T, AnyThread>;
-/// A number of permits that tasks on several threads take and give back.
+/// Permits that tasks on several threads acquire and release.
 pub type Semaphore = semaphore::Semaphore<AnyThread>;
-/// Tells tasks on any thread that something has happened.
+/// Notifies tasks on any thread.
 pub type Notify = notify::Notify<AnyThread>;
 pub use mutex::MutexGuard;
 pub use notify::Notified;
@@ -72,7 +71,7 @@ pub mod mpsc {
     use super::{AnyThread, channel};
     pub use channel::{SendError, TryRecvError, TrySendError};
 
-    /// Sends to a channel; a clone sends to the same.
+    /// Sends to a channel; a clone sends to the same channel.
     pub type Sender<T> = channel::Sender<T, AnyThread>;
     /// Receives from a channel.
     pub type Receiver<T> = channel::Receiver<T, AnyThread>;
@@ -82,7 +81,7 @@ pub mod mpsc {
         channel::channel(capacity)
     }
 
-    /// A channel whose senders never wait. Bound what goes in by other means.
+    /// A channel whose senders never wait. Bound its values by other means.
     pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
         channel::channel(super::semaphore::PERMITS_MAX)
     }
@@ -108,11 +107,11 @@ pub mod oneshot {
 pub mod local {
     use super::{OneThread, mutex, notify, semaphore};
 
-    /// A lock for a value that tasks of one thread change across `await`.
+    /// A lock for a value that tasks of one thread change, which may be held across `await`.
     pub type Mutex<T> = mutex::Mutex<T, OneThread>;
-    /// A number of permits that tasks of one thread take and give back.
+    /// Permits that tasks of one thread acquire and release.
     pub type Semaphore = semaphore::Semaphore<OneThread>;
-    /// Tells tasks of one thread that something has happened.
+    /// Notifies tasks of one thread.
     pub type Notify = notify::Notify<OneThread>;
 
     /// Channels of many senders and one receiver, on one thread.
@@ -120,7 +119,7 @@ pub mod local {
         use super::super::{OneThread, channel, semaphore};
         pub use channel::{SendError, TryRecvError, TrySendError};
 
-        /// Sends to a channel; a clone sends to the same.
+        /// Sends to a channel; a clone sends to the same channel.
         pub type Sender<T> = channel::Sender<T, OneThread>;
         /// Receives from a channel.
         pub type Receiver<T> = channel::Receiver<T, OneThread>;
@@ -130,7 +129,7 @@ pub mod local {
             channel::channel(capacity)
         }
 
-        /// A channel whose senders never wait. Bound what goes in by other means.
+        /// A channel whose senders never wait. Bound its values by other means.
         pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
             channel::channel(semaphore::PERMITS_MAX)
         }

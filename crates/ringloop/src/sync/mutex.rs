@@ -1,19 +1,19 @@
-//! A lock whose waiting is a task's: a word of three states, and a line of those who found it taken.
+//! A lock whose waiters are tasks: a word of three states, and a line of waiters.
 //!
-//! Owns: the value. Never does: poison; a task that panics gives the lock back.
+//! Owns: the value. There is no poisoning: a task that panics unlocks.
 //!
 //! ```text
-//!   FREE ──────── lock ───────▶ HELD ◀── unlock: the last of the line has it ── AWAITED
-//!    ▲                           │ └──── somebody joins the line ─────────────▶   │ ▲
-//!    ├───────── unlock ──────────┘                                                │ └─ unlock: the
-//!    └───────── unlock: those who waited have given up ───────────────────────────┘    next has it
+//!   FREE ──────── lock ───────▶ HELD ◀── unlock: hand over to the last waiter ── AWAITED
+//!    ▲                           │ └──── a waiter enters the line ──────────────▶  │ ▲
+//!    ├───────── unlock ──────────┘                                                 │ └─ unlock: hand over
+//!    └───────── unlock: the line is empty again ───────────────────────────────────┘    to the next
 //! ```
-//! The lock goes from hand to hand along the line, so it is free only where nobody waits, and whoever finds it so takes
-//! it past nobody. Without a contender it costs one exchange of the word each way.
+//! The lock is handed over along the line, so it is free only without waiters. Without contention it
+//! costs one exchange of the word each way.
 //!
 //! # Invariants
-//! 1. Whoever has changed the word from `FREE`, or was granted the lock in the line, has the value alone until it
-//!    changes the word back or passes the lock on.
+//! 1. The holder has changed the word from `FREE`, or was granted the lock in the line. It owns the value
+//!    until it changes the word back or hands the lock over.
 //! 2. The word becomes `AWAITED`, and is changed from it, under the line's cell only.
 
 use super::place::{AnyThread, Place};
@@ -28,12 +28,12 @@ use std::task::{Context, Poll, Waker};
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
-/// Held, and somebody stands in the line, or has stood there.
+/// Held, and a waiter is or was in the line.
 const AWAITED: u8 = 2;
 
 /// A value under a lock; see [`crate::sync::Mutex`] and [`crate::sync::local::Mutex`].
 ///
-/// Where nothing is awaited while it is held, a `std::sync::Mutex` or a `RefCell` is the better choice.
+/// If nothing is awaited while it is held, use a `std::sync::Mutex` or a `RefCell`.
 ///
 /// ```
 /// # ringloop::Runtime::new()?.block_on(async {
@@ -52,7 +52,7 @@ const AWAITED: u8 = 2;
 /// fn may_leave_the_thread<T: Send>(_: T) {}
 /// may_leave_the_thread(ringloop::sync::local::Mutex::new(1));
 /// ```
-/// and what another thread may not look at stays unseen by it:
+/// A guard is `Sync` only if the value is:
 /// ```compile_fail,E0277
 /// fn may_be_shared<T: Sync>(_: T) {}
 /// let lock = ringloop::sync::Mutex::new(std::cell::Cell::new(1));
@@ -65,11 +65,11 @@ pub struct Mutex<T, P: Place> {
     stays: PhantomData<P::Shared<()>>,
 }
 
-// SAFETY: invariant 1: the value goes with the lock from one thread to another, and no two have it.
+// SAFETY: invariant 1: the value moves between threads with the lock.
 unsafe impl<T: Send> Sync for Mutex<T, AnyThread> {}
 
 impl<T, P: Place> Mutex<T, P> {
-    /// A value that nobody holds.
+    /// An unlocked mutex.
     pub fn new(value: T) -> Self {
         Self {
             word: P::word(FREE),
@@ -79,8 +79,10 @@ impl<T, P: Place> Mutex<T, P> {
         }
     }
 
-    /// Wait for the lock, in the order of asking.
-    /// Cancel safety: dropping the future gives up the place in the line.
+    /// Locks the mutex; waiters are served first in, first out.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves the line.
     pub async fn lock(&self) -> MutexGuard<'_, T, P> {
         match self.try_lock() {
             Some(guard) => guard,
@@ -88,17 +90,17 @@ impl<T, P: Place> Mutex<T, P> {
         }
     }
 
-    /// Take the lock now, if it is free and nobody waits for it.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T, P>> {
         P::exchange(&self.word, FREE, HELD).then(|| self.guard())
     }
 
-    /// The value; nobody holds the lock.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 
-    /// For whoever has the lock (invariant 1).
+    /// For the holder of the lock (invariant 1).
     fn guard(&self) -> MutexGuard<'_, T, P> {
         MutexGuard {
             mutex: self,
@@ -106,11 +108,11 @@ impl<T, P: Place> Mutex<T, P> {
         }
     }
 
-    /// Take the lock, or wait in the line; `ticket` is the place in it.
+    /// Takes the lock, or enters the line and sets `ticket`.
     fn poll_lock(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         P::with(&self.line, |line| {
             let Some(place) = *ticket else {
-                let is_taken = self.take_or_announce();
+                let is_taken = self.take_or_mark_awaited();
                 if !is_taken {
                     *ticket = Some(line.push(waker, 1));
                 }
@@ -125,13 +127,13 @@ impl<T, P: Place> Mutex<T, P> {
         })
     }
 
-    /// Take the lock, or have the word say that somebody waits; under the line's cell.
-    fn take_or_announce(&self) -> bool {
+    /// Takes the lock, or sets the word to `AWAITED`; under the line's cell.
+    fn take_or_mark_awaited(&self) -> bool {
         loop {
             if P::exchange(&self.word, FREE, HELD) {
                 return true;
             }
-            // Until then the holder may give the lock back at any moment.
+            // Until then the holder may unlock at any moment.
             if P::exchange(&self.word, HELD, AWAITED) || P::look(&self.word) == AWAITED {
                 return false;
             }
@@ -140,13 +142,13 @@ impl<T, P: Place> Mutex<T, P> {
 
     fn unlock(&self) {
         if !P::exchange(&self.word, HELD, FREE) {
-            self.pass_on();
+            self.hand_over();
         }
     }
 
-    /// Give the lock to the first in the line, or nobody.
+    /// Hands the lock to the first waiter, or frees it.
     #[cold]
-    fn pass_on(&self) {
+    fn hand_over(&self) {
         let next = P::with(&self.line, |line| {
             let next = line.grant(1);
             if line.is_empty() {
@@ -161,7 +163,7 @@ impl<T, P: Place> Mutex<T, P> {
     }
 }
 
-/// Waits in the line.
+/// Waits in the line for the lock.
 struct Locking<'a, T, P: Place> {
     mutex: &'a Mutex<T, P>,
     ticket: Option<Ticket>,
@@ -200,10 +202,10 @@ impl<T, P: Place> Drop for Locking<'_, T, P> {
     }
 }
 
-/// The lock, held; dropping it lets the next one in.
+/// A locked mutex; dropping the guard unlocks it.
 pub struct MutexGuard<'a, T: 'a, P: Place> {
     mutex: &'a Mutex<T, P>,
-    /// A guard is as good as the value, to other threads.
+    /// `Send` and `Sync` as a reference to the value.
     value: PhantomData<&'a mut T>,
 }
 
@@ -261,7 +263,7 @@ mod loom_tests {
 
     type Counted = Mutex<AtomicU32, AnyThread>;
 
-    /// A task that takes the lock, is woken where it has to wait, and counts by two steps.
+    /// A task that locks, waits for its wake if it has to, and counts in two steps.
     fn count_under(mutex: &Counted) {
         let woken = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
@@ -298,20 +300,20 @@ mod loom_tests {
             for other in others {
                 assert!(other.join().is_ok());
             }
-            let guard = mutex.try_lock().expect("everybody is done");
+            let guard = mutex.try_lock().expect("all threads have ended");
             assert_eq!(guard.load(Ordering::Relaxed), threads, "held by two");
         });
     }
 
-    /// One at a time has the value, and whoever waits is woken with the lock.
+    /// One task at a time owns the value, and a waiter is woken with the lock.
     #[test]
-    fn lock_is_passed_from_hand_to_hand() {
+    fn lock_is_handed_over() {
         model(2, |mutex| drop(mutex.try_lock()));
     }
 
-    /// A wait that is given up, before or after it was granted the lock, stops nobody.
+    /// A wait dropped before or after its grant blocks no other.
     #[test]
-    fn wait_that_is_given_up_passes_the_lock_on() {
+    fn dropped_wait_hands_the_lock_over() {
         model(2, |mutex| {
             let mut locking = Locking::new(mutex);
             let waker = Waker::from(Arc::new(Flag(AtomicBool::new(false))));

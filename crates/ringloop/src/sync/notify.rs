@@ -1,7 +1,6 @@
-//! Telling tasks that something has happened, without saying what.
+//! Notifications without a value.
 //!
-//! Owns: who waits, and one notification for whoever comes next.
-//! Never does: count; a hundred notifications with nobody waiting are one.
+//! Owns: the waiters, and at most one stored notification.
 
 use super::place::{Place, next_turn};
 use super::semaphore::{Permits, Woken};
@@ -16,7 +15,7 @@ use std::task::{Context, Poll};
 /// ```
 /// # ringloop::Runtime::new()?.block_on(async {
 /// let notify = ringloop::sync::local::Notify::new();
-/// notify.notify_one(); // nobody waits: it is kept for the next one
+/// notify.notify_one(); // stored: there is no waiter
 /// notify.notified().await;
 /// # })?;
 /// # Ok::<(), ringloop::Error>(())
@@ -32,7 +31,7 @@ impl<P: Place> Default for Notify<P> {
 }
 
 impl<P: Place> Clone for Notify<P> {
-    /// The same one.
+    /// A handle of the same `Notify`.
     fn clone(&self) -> Self {
         Self {
             state: self.state.clone(),
@@ -41,14 +40,14 @@ impl<P: Place> Clone for Notify<P> {
 }
 
 impl<P: Place> Notify<P> {
-    /// With nothing to tell.
+    /// Without a notification.
     pub fn new() -> Self {
         Self {
             state: P::share(P::cell(Permits::new(0))),
         }
     }
 
-    /// Wake the one that has waited for the longest time; with nobody waiting, the next one does not wait.
+    /// Wakes the waiter that has waited longest; without one, the next wait is ready at once.
     pub fn notify_one(&self) {
         P::with(&self.state, |state| {
             if state.free() == 0 {
@@ -60,13 +59,15 @@ impl<P: Place> Notify<P> {
         .wake();
     }
 
-    /// Wake everybody who waits now; nothing is kept for later.
+    /// Wakes all current waiters; stores nothing.
     pub fn notify_all(&self) {
         P::with(&self.state, Permits::grant_all).wake();
     }
 
-    /// Wait for a notification; the place in the line is taken at the first poll.
-    /// Cancel safety: one that was meant for a dropped future goes to the next.
+    /// Waits for a notification; the first poll enters the line.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the notification of a dropped future goes to the next waiter.
     pub fn notified(&self) -> Notified<P> {
         Notified {
             notify: self.clone(),
@@ -76,7 +77,7 @@ impl<P: Place> Notify<P> {
 }
 
 /// Waits for a notification.
-#[must_use = "a notification is waited for when the future is awaited"]
+#[must_use = "await it to wait for a notification"]
 pub struct Notified<P: Place> {
     notify: Notify<P>,
     ticket: Option<Ticket>,
@@ -90,16 +91,20 @@ impl<P: Place> Future for Notified<P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let ticket = &mut this.ticket;
-        let told = P::with(&this.notify.state, |state| {
+        let polled = P::with(&this.notify.state, |state| {
             if state.is_past_share::<P>(1, *ticket) {
                 return None;
             }
             Some(state.poll_take(1, ticket, cx.waker()))
         });
-        let Some(told) = told else {
+        let Some(is_notified) = polled else {
             return next_turn(cx);
         };
-        if told { Poll::Ready(()) } else { Poll::Pending }
+        if is_notified {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
@@ -108,7 +113,7 @@ impl<P: Place> Drop for Notified<P> {
         if let Some(ticket) = self.ticket.take() {
             P::with(&self.notify.state, |state| {
                 let woken = state.leave(ticket);
-                // One is kept already: this one is the same.
+                // At most one is stored.
                 state.keep(1);
                 woken
             })

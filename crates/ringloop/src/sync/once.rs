@@ -1,6 +1,6 @@
 //! Channels for one value.
 //!
-//! Owns: the value on its way. Never does: allocate more than its one cell.
+//! Owns: the value, in one shared cell.
 
 use super::place::Place;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Where the value is.
+/// State of the value.
 #[derive(Debug)]
-enum State<T> {
-    /// Not sent yet; who waits for it.
+enum OneshotState<T> {
+    /// Not sent yet; the receiver's waker.
     Waiting(Option<Waker>),
     Sent(T),
-    /// Received, or one end is gone.
+    /// Received, or one end is dropped.
     Over,
 }
 
 /// Both ends of a channel for one value.
 pub(super) fn channel<T, P: Place>() -> (Sender<T, P>, Receiver<T, P>) {
-    let state = P::share(P::cell(State::Waiting(None)));
+    let state = P::share(P::cell(OneshotState::Waiting(None)));
     let sender = Sender {
         state: state.clone(),
     };
@@ -29,14 +29,15 @@ pub(super) fn channel<T, P: Place>() -> (Sender<T, P>, Receiver<T, P>) {
 
 /// Sends one value; see [`crate::sync::oneshot`] and [`crate::sync::local::oneshot`].
 pub struct Sender<T, P: Place> {
-    state: P::Shared<P::Cell<State<T>>>,
+    state: P::Shared<P::Cell<OneshotState<T>>>,
 }
 
 /// Waits for one value; see [`crate::sync::oneshot`] and [`crate::sync::local::oneshot`].
 ///
-/// Cancel safety: a receiver that was polled can be awaited again.
+/// # Cancel safety
+/// A receiver that was polled can be awaited again.
 pub struct Receiver<T, P: Place> {
-    state: P::Shared<P::Cell<State<T>>>,
+    state: P::Shared<P::Cell<OneshotState<T>>>,
 }
 
 /// The sender was dropped before it sent the value.
@@ -44,15 +45,15 @@ pub struct Receiver<T, P: Place> {
 pub struct Dropped;
 
 impl<T, P: Place> Sender<T, P> {
-    /// Send the value. It comes back when nobody waits for it any more.
+    /// Sends the value; returns it if the receiver is dropped.
     pub fn send(self, value: T) -> Result<(), T> {
         let waiter = P::with(&self.state, |state| match state {
-            State::Waiting(waiter) => {
+            OneshotState::Waiting(waiter) => {
                 let waiter = waiter.take();
-                *state = State::Sent(value);
+                *state = OneshotState::Sent(value);
                 Ok(waiter)
             }
-            State::Sent(_) | State::Over => Err(value),
+            OneshotState::Sent(_) | OneshotState::Over => Err(value),
         })?;
         if let Some(waiter) = waiter {
             waiter.wake();
@@ -60,21 +61,21 @@ impl<T, P: Place> Sender<T, P> {
         Ok(())
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the receiver is dropped.
     pub fn is_closed(&self) -> bool {
-        P::with(&self.state, |state| matches!(state, State::Over))
+        P::with(&self.state, |state| matches!(state, OneshotState::Over))
     }
 }
 
 impl<T, P: Place> Drop for Sender<T, P> {
     fn drop(&mut self) {
         let waiter = P::with(&self.state, |state| match state {
-            State::Waiting(waiter) => {
+            OneshotState::Waiting(waiter) => {
                 let waiter = waiter.take();
-                *state = State::Over;
+                *state = OneshotState::Over;
                 waiter
             }
-            State::Sent(_) | State::Over => None,
+            OneshotState::Sent(_) | OneshotState::Over => None,
         });
         if let Some(waiter) = waiter {
             waiter.wake();
@@ -86,11 +87,11 @@ impl<T, P: Place> Receiver<T, P> {
     /// The value, if it was sent; `None` if it may still come.
     pub fn try_recv(&mut self) -> Option<Result<T, Dropped>> {
         P::with(&self.state, |state| {
-            if matches!(state, State::Waiting(_)) {
+            if matches!(state, OneshotState::Waiting(_)) {
                 return None;
             }
-            match std::mem::replace(state, State::Over) {
-                State::Sent(value) => Some(Ok(value)),
+            match std::mem::replace(state, OneshotState::Over) {
+                OneshotState::Sent(value) => Some(Ok(value)),
                 _ => Some(Err(Dropped)),
             }
         })
@@ -107,16 +108,16 @@ impl<T, P: Place> Future for Receiver<T, P> {
         if let Some(received) = this.try_recv() {
             return Poll::Ready(received);
         }
-        // Between the two looks it may have been sent, from another thread.
+        // It may have been sent between the two locks, from another thread.
         let waits = P::with(&this.state, |state| match state {
-            State::Waiting(waiter) => {
+            OneshotState::Waiting(waiter) => {
                 match waiter {
                     Some(known) => known.clone_from(cx.waker()),
                     none => *none = Some(cx.waker().clone()),
                 }
                 true
             }
-            State::Sent(_) | State::Over => false,
+            OneshotState::Sent(_) | OneshotState::Over => false,
         });
         if waits {
             return Poll::Pending;
@@ -128,7 +129,9 @@ impl<T, P: Place> Future for Receiver<T, P> {
 impl<T, P: Place> Drop for Receiver<T, P> {
     fn drop(&mut self) {
         // Dropped with the cell free.
-        let _unreceived = P::with(&self.state, |state| std::mem::replace(state, State::Over));
+        let _unreceived = P::with(&self.state, |state| {
+            std::mem::replace(state, OneshotState::Over)
+        });
     }
 }
 

@@ -1,7 +1,6 @@
-//! Where a channel or a lock keeps its state: in a cell of one thread, or behind a lock.
+//! The cell of a channel's or lock's state: a `RefCell` for one thread, or a mutex.
 //!
-//! Called by: everything in `sync`, which is written once for both.
-//! Never does: wait for a task; a lock here is held for a few instructions.
+//! Called by: everything in `sync`, which is generic over it. A mutex is held for a few instructions.
 
 use crate::executor::Local;
 #[cfg(loom)]
@@ -21,13 +20,13 @@ use std::sync::{
 };
 use std::task::{Context, Poll};
 
-/// Whether the running task may be given what is there at once: it must not keep the loop's others waiting because
-/// other threads always have more for it. `false`: it is polled again in its next turn.
+/// Whether the running task has budget left. `false`: it takes nothing and is polled again in its next
+/// turn, so that other threads that always have more for it do not starve the loop's other tasks.
 pub(super) fn has_share<P: Place>() -> bool {
     !P::IS_SHARED || Local::spend_share()
 }
 
-/// Have the task polled again after the others.
+/// Wakes the task, which is polled again after the others.
 #[cold]
 pub(super) fn next_turn<T>(cx: &Context<'_>) -> Poll<T> {
     cx.waker().wake_by_ref();
@@ -41,7 +40,7 @@ pub trait Place: sealed::Place {}
 #[derive(Debug)]
 pub enum OneThread {}
 
-/// State and handles go between threads.
+/// State and handles move between threads.
 #[derive(Debug)]
 pub enum AnyThread {}
 
@@ -51,24 +50,23 @@ impl Place for AnyThread {}
 pub(super) mod sealed {
     use super::{Deref, fmt};
 
-    /// How a place keeps a value and shares it.
+    /// The operations of a place.
     pub trait Place: fmt::Debug + 'static {
-        /// A value that is changed through a shared reference.
+        /// A value with interior mutability.
         type Cell<T>;
-        /// A handle of many to one value.
+        /// A shared handle of a value.
         type Shared<T>: Clone + Deref<Target = T>;
-        /// A small number that one of those who want to change it does.
+        /// A small number with compare-and-exchange.
         type Word;
-        /// Whether others may change the state all the time, while a task is being polled: then a poll is given a
-        /// share. On one thread they wait until it is over.
+        /// Whether other threads may change the state during a poll, so that a poll needs a budget.
         const IS_SHARED: bool;
 
         fn cell<T>(value: T) -> Self::Cell<T>;
         fn share<T>(value: T) -> Self::Shared<T>;
-        /// Change the value. Nothing that is called back may happen in there.
+        /// Changes the value. `change` must not call back.
         fn with<T, R>(cell: &Self::Cell<T>, change: impl FnOnce(&mut T) -> R) -> R;
         fn word(value: u8) -> Self::Word;
-        /// Put `to` where `from` is, if it is; whoever does so next sees what was done before.
+        /// Replaces `from` by `to`, with acquire and release ordering; `false` if the word is another.
         fn exchange(word: &Self::Word, from: u8, to: u8) -> bool;
         fn look(word: &Self::Word) -> u8;
     }
@@ -127,7 +125,7 @@ impl sealed::Place for AnyThread {
 
     #[inline]
     fn with<T, R>(cell: &Mutex<T>, change: impl FnOnce(&mut T) -> R) -> R {
-        // A state is whole at any point: a panic is one task's, not everybody's.
+        // Consistent at any point: a panic elsewhere does not change that.
         change(&mut cell.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

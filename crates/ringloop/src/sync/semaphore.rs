@@ -1,7 +1,7 @@
-//! Permits: taken in the order of asking, given back when they are dropped.
+//! Permits: acquired first in, first out, released when dropped.
 //!
-//! Owns: [`Semaphore`] and `Permits`, its state without the cell, which channels are built on too.
-//! Never does: let a small wish pass a large one that came first.
+//! Owns: [`Semaphore`] and `Permits`, its state without the cell, which channels use too. A small request
+//! does not overtake an earlier large one.
 
 use super::place::{Place, has_share, next_turn};
 use super::waiters::{Ticket, Waiters};
@@ -10,10 +10,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// More permits than anything can hold.
+/// The largest number of permits.
 pub(super) const PERMITS_MAX: usize = usize::MAX >> 3;
 
-/// How many are free, and who waits for some.
+/// The free permits and the waiters.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     free: usize,
@@ -28,17 +28,17 @@ impl Permits {
         }
     }
 
-    /// How many are free.
+    /// Number of free permits.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// Whether some can be taken now, past nobody.
+    /// Whether `count` permits are free and there are no waiters.
     pub fn has(&self, count: usize) -> bool {
         self.waiters.is_empty() && self.free >= count
     }
 
-    /// Take some now, past nobody.
+    /// Takes `count` permits if [`Permits::has`] them.
     pub fn try_take(&mut self, count: usize) -> bool {
         let taken = self.has(count);
         if taken {
@@ -47,7 +47,7 @@ impl Permits {
         taken
     }
 
-    /// Take some, or wait in the line; `ticket` is the place in it.
+    /// Takes `count` permits, or enters the line and sets `ticket`.
     pub fn poll_take(&mut self, count: usize, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         match *ticket {
             None if self.try_take(count) => true,
@@ -64,20 +64,20 @@ impl Permits {
         }
     }
 
-    /// Whether what is there is past the running task's share and waits for its next turn, for which the caller wakes
-    /// it. Who has stood in the line has waited.
+    /// Whether permits are free but the running task has used its budget, so that the caller wakes it
+    /// for its next turn. A task that was in the line has waited.
     #[inline]
     pub fn is_past_share<P: Place>(&self, count: usize, ticket: Option<Ticket>) -> bool {
         P::IS_SHARED && ticket.is_none() && self.has(count) && !has_share::<P>()
     }
 
-    /// Stop waiting. What was granted meanwhile goes on to the next, whom the caller wakes.
+    /// Leaves the line. A grant goes to the next waiters, which the caller wakes.
     pub fn leave(&mut self, ticket: Ticket) -> Woken {
         let back = self.waiters.leave(ticket);
         self.give(back)
     }
 
-    /// Give some back; the caller wakes those whose turn it is.
+    /// Releases `count` permits; the caller wakes the waiters that get them.
     pub fn give(&mut self, count: usize) -> Woken {
         self.free = self.free.saturating_add(count).min(PERMITS_MAX);
         let mut woken = Woken::default();
@@ -90,12 +90,12 @@ impl Permits {
         woken
     }
 
-    /// Have at most `count` free.
+    /// Keeps at most `count` free permits.
     pub fn keep(&mut self, count: usize) {
         self.free = self.free.min(count);
     }
 
-    /// End the wait of everybody, with nothing granted.
+    /// Ends every wait, with nothing granted.
     pub fn grant_all(&mut self) -> Woken {
         let mut woken = Woken::default();
         while !self.waiters.is_empty() {
@@ -105,7 +105,7 @@ impl Permits {
     }
 }
 
-/// Those whose turn it is, to be woken once the state's cell is free. Mostly one, without an allocation.
+/// Waiters to wake once the state's cell is free. One needs no allocation.
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     first: Option<Waker>,
@@ -146,7 +146,7 @@ pub struct Semaphore<P: Place> {
 }
 
 impl<P: Place> Clone for Semaphore<P> {
-    /// The same permits.
+    /// A handle of the same permits.
     fn clone(&self) -> Self {
         Self {
             permits: self.permits.clone(),
@@ -155,15 +155,17 @@ impl<P: Place> Clone for Semaphore<P> {
 }
 
 impl<P: Place> Semaphore<P> {
-    /// A semaphore with so many permits.
+    /// A semaphore with `permits` permits.
     pub fn new(permits: usize) -> Self {
         Self {
             permits: P::share(P::cell(Permits::new(permits))),
         }
     }
 
-    /// Wait for `count` permits. Those who wait are served in the order of asking.
-    /// Cancel safety: dropping the future gives up the place in the line, and takes nothing.
+    /// Waits for `count` permits; waiters are served first in, first out.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves the line and takes nothing.
     pub fn acquire(&self, count: usize) -> Acquire<P> {
         Acquire {
             semaphore: self.clone(),
@@ -172,7 +174,7 @@ impl<P: Place> Semaphore<P> {
         }
     }
 
-    /// Take `count` permits now, if they are free and nobody waits.
+    /// Acquires `count` permits if they are free and there are no waiters.
     pub fn try_acquire(&self, count: usize) -> Option<Permit<P>> {
         P::with(&self.permits, |permits| permits.try_take(count)).then(|| Permit {
             semaphore: self.clone(),
@@ -180,19 +182,19 @@ impl<P: Place> Semaphore<P> {
         })
     }
 
-    /// How many permits are free.
+    /// Number of free permits.
     pub fn available(&self) -> usize {
         P::with(&self.permits, |permits| permits.free())
     }
 
-    /// Add permits to those there are, to an eighth of `usize::MAX` at most.
+    /// Adds permits, up to an eighth of `usize::MAX`.
     pub fn add(&self, count: usize) {
         P::with(&self.permits, |permits| permits.give(count)).wake();
     }
 }
 
 /// Waits for permits.
-#[must_use = "permits are waited for when the future is awaited"]
+#[must_use = "await it to acquire the permits"]
 pub struct Acquire<P: Place> {
     semaphore: Semaphore<P>,
     count: usize,
@@ -234,15 +236,15 @@ impl<P: Place> Drop for Acquire<P> {
     }
 }
 
-/// Permits that were taken; dropping it gives them back.
-#[must_use = "dropping a permit gives it back"]
+/// Acquired permits; dropping it releases them.
+#[must_use = "dropping a permit releases it"]
 pub struct Permit<P: Place> {
     semaphore: Semaphore<P>,
     count: usize,
 }
 
 impl<P: Place> Permit<P> {
-    /// Keep the permits from ever being given back.
+    /// Drops the permit without releasing it.
     pub fn forget(mut self) {
         self.count = 0;
     }

@@ -1,7 +1,7 @@
-//! Who waits for something, in the order of asking.
+//! Waiters in first-in-first-out order.
 //!
-//! Owns: the wakers, in slots that are used again. Called by: `semaphore` and `notify`, under their cell.
-//! Never does: wake; it returns the waker, to be woken once the cell is free.
+//! Owns: the wakers, in reused slots. Called by: `semaphore`, `notify` and `mutex`, under their cell. It
+//! returns wakers, to be woken once the cell is free.
 //!
 //! ```text
 //!   push ──▶ Waiting ──grant (the first in the line)──▶ Granted ──leave──▶ free
@@ -10,11 +10,11 @@
 
 use std::task::Waker;
 
-/// Names one who waits.
+/// A waiter's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u32);
 
-/// The line of those who wait; each wants so many of something.
+/// The line; each waiter wants a number of permits.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     slots: Vec<Slot>,
@@ -31,7 +31,7 @@ enum Slot {
         before: Option<u32>,
         after: Option<u32>,
     },
-    /// So many are its own; it has been woken to take them.
+    /// Granted this number, and woken.
     Granted(usize),
     Free {
         next: Option<u32>,
@@ -43,7 +43,7 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Join the end of the line.
+    /// Enters the line at its end.
     pub fn push(&mut self, waker: &Waker, want: usize) -> Ticket {
         let slot = Slot::Waiting {
             waker: waker.clone(),
@@ -66,7 +66,7 @@ impl Waiters {
         Ticket(index)
     }
 
-    /// Whether it was granted; else its waker from now on is `waker`.
+    /// Whether it was granted; else updates its waker.
     pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         match &mut self.slots[ticket.0 as usize] {
             Slot::Granted(_) => true,
@@ -78,7 +78,7 @@ impl Waiters {
         }
     }
 
-    /// What the first in the line wants.
+    /// The number that the first waiter wants.
     pub fn first_wants(&self) -> Option<usize> {
         match self.slots.get(self.first? as usize) {
             Some(Slot::Waiting { want, .. }) => Some(*want),
@@ -86,7 +86,7 @@ impl Waiters {
         }
     }
 
-    /// End the wait of the first, with `count` for its own; the caller wakes it.
+    /// Grants `count` to the first waiter, which the caller wakes.
     pub fn grant(&mut self, count: usize) -> Option<Waker> {
         let index = self.first?;
         self.unlink(index);
@@ -96,7 +96,7 @@ impl Waiters {
         }
     }
 
-    /// Leave, for good; returns how many had been granted.
+    /// Frees the slot; returns the number granted.
     pub fn leave(&mut self, ticket: Ticket) -> usize {
         self.unlink(ticket.0);
         let granted = match self.slots[ticket.0 as usize] {
@@ -108,7 +108,7 @@ impl Waiters {
         granted
     }
 
-    /// Take one out of the line, if it stands there.
+    /// Removes a slot from the line, if it is there.
     fn unlink(&mut self, index: u32) {
         let Slot::Waiting { before, after, .. } = self.slots[index as usize] else {
             return;
@@ -119,7 +119,7 @@ impl Waiters {
         }
     }
 
-    /// Make two stand side by side; `None` is the end of the line.
+    /// Links two slots; `None` is the end of the line.
     fn link(&mut self, left: Option<u32>, right: Option<u32>) {
         match left {
             Some(left) => {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn line_keeps_its_order_whoever_leaves() {
+    fn line_keeps_its_order_as_waiters_leave() {
         for leaver in 0..4 {
             let mut waiters = Waiters::default();
             let tickets: Vec<_> = (0..4)

@@ -1,26 +1,26 @@
-//! Again and again, at a fixed distance.
+//! Ticks at a fixed period.
 //!
-//! Owns: [`Interval`], [`MissedTick`]. Called by: Rust programs. Never does: drift; each tick's time is counted from
-//! the first one, unless it is told to.
+//! Owns: [`Interval`], [`MissedTick`]. Called by: applications. It does not drift: each tick is due at a
+//! multiple of the period after the first, unless [`MissedTick`] says otherwise.
 
 use super::{Sleep, sleep_until};
 use std::time::{Duration, Instant};
 
-/// What to do about ticks whose time passed while nobody waited for them.
+/// What happens to missed ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissedTick {
-    /// Make up for each at once, until none is owed.
+    /// Each missed tick is ready at once.
     #[default]
     Burst,
-    /// Count a whole period from now on.
+    /// The next tick is due a period from now.
     Delay,
-    /// Leave them out, and go on at the next time of the original grid.
+    /// Missed ticks are skipped; the next is due at the next multiple of the period.
     Skip,
 }
 
-/// Ticks at a fixed distance; the first is at the start.
+/// Ticks at a fixed period; the first is at the start.
 #[derive(Debug)]
-#[must_use = "ticks are waited for by tick()"]
+#[must_use = "call tick() to wait"]
 pub struct Interval {
     sleep: Sleep,
     next: Instant,
@@ -28,14 +28,14 @@ pub struct Interval {
     missed: MissedTick,
 }
 
-/// Tick now and every `period` after.
+/// Ticks now and every `period` after.
 ///
-/// Shape: a period of zero counts as one nanosecond.
+/// A period of zero counts as one nanosecond.
 pub fn interval(period: Duration) -> Interval {
     interval_at(Instant::now(), period)
 }
 
-/// Tick at `start` and every `period` after.
+/// Ticks at `start` and every `period` after.
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval {
         sleep: sleep_until(start),
@@ -46,15 +46,16 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 }
 
 impl Interval {
-    /// Say what to do about missed ticks; [`MissedTick::Burst`] else.
+    /// Sets what happens to missed ticks; [`MissedTick::Burst`] by default.
     pub fn on_missed(mut self, missed: MissedTick) -> Self {
         self.missed = missed;
         self
     }
 
-    /// Wait for the next tick; never early. Returns the time that it was due.
+    /// Waits for the next tick, never early. Returns the time at which it was due.
     ///
-    /// Cancel safety: safe; a tick that was not waited for to its end is the next call's.
+    /// # Cancel safety
+    /// Cancel safe: the next call returns the tick.
     pub async fn tick(&mut self) -> Instant {
         (&mut self.sleep).await;
         let due = self.next;
@@ -63,13 +64,13 @@ impl Interval {
         due
     }
 
-    /// Start anew: the next tick is a period from now.
+    /// Restarts: the next tick is due a period from now.
     pub fn reset(&mut self) {
         self.next = later(Instant::now(), self.period);
         self.sleep = sleep_until(self.next);
     }
 
-    /// From one tick to the next.
+    /// The period.
     pub fn period(&self) -> Duration {
         self.period
     }
@@ -93,7 +94,7 @@ impl Interval {
     }
 }
 
-/// A time that no clock reaches stands for one that cannot be told.
+/// A time that the clock does not reach replaces one that cannot be represented.
 fn later(from: Instant, period: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
     from.checked_add(period).unwrap_or(from + FAR)

@@ -1,6 +1,6 @@
-//! Layer 4: sleeping and time-outs, on the engine's timers.
+//! Layer 4: sleeping and time limits by the engine's timers.
 //!
-//! Called by: Rust programs. Never does: a system call; the next deadline is an argument of the wait.
+//! Called by: applications. A timer costs no system call: the next deadline is an argument of the wait.
 
 mod interval;
 
@@ -23,7 +23,7 @@ pub struct Sleep {
     armed: Option<(Local, TimerKey)>,
 }
 
-/// Wait for `delay`.
+/// Waits for `delay`.
 pub fn sleep(delay: Duration) -> Sleep {
     let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     Sleep {
@@ -32,7 +32,7 @@ pub fn sleep(delay: Duration) -> Sleep {
     }
 }
 
-/// Wait until `deadline`. Of two that wait for the same time, who waited first is woken first.
+/// Waits until `deadline`. Of equal deadlines, the first wait is woken first.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep {
         deadline_ns: monotonic_ns_at(deadline),
@@ -40,8 +40,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     }
 }
 
-/// The monotonic clock's nanoseconds at a time of std's. Counted from one pair of readings for all, so that
-/// equal times stay equal; the pair's order makes it late by the time between them, never early.
+/// Converts a time of std's to nanoseconds of the monotonic clock, by one pair of readings for all, so
+/// that equal times stay equal. The order of the readings makes it late, never early.
 fn monotonic_ns_at(deadline: Instant) -> u64 {
     static READINGS: OnceLock<(Instant, u64)> = OnceLock::new();
     let (instant, clock_ns) = *READINGS.get_or_init(|| {
@@ -61,7 +61,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if clock::monotonic_ns() >= self.deadline_ns {
             if self.armed.is_none() && !Local::spend_share() {
-                // Who asks again and again for times that are over must not keep the others waiting.
+                // A task that polls for past deadlines must not starve the others.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -69,7 +69,7 @@ impl Future for Sleep {
         }
         if let Some((local, key)) = &self.armed {
             if !local.is_current() {
-                // It was moved here from another loop, which may not run meanwhile.
+                // It was moved here from another loop, which may be stopped.
                 local.remove_timer(*key);
             } else if local.engine().timers_mut().update(*key, cx.waker()) {
                 return Poll::Pending;
@@ -93,7 +93,7 @@ impl Drop for Sleep {
     }
 }
 
-/// The time ran out before the future was ready.
+/// The deadline passed before the future was ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -111,14 +111,15 @@ impl From<Elapsed> for std::io::Error {
     }
 }
 
-/// Wait for `future`, at most `limit`. Cancel safety: the future is dropped when the time is up, so
-/// it is as cancel-safe as the future is.
+/// Waits for `future` for at most `limit`.
+///
+/// # Cancel safety
+/// The future is dropped at the limit, so that its own cancel safety applies.
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
     before(sleep(limit), future).await
 }
 
-/// Wait for `future`, until `deadline` at most: what several calls in a row share. Cancel safety: as
-/// [`timeout`].
+/// Waits for `future` until `deadline`, which several calls in a row can share; see [`timeout`].
 pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
     before(sleep_until(deadline), future).await
 }
@@ -135,7 +136,7 @@ async fn before<F: Future>(sleep: Sleep, future: F) -> Result<F::Output, Elapsed
     .await
 }
 
-/// Give every other ready task a turn.
+/// Gives every other ready task a turn.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {

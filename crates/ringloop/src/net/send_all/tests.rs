@@ -26,7 +26,7 @@ fn runtime(driver: Choice) -> Runtime {
     Runtime::with_options(options).expect("a runtime")
 }
 
-/// Run a test beside a task that is always ready.
+/// Runs a test beside a task that is always ready.
 fn busy(runtime: &Runtime, test: impl Future<Output = ()>) {
     let busy = async {
         let is_over = Rc::new(Cell::new(false));
@@ -60,7 +60,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Poll a send for the first time; returns what it ended with, if it did.
+/// Polls a send for the first time; returns what it ended with, if it did.
 async fn start<B: Outgoing>(sending: &mut SendAll<'_, B>) -> Option<Sent<B>> {
     poll_fn(|cx| match Pin::new(&mut *sending).poll(cx) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -69,7 +69,7 @@ async fn start<B: Outgoing>(sending: &mut SendAll<'_, B>) -> Option<Sent<B>> {
     .await
 }
 
-/// Start a send and see it out.
+/// Starts a send and see it out.
 async fn send<B: Outgoing>(socket: &Socket, bytes: B) -> Sent<B> {
     let mut sending = socket.send_all(bytes);
     match start(&mut sending).await {
@@ -78,13 +78,13 @@ async fn send<B: Outgoing>(socket: &Socket, bytes: B) -> Sent<B> {
     }
 }
 
-/// Start a send that is more than the socket takes.
+/// Starts a send that is more than the socket takes.
 async fn start_long(sending: &mut SendAll<'_, Vec<u8>>) {
     assert!(start(sending).await.is_none());
     assert_eq!(sending.stage, Stage::Sending);
 }
 
-/// Take so many bytes, on a thread: the loop is not to be kept waiting.
+/// Takes so many bytes, on a thread: the loop is not to be kept waiting.
 fn reader(mut peer: Peer, len: usize) -> thread::JoinHandle<(Vec<u8>, Peer)> {
     thread::spawn(move || {
         let mut bytes = vec![0; len];
@@ -143,7 +143,7 @@ fn send_that_is_given_up_keeps_its_memory_and_leaves_the_socket_to_the_next_one(
             yield_now().await;
         }
         drop(sending);
-        // What went out is a beginning of the message. A sleep is a turn of the loop at least, and the kernel hears of the
+        // The sent bytes are a prefix of the message. A sleep is a turn of the loop at least, and the kernel receives the
         // send and of its cancel in one: after several without a byte none comes.
         peer.set_nonblocking(true).expect("a socket");
         let (mut peer, mut came) = (peer, Vec::new());
