@@ -145,9 +145,6 @@ impl File {
     ///
     /// Source: read(2); the ring's `READ`, Linux 5.6.
     ///
-    /// # Errors
-    /// Those of read(2).
-    ///
     /// # Cancel safety
     /// Bytes read by then are lost with the buffer, and the position has moved.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
@@ -259,9 +256,6 @@ impl File {
     /// meanwhile.
     ///
     /// Source: write(2); the ring's `WRITE`, Linux 5.6.
-    ///
-    /// # Errors
-    /// Those of write(2).
     ///
     /// # Cancel safety
     /// The bytes may be written or not.
@@ -419,9 +413,6 @@ impl File {
     /// Flushes data and metadata to the disk. Does not wait for writes in flight.
     ///
     /// Source: fsync(2); the ring's `FSYNC`, Linux 5.1.
-    ///
-    /// # Errors
-    /// Those of fsync(2).
     pub async fn sync_all(&self) -> io::Result<()> {
         self.sync(false).await
     }
@@ -479,9 +470,6 @@ impl File {
     ///
     /// Source: ftruncate(2); the ring's `FTRUNCATE`, Linux 6.9.
     ///
-    /// # Errors
-    /// Those of ftruncate(2).
-    ///
     /// # Cancel safety
     /// It may have happened or not.
     pub async fn set_len(&self, len: u64) -> io::Result<()> {
@@ -492,9 +480,6 @@ impl File {
     /// Reserves space for `len` bytes at `offset`; extends a shorter file.
     ///
     /// Source: fallocate(2); the ring's `FALLOCATE`, Linux 5.6.
-    ///
-    /// # Errors
-    /// Those of fallocate(2).
     ///
     /// # Cancel safety
     /// It may have happened or not.

@@ -88,9 +88,6 @@ impl AsRawFd for End<'_> {
 ///
 /// Source: splice(2); the ring's `SPLICE`, Linux 5.7.
 ///
-/// # Errors
-/// Those of splice(2).
-///
 /// # Cancel safety
 /// Bytes moved by then stay at the output.
 pub async fn splice(
@@ -115,9 +112,6 @@ pub async fn splice(
 /// input. The bytes stay in the first.
 ///
 /// Source: tee(2); the ring's `TEE`, Linux 5.8.
-///
-/// # Errors
-/// Those of tee(2).
 ///
 /// # Cancel safety
 /// Bytes duplicated by then are in both.

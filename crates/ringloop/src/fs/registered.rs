@@ -89,9 +89,6 @@ impl RegisteredFile {
     ///
     /// Source: read(2); the ring's `READ_FIXED`, Linux 5.1.
     ///
-    /// # Errors
-    /// Those of read(2).
-    ///
     /// # Cancel safety
     /// Bytes read by then are lost with the buffer, and the position has moved.
     pub async fn read(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
@@ -146,9 +143,6 @@ impl RegisteredFile {
     /// As [`File::write`]; a copy too, where it is a terminal or another device that blocks.
     ///
     /// Source: write(2); the ring's `WRITE_FIXED`, Linux 5.1.
-    ///
-    /// # Errors
-    /// Those of write(2).
     ///
     /// # Cancel safety
     /// The bytes may be written or not.

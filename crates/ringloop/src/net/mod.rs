@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `socket` | a descriptor that its driver releases before it is closed; what all sockets share |
 //! | `tcp`, `udp`, `unix` | the names and options of each kind |
+//! | `macros` | methods and conversions that several kinds share |
 //! | `split` | the two directions of a stream as two values |
 //! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
 //! | `send_all` | sending a whole buffer |
@@ -18,6 +19,7 @@
 
 mod incoming;
 mod lookup;
+mod macros;
 mod options;
 mod polled;
 mod readiness;

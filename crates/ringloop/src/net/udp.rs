@@ -3,10 +3,11 @@
 //! Byte path: out from the caller's bytes by `op::SendMsg`, or by `sys::datagram` in batches; in by
 //! `op::RecvMsg` or, as they come, by [`Datagrams`].
 
+use super::macros::{descriptor, from_descriptor};
 use super::options;
 use super::receive::Datagrams;
 use super::socket::Socket;
-use super::tcp::{descriptor, domain, from_descriptor, inet};
+use super::tcp::{domain, inet};
 use crate::buf::RecvBuf;
 use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg};

@@ -3,10 +3,10 @@
 //! A dropped listener leaves its file behind, as std's does; abstract names leave nothing.
 
 use super::incoming::{self, Incoming};
+use super::macros::{descriptor, from_descriptor, from_listener, from_socket, stream};
 use super::receive::{Datagrams, Receive};
 use super::socket::Socket;
 use super::split::{OnSocket, ReadHalf, WriteHalf};
-use super::tcp::{descriptor, from_descriptor, from_listener, from_socket};
 use crate::buf::{Outgoing, RecvBuf};
 use crate::executor::Op;
 use crate::limits;
@@ -68,12 +68,6 @@ pub struct UnixStream {
     pub(super) socket: Socket,
 }
 
-impl OnSocket for UnixStream {
-    fn socket(&self) -> &Socket {
-        &self.socket
-    }
-}
-
 impl UnixStream {
     /// Connects to the listener at `name`.
     ///
@@ -101,44 +95,6 @@ impl UnixStream {
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = socket::pair(libc::SOCK_STREAM)?;
         Ok((one.into(), other.into()))
-    }
-
-    /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
-    ///
-    /// # Cancel safety
-    /// Bytes received while the future is dropped are lost with its buffer.
-    pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        self.socket.recv(buf).await
-    }
-
-    /// As [`UnixStream::read`], without removing the bytes from the socket.
-    pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        self.socket.peek(buf).await
-    }
-
-    /// Receives by one multishot receive into the loop's buffers.
-    pub fn receive(&self) -> Receive<'_> {
-        Receive::new(&self.socket)
-    }
-
-    /// Sends some of `bytes`; returns the count.
-    pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        self.socket.send(bytes).await
-    }
-
-    /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`UnixStream::receive`].
-    pub fn write_all<B: Outgoing>(&self, bytes: B) -> impl Future<Output = (io::Result<()>, B)> {
-        self.socket.send_all(bytes)
-    }
-
-    /// Sends some of `bufs`, in order, in one call; returns the byte count.
-    pub async fn write_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Vec<Vec<u8>>) {
-        self.socket.send_vectored(bufs).await
-    }
-
-    /// Sends all of `bufs`, in order.
-    pub async fn write_all_vectored(&self, bufs: Vec<Vec<u8>>) -> (io::Result<()>, Vec<Vec<u8>>) {
-        self.socket.send_all_vectored(bufs).await
     }
 
     /// Sends `bytes`, at least one, with at most 253 descriptors; returns the byte count. The
@@ -174,23 +130,6 @@ impl UnixStream {
         let recv = RecvDescriptors::new(self.socket.on_loop(), buf.into());
         let (result, buf, descriptors) = Op::new(recv).await;
         (result, buf.into_vec(), descriptors)
-    }
-
-    /// Shuts down one or both directions.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        socket::shutdown(self.socket.as_raw_fd(), how)
-    }
-
-    /// A reader and a writer that borrow the stream, for two futures of one task.
-    pub fn split(&self) -> (ReadHalf<&Self>, WriteHalf<&Self>) {
-        (ReadHalf::new(self), WriteHalf::new(self))
-    }
-
-    /// A reader and a writer that own the stream together, for two tasks. Dropping the writer ends the
-    /// stream for the peer.
-    pub fn into_split(self) -> (ReadHalf<Rc<Self>>, WriteHalf<Rc<Self>>) {
-        let stream = Rc::new(self);
-        (ReadHalf::new(Rc::clone(&stream)), WriteHalf::new(stream))
     }
 
     /// This end's name.
@@ -303,6 +242,7 @@ fn bound(kind: i32, name: UnixName<'_>) -> io::Result<Socket> {
 }
 
 from_socket!(UnixListener, UnixStream, UnixDatagram);
+stream!(UnixStream);
 descriptor!(UnixListener);
 descriptor!(UnixStream);
 descriptor!(UnixDatagram);

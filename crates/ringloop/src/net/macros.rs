@@ -1,0 +1,171 @@
+//! Methods and conversions that several socket types share, each stated once.
+//!
+//! Called by: `tcp`, `udp`, `unix`, which import what the macros name.
+
+/// Methods of streams.
+macro_rules! stream {
+    ($type:ident) => {
+        impl $type {
+            /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
+            ///
+            /// # Cancel safety
+            /// Bytes received while the future is dropped are lost with its buffer.
+            pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+                self.socket.recv(buf).await
+            }
+
+            /// As [`Self::read`], without removing the bytes from the socket.
+            pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+                self.socket.peek(buf).await
+            }
+
+            /// Receives by one multishot receive into the loop's buffers.
+            pub fn receive(&self) -> Receive<'_> {
+                Receive::new(&self.socket)
+            }
+
+            /// Sends some of `bytes`; returns the count.
+            pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+                self.socket.send(bytes).await
+            }
+
+            /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`Self::receive`].
+            pub fn write_all<B: Outgoing>(
+                &self,
+                bytes: B,
+            ) -> impl Future<Output = (io::Result<()>, B)> {
+                self.socket.send_all(bytes)
+            }
+
+            /// Sends some of `bufs`, in order, in one call; returns the byte count. Uses at most 1,024
+            /// buffers.
+            pub async fn write_vectored(
+                &self,
+                bufs: Vec<Vec<u8>>,
+            ) -> (io::Result<usize>, Vec<Vec<u8>>) {
+                self.socket.send_vectored(bufs).await
+            }
+
+            /// Sends all of `bufs`, in order.
+            pub async fn write_all_vectored(
+                &self,
+                bufs: Vec<Vec<u8>>,
+            ) -> (io::Result<()>, Vec<Vec<u8>>) {
+                self.socket.send_all_vectored(bufs).await
+            }
+
+            /// Shuts down one or both directions.
+            pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+                socket::shutdown(self.socket.as_raw_fd(), how)
+            }
+
+            /// A reader and a writer that borrow the stream, for two futures of one task.
+            pub fn split(&self) -> (ReadHalf<&Self>, WriteHalf<&Self>) {
+                (ReadHalf::new(self), WriteHalf::new(self))
+            }
+
+            /// A reader and a writer that own the stream together, for two tasks. Dropping the writer ends the
+            /// stream for the peer.
+            pub fn into_split(self) -> (ReadHalf<Rc<Self>>, WriteHalf<Rc<Self>>) {
+                let stream = Rc::new(self);
+                (ReadHalf::new(Rc::clone(&stream)), WriteHalf::new(stream))
+            }
+        }
+
+        impl OnSocket for $type {
+            fn socket(&self) -> &Socket {
+                &self.socket
+            }
+        }
+    };
+}
+pub(super) use stream;
+
+macro_rules! descriptor {
+    ($type:ident) => {
+        impl $type {
+            /// Cancels every operation in flight on this socket; returns their count. Each ends with
+            /// `ECANCELED`, or with its result if that came first.
+            ///
+            /// Source: `IORING_ASYNC_CANCEL_FD`, kernel 5.19.
+            pub fn cancel(&self) -> usize {
+                self.socket.cancel()
+            }
+        }
+
+        impl AsRawFd for $type {
+            fn as_raw_fd(&self) -> RawFd {
+                self.socket.lend_fd().as_raw_fd()
+            }
+        }
+
+        impl AsFd for $type {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.socket.lend_fd()
+            }
+        }
+
+        impl From<$type> for OwnedFd {
+            /// Releases the descriptor from its loop.
+            fn from(socket: $type) -> Self {
+                socket.socket.into_fd()
+            }
+        }
+    };
+}
+pub(super) use descriptor;
+
+macro_rules! from_descriptor {
+    ($type:ident, $std:ty) => {
+        impl From<OwnedFd> for $type {
+            /// Takes over a descriptor of this kind; calls on another kind fail.
+            fn from(fd: OwnedFd) -> Self {
+                Socket::from(fd).into()
+            }
+        }
+
+        impl From<$std> for $type {
+            /// Takes the descriptor over.
+            fn from(socket: $std) -> Self {
+                OwnedFd::from(socket).into()
+            }
+        }
+    };
+}
+pub(super) use from_descriptor;
+
+macro_rules! from_listener {
+    ($type:ident, $std:ty) => {
+        impl From<OwnedFd> for $type {
+            /// Takes over a listener's descriptor; calls on another kind fail.
+            ///
+            /// Makes it non-blocking, and so every other handle of the listener (`try_clone`, an
+            /// inherited descriptor): their `accept` returns `WouldBlock`. Otherwise one of them could
+            /// accept a connection first, and this loop would block in accept(2).
+            fn from(fd: OwnedFd) -> Self {
+                // A descriptor of another kind fails when it is used.
+                drop($crate::sys::socket::set_nonblocking(fd.as_raw_fd(), true));
+                Socket::from(fd).into()
+            }
+        }
+
+        impl From<$std> for $type {
+            /// Takes the descriptor over and makes it non-blocking, as from an `OwnedFd`.
+            fn from(socket: $std) -> Self {
+                OwnedFd::from(socket).into()
+            }
+        }
+    };
+}
+pub(super) use from_listener;
+
+macro_rules! from_socket {
+    ($($type:ident),*) => {$(
+        impl From<Socket> for $type {
+            fn from(socket: Socket) -> Self {
+                Self { socket }
+            }
+        }
+    )*};
+}
+pub(super) use from_socket;
