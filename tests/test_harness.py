@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import support
+from tests.support import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -213,3 +215,8 @@ def pytest_of_its_own(
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("module", parallel.OF_ONE_THREAD)
+def test_module_that_runs_in_one_thread_exists(module: str) -> None:
+    assert importlib.util.find_spec(f"tests.{module}")

@@ -56,26 +56,26 @@ _CALLS = {
 }
 # Fixtures that stand around all threads.
 _AROUND = {"alone_with_children", "leak_check", "loop_log"}
-# Modules, and why their tests run once.
-_OF_ONE_THREAD = {
-    "test_matrix": "many rows look at the process, and each has its tests elsewhere",
-    "test_debug_mode": "reads the process's log",
-    "test_fork": "forks",
-    "test_number_of_a_closed_socket": "counts on the numbers of new descriptors",
-    "test_differential_server": "compares when the peer sees the end, which other threads delay",
-    "test_differential_tcp": "compares when the peer sees the end, which other threads delay",
-    "test_differential_tls": "compares when the peer sees the end, which other threads delay",
-    "test_differential_tls_sides": "compares when the peer sees the end, which other threads delay",
-    "test_dns": "counts the process's threads",
-    "test_datagram_floods": "counts what the process owns",
-    "test_suite": "CPython's own tests, in processes of their own",
-    "test_service": "drives a service in a process of its own",
+# Modules below `tests`, and why their tests run once.
+OF_ONE_THREAD = {
+    "compatibility.test_matrix": "many rows look at the process, and each has its tests elsewhere",
+    "loop.test_debug_mode": "reads the process's log",
+    "processes.test_fork": "forks",
+    "regressions.test_number_of_a_closed_socket": "counts on the numbers of new descriptors",
+    "tcp.test_differential_server": "compares when the peer sees the end, which other threads delay",
+    "tcp.test_differential": "compares when the peer sees the end, which other threads delay",
+    "tls.test_differential": "compares when the peer sees the end, which other threads delay",
+    "tls.test_differential_sides": "compares when the peer sees the end, which other threads delay",
+    "loop.test_dns": "counts the process's threads",
+    "datagrams.test_floods": "counts what the process owns",
+    "cpython.test_suite": "CPython's own tests, in processes of their own",
+    "service.test_service": "drives a service in a process of its own",
     "test_harness": "tests the fixtures themselves",
-    "test_memory": "counts what the process owns",
-    "test_tls_memory": "counts what the process owns",
-    "test_subinterpreters": "looks at the process's interpreters",
-    "test_refused_ring": "in processes of its own",
-    "test_signals": "signals arrive in the main thread",
+    "memory.test_memory": "counts what the process owns",
+    "tls.test_memory": "counts what the process owns",
+    "processes.test_subinterpreters": "looks at the process's interpreters",
+    "loop.test_refused_ring": "in processes of its own",
+    "processes.test_signals": "signals arrive in the main thread",
 }
 
 excluded: collections.Counter[str] = collections.Counter()
@@ -87,7 +87,7 @@ def reason_for_one_thread(item: pytest.Function) -> str | None:
         return str(mark.args[0])
     if item.get_closest_marker("loop_errors"):
         return "reads the process's log"
-    if reason := _OF_ONE_THREAD.get(item.module.__name__.rpartition(".")[2]):
+    if reason := OF_ONE_THREAD.get(item.module.__name__.removeprefix("tests.")):
         return reason
     # `loop_log` stands around every test; only who asks for it reads it.
     for name in item._fixtureinfo.argnames:
