@@ -14,16 +14,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# What `make test-python` moves in each direction through the service, in bytes, on the default interpreter
-# and on the others.
+# What the tests move in each direction through the service, in bytes, on the default interpreter and on the others.
 BYTES ?= 1073741824
 BYTES_OTHERS ?= 67108864
 # What `make cpython` builds; a t at the end is a free-threaded one.
 CPYTHONS ?= 3.14 3.14t
 # In how many threads at once, each with loops of its own, a free-threaded CPython runs each test.
 THREADS ?= 4
-# How many interpreters are tested at a time: most of their time is waiting.
-JOBS ?= 1
+# How many of the other interpreters are tested at a time, and by how many processes each (the default one: 4).
+JOBS ?= 2
+WORKERS ?=
 # Extra arguments: make test-python PYTEST="-k timers -x", make test-rust CARGO_TEST="op::recv"
 PYTEST ?=
 CARGO_TEST ?=
@@ -74,21 +74,37 @@ endif
 # --- tests ------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: test-rust loom test-python ## Rust and Python tests, both drivers, every CPython found
+test: test-rust test-python ## Rust and Python tests, on both drivers, on the default CPython
+
+# One after the other; the last two install packages and other implementations of QUIC.
+.PHONY: test-all
+test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, smoke, ecosystem (QUICK=1), quic-shims
+	@if cargo +$(NIGHTLY) --version >/dev/null 2>&1; then $(MAKE) asan; else echo "asan was NOT run: it needs a nightly toolchain"; fi
+	@$(MAKE) interop smoke quic-shims
+	@$(MAKE) ecosystem QUICK=1
 
 .PHONY: test-rust
 test-rust: check-tools ## the engine on both drivers
+	@echo "== building the Rust tests: minutes, the first time"
 	@set -- --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
 		cargo test --no-run "$$@"; \
 		tools/both-drivers "cargo test" cargo test "$$@"
+
+.PHONY: test-ring
+test-ring: check-tools ## QUIC with cryptography by ring
 	@echo "== QUIC on ring"
 	@cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
+TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) WORKERS=$(1) \
+	xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {}
+
 .PHONY: test-python
-test-python: check-tools ## the package on both drivers; PYTHONS="PATH ..." instead of every CPython found, JOBS=2 for two at a time
-	@BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) \
-		xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {} \
-		< <(tools/test-python --all)
+test-python: check-tools ## the package on both drivers, on the default CPython; PYTHON=python3.13 on another
+	@$(call TEST_PYTHON,$(or $(WORKERS),4)) < <(tools/test-python --default)
+
+.PHONY: test-others
+test-others: check-tools ## the package on every other CPython found, JOBS= at a time; PYTHONS="PATH ..." instead of a search
+	@$(call TEST_PYTHON,$(or $(WORKERS),3)) < <(tools/test-python --others)
 
 # SUITES="uvicorn anyio" instead of all, QUICK=1 for a part of each, WRITE=1 to update tests/ecosystem/RESULTS.md,
 # ARGS="--help" for the rest.

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from tests import support
-from tests.support.parallel import pytest_pyfunc_call, pytest_terminal_summary
+from tests.support.parallel import (
+    pytest_pyfunc_call,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 from tests.support.tls import Certificates
 
 if TYPE_CHECKING:
@@ -26,7 +31,12 @@ T = TypeVar("T")
 _TESTS = itertools.count()
 
 # Hooks: pytest finds them here.
-__all__ = ["pytest_pyfunc_call", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_pyfunc_call",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 # A background job of a shell starts with SIGINT ignored, what nohup starts with SIGHUP, and so would
 # every process that tests start.

@@ -205,6 +205,8 @@ def few_descriptors() -> Iterator[Callable[[int], None]]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave(count: int) -> None:
+        # Looking takes a descriptor, too.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + count, hard))
 
     yield leave
@@ -227,6 +229,7 @@ def test_without_descriptors_a_start_fails_cleanly(
             except OSError as error:
                 assert error.errno == 24
                 del error
+                few_descriptors(14)
                 assert len(open_descriptors()) == before
             else:
                 started.append(process)

@@ -206,6 +206,19 @@ def _as_context(fixture: Iterator[Any]) -> Iterator[Any]:
         next(fixture, None)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts of a worker of xdist to the process that reports."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["excluded"] = dict(excluded)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Add the counts of a worker of xdist; one that died has none."""
+    excluded.update(getattr(node, "workeroutput", {}).get("excluded", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests did not run in threads, and why."""
     if THREADS == 1:
