@@ -131,7 +131,7 @@ class _Full:
     is_full = True
     error: Exception | None = None
 
-    def attach(self, _loop: object, _on_news: object, on_full: Callable[[], None]) -> None:
+    def attach(self, _loop: object, _on_events: object, on_full: Callable[[], None]) -> None:
         self._on_full = on_full
 
     def flush(self) -> bool:

@@ -93,7 +93,7 @@ async def floor(folder: Path, request: bytes) -> Exchange:
     # Requests that came in more than one packet.
     torn: set[asyncio.Task[None]] = set()
 
-    def on_news(accepted: list[int], eventful: list[int], _gone: list[int]) -> None:
+    def on_events(accepted: list[int], eventful: list[int], _gone: list[int]) -> None:
         for key in accepted:
             connections[key] = native.Connection(server, key)
             connections[key]._announce_streams()
@@ -104,7 +104,7 @@ async def floor(folder: Path, request: bytes) -> Exchange:
 
     sock = bind("127.0.0.1")
     server = native.Endpoint(server=config, fd=sock.fileno())
-    driver = Driver(asyncio.get_running_loop(), sock, server, on_news)
+    driver = Driver(asyncio.get_running_loop(), sock, server, on_events)
     connection = await connect(folder, driver.address)
 
     async def exchange(count: int) -> None:

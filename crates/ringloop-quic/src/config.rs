@@ -8,6 +8,7 @@ use crate::proto::session::{ClientSessions, ServerSessions};
 use crate::proto::{self, version};
 use crate::qlog::Qlog;
 use crate::store::OneConnectionsTokens;
+pub use crate::store::TokenStore;
 use crate::tls::{self, ClientTls, ServerTls};
 use crate::workers::Place;
 use bytes::Bytes;
@@ -38,14 +39,6 @@ impl Version {
             Self::V2 => version::V2,
         }
     }
-}
-
-/// Keeps the tokens by which a client proves its address in later connections (RFC 9000 §8.1.3).
-pub trait TokenStore: Send + Sync {
-    /// Keep one of a server's.
-    fn insert(&self, server_name: &str, token: Bytes);
-    /// Take one out; it is used once.
-    fn take(&self, server_name: &str) -> Option<Bytes>;
 }
 
 struct Tokens(Arc<dyn TokenStore>);

@@ -6,16 +6,16 @@
 use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::core::{self, Handle, Handshake};
-use crate::endpoint::Shared;
 use crate::error::ConnectionError;
-use crate::link::Phase;
+use crate::session::{Phase, Wait};
+use crate::shared::{Futures, Inner, Session, Shared};
 use crate::wakers::Seat;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// A client that waits to be accepted. Dropping it refuses the client.
@@ -58,15 +58,11 @@ impl Incoming {
         let Some(inner) = self.inner.take() else {
             return Err(ConnectionError::Closed);
         };
-        let mut state = self.shared.state();
-        let address = inner.remote_address();
-        let accepted = state.core.accept(Instant::now(), inner, config);
-        match &accepted {
-            Ok(handle) => state.link(*handle),
-            Err(error) => state.note_failure(address, error.clone()),
-        }
-        drop(state);
-        self.shared.tell_failures();
+        let accepted = {
+            let sessions = &mut self.shared.state().sessions;
+            sessions.accept(Instant::now(), inner, config, Futures::new())
+        };
+        self.shared.report_failures();
         self.shared.wake();
         accepted.map(|handle| Connecting::new(&self.shared, handle))
     }
@@ -81,7 +77,7 @@ impl Incoming {
         let Some(inner) = self.inner.take() else {
             return Ok(());
         };
-        let result = self.shared.state().core.retry(inner);
+        let result = self.shared.state().sessions.core.retry(inner);
         self.shared.wake();
         match result {
             Ok(()) => Ok(()),
@@ -92,7 +88,7 @@ impl Incoming {
     /// Do not answer: for the client, nobody is there.
     pub fn ignore(mut self) {
         if let Some(inner) = self.inner.take() {
-            self.shared.state().core.ignore(inner);
+            self.shared.state().sessions.core.ignore(inner);
         }
     }
 
@@ -124,7 +120,7 @@ impl Drop for Incoming {
         let mut state = self.shared.state();
         state.undecided_count -= 1;
         if let Some(inner) = self.inner.take() {
-            state.core.refuse(inner);
+            state.sessions.core.refuse(inner);
         }
         drop(state);
         self.shared.wake();
@@ -141,13 +137,10 @@ pub struct Connecting {
 }
 
 /// A place among those that wait for a handshake's steps.
-type Watching = Seat<Box<dyn Fn(u64) -> Option<Waker>>>;
+type Watching = Seat<Rc<Inner>>;
 
 fn watching(connection: &Connection) -> Watching {
-    let inner = Rc::clone(&connection.inner);
-    Seat::new(Box::new(move |key| {
-        inner.with(|_, link| link.watching.remove(key))
-    }))
+    Seat::new(Rc::clone(&connection.inner), Wait::Progress)
 }
 
 impl fmt::Debug for Connecting {
@@ -192,26 +185,16 @@ impl Connecting {
     ///
     /// Cancel safety: safe.
     pub async fn handshake_data(&self) -> Result<Handshake, ConnectionError> {
-        let inner = &self.connection.inner;
-        let mut seat = Seat::new(|key| inner.with(|_, link| link.watching.remove(key)));
-        poll_fn(|cx| {
-            let mut old = None;
-            let polled = self.connection.inner.with(|connection, link| {
-                if link.phase != Phase::Complete
-                    && let Some(error) = &link.lost
-                {
-                    return Poll::Ready(Err(error.clone()));
-                }
-                if link.phase >= Phase::Agreed {
-                    return Poll::Ready(Ok(connection.handshake().unwrap_or_default()));
-                }
-                old = seat.take(&mut link.watching, cx.waker());
-                Poll::Pending
-            });
-            drop(old);
-            polled
-        })
-        .await
+        let agreed = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            if session.phase != Phase::Complete
+                && let Some(error) = session.error()
+            {
+                return Some(Err(error.clone()));
+            }
+            let is_known = session.phase >= Phase::Agreed;
+            is_known.then(|| Ok(connection.handshake().unwrap_or_default()))
+        };
+        self.connection.inner.until(Wait::Progress, agreed).await
     }
 
     /// The peer's address.
@@ -225,17 +208,13 @@ impl Future for Connecting {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let (seat, mut old) = (&mut this.seat, None);
-        let result = this.connection.inner.with(|_, link| match &link.lost {
+        let result = this.seat.poll(cx, |_, session| {
             // Also where it is over by now: what a client that closes at once has sent is there to be read.
-            _ if link.phase == Phase::Complete => Poll::Ready(Ok(())),
-            Some(error) => Poll::Ready(Err(error.clone())),
-            None => {
-                old = seat.take(&mut link.watching, cx.waker());
-                Poll::Pending
+            if session.phase == Phase::Complete {
+                return Some(Ok(()));
             }
+            session.error().cloned().map(Err)
         });
-        drop(old);
         result.map_ok(|()| this.connection.clone())
     }
 }
@@ -257,20 +236,12 @@ impl Future for ZeroRtt {
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        let this = self.get_mut();
-        let (seat, mut old) = (&mut this.seat, None);
-        let result = this.connection.inner.with(|connection, link| {
+        self.get_mut().seat.poll(cx, |connection, session| {
             // Also where it is over by now.
-            if link.phase == Phase::Complete {
-                return Poll::Ready(!connection.is_client() || connection.early_data_accepted());
+            if session.phase == Phase::Complete {
+                return Some(!connection.is_client() || connection.early_data_accepted());
             }
-            if link.lost.is_some() {
-                return Poll::Ready(false);
-            }
-            old = seat.take(&mut link.watching, cx.waker());
-            Poll::Pending
-        });
-        drop(old);
-        result
+            session.error().map(|_| false)
+        })
     }
 }

@@ -1,24 +1,21 @@
 //! Connections as futures.
 //!
-//! Owns: [`Connection`], and how its handles find it in the endpoint ([`Inner`]). Called by: programs. Never does:
-//! touch the socket; the endpoint's task does.
+//! Owns: [`Connection`]. Called by: programs. Never does: touch the socket; the endpoint's task does.
 
-use crate::core::{self, Event, Handle, Handshake};
-use crate::endpoint::Shared;
+use crate::core::{self, Handle, Handshake};
 use crate::error::ConnectionError;
-use crate::link::{Link, at};
+use crate::session::Wait;
+use crate::shared::{Inner, Session, Shared};
 use crate::stats::Stats;
 use crate::stream::{RecvStream, SendStream};
-use crate::wakers::Seat;
+use crate::wakers::Waiting;
 use crate::{Direction, StreamId};
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 use std::fmt;
-use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A connection. Clones are the same one; it is closed with code 0 when the last of them, and of its streams, is
 /// dropped.
@@ -32,54 +29,6 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("remote", &self.remote_address())
             .finish_non_exhaustive()
-    }
-}
-
-/// What all clones of a connection share. Invariants, by which both of its parts are found until it is dropped:
-/// 1. There is one a handle: it is made with the handle that the core has just given, behind `State::link`.
-/// 2. `Link::is_held` is true from then on, until it is dropped.
-/// 3. Nothing but `State::release` forgets a link and the core's connection, and it is called for a drained connection that
-///    nobody holds, and here, by the drop.
-pub(crate) struct Inner {
-    pub shared: Rc<Shared>,
-    pub handle: Handle,
-}
-
-impl Inner {
-    /// Look at the connection; nothing is sent for it.
-    pub fn with<T>(&self, look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T) -> T {
-        let mut guard = self.shared.state();
-        let state = &mut *guard;
-        let link = state.links[self.handle.index()].as_deref_mut();
-        let both = link.zip(state.core.connection(self.handle));
-        let (link, mut connection) = both.expect("a held connection is not released");
-        look(&mut connection, link)
-    }
-
-    /// Do something with the connection that may have to be sent.
-    pub fn act<T>(&self, act: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T) -> T {
-        let result = self.with(act);
-        self.shared.wake();
-        result
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut guard = self.shared.state();
-        let state = &mut *guard;
-        let mut was_open = false;
-        if let Some(link) = state.link_mut(self.handle) {
-            link.is_held = false;
-            was_open = link.lost.is_none();
-        }
-        if was_open && let Some(mut connection) = state.core.connection(self.handle) {
-            connection.close(Instant::now(), 0, Bytes::new());
-        }
-        let link = state.release(self.handle);
-        drop(guard);
-        drop(link);
-        self.shared.wake();
     }
 }
 
@@ -125,33 +74,17 @@ impl Connection {
 
     fn try_open(&self, direction: Direction) -> Result<Option<(StreamId, bool)>, ConnectionError> {
         // The peer hears of a stream by its first bytes, and nothing of a wait for one.
-        self.inner.with(|connection, link| {
-            if let Some(error) = &link.lost {
-                return Err(error.clone());
-            }
-            let is_early = connection.is_client() && connection.is_handshaking();
-            Ok(connection.open(direction).map(|id| (id, is_early)))
-        })
+        let opened = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            open(connection, session, direction)
+        };
+        self.inner.with(opened)
     }
 
     async fn open(&self, direction: Direction) -> Result<(StreamId, bool), ConnectionError> {
-        let leave = |key| {
-            self.inner
-                .with(|_, link| link.opening[at(direction)].remove(key))
+        let opened = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            open(connection, session, direction).transpose()
         };
-        let mut seat = Seat::new(leave);
-        poll_fn(|cx| match self.try_open(direction) {
-            Ok(Some(opened)) => Poll::Ready(Ok(opened)),
-            Ok(None) => {
-                let old = self
-                    .inner
-                    .with(|_, link| seat.take(&mut link.opening[at(direction)], cx.waker()));
-                drop(old);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(error)),
-        })
-        .await
+        self.inner.until(Wait::Open(direction), opened).await
     }
 
     fn both(&self, id: StreamId, is_early: bool) -> (SendStream, RecvStream) {
@@ -178,60 +111,29 @@ impl Connection {
     }
 
     async fn accept(&self, direction: Direction) -> Result<StreamId, ConnectionError> {
-        let leave = |key| {
-            self.inner
-                .with(|_, link| link.accepting[at(direction)].remove(key))
+        let accepted = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            let accepted = connection.accept(direction).map(Ok);
+            accepted.or_else(|| session.error().cloned().map(Err))
         };
-        let mut seat = Seat::new(leave);
-        poll_fn(|cx| {
-            let mut old = None;
-            let polled = self.inner.with(|connection, link| {
-                if let Some(id) = connection.accept(direction) {
-                    return Poll::Ready(Ok(id));
-                }
-                if let Some(error) = &link.lost {
-                    return Poll::Ready(Err(error.clone()));
-                }
-                old = seat.take(&mut link.accepting[at(direction)], cx.waker());
-                Poll::Pending
-            });
-            drop(old);
-            polled
-        })
-        .await
+        self.inner.until(Wait::Accept(direction), accepted).await
     }
 
     /// Close the connection with the program's code and reason, at once: what was not acknowledged may be lost.
     pub fn close(&self, code: u64, reason: &[u8]) {
         let mut woken = Vec::new();
-        let handle = self.inner.handle;
-        self.inner.act(|connection, link| {
-            if link.lost.is_none() {
-                connection.close(Instant::now(), code, Bytes::copy_from_slice(reason));
-                link.event(Event::Lost(handle, ConnectionError::Closed), &mut woken);
-            }
-        });
-        woken.into_iter().for_each(Waker::wake);
+        let Inner { shared, handle } = &*self.inner;
+        let reason = Bytes::copy_from_slice(reason);
+        shared.state().close(*handle, code, reason, &mut woken);
+        shared.wake();
+        woken.into_iter().for_each(Waiting::wake);
     }
 
     /// Wait for the end, and tell why.
     ///
     /// Cancel safety: safe.
     pub async fn closed(&self) -> ConnectionError {
-        let mut seat = Seat::new(|key| self.inner.with(|_, link| link.watching.remove(key)));
-        poll_fn(|cx| {
-            let mut old = None;
-            let polled = self.inner.with(|_, link| {
-                if let Some(error) = &link.lost {
-                    return Poll::Ready(error.clone());
-                }
-                old = seat.take(&mut link.watching, cx.waker());
-                Poll::Pending
-            });
-            drop(old);
-            polled
-        })
-        .await
+        let ended = |_: &mut core::Connection<'_>, session: &mut Session| session.error().cloned();
+        self.inner.until(Wait::Progress, ended).await
     }
 
     /// Wait until the handshake is confirmed (RFC 9001 §4.1.2): from then on [`Endpoint::rebind`](crate::Endpoint::rebind)
@@ -240,28 +142,16 @@ impl Connection {
     /// Errors: why it is over, if it is by then.
     /// Cancel safety: safe.
     pub async fn confirmed(&self) -> Result<(), ConnectionError> {
-        let mut seat = Seat::new(|key| self.inner.with(|_, link| link.watching.remove(key)));
-        poll_fn(|cx| {
-            let mut old = None;
-            let polled = self.inner.with(|connection, link| {
-                if let Some(error) = &link.lost {
-                    return Poll::Ready(Err(error.clone()));
-                }
-                if connection.is_confirmed() {
-                    return Poll::Ready(Ok(()));
-                }
-                old = seat.take(&mut link.watching, cx.waker());
-                Poll::Pending
-            });
-            drop(old);
-            polled
-        })
-        .await
+        let confirmed = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            let lost = session.error().cloned().map(Err);
+            lost.or_else(|| connection.is_confirmed().then_some(Ok(())))
+        };
+        self.inner.until(Wait::Progress, confirmed).await
     }
 
     /// Why it is over, if it is.
     pub fn close_reason(&self) -> Option<ConnectionError> {
-        self.inner.with(|_, link| link.lost.clone())
+        self.inner.with(|_, session| session.error().cloned())
     }
 
     /// Figures.
@@ -343,4 +233,17 @@ impl Connection {
         self.inner
             .act(|connection, _| connection.set_send_window(bytes));
     }
+}
+
+/// Open a stream, and tell whether it is early data; `None` where the peer allows none.
+fn open(
+    connection: &mut core::Connection<'_>,
+    session: &mut Session,
+    direction: Direction,
+) -> Result<Option<(StreamId, bool)>, ConnectionError> {
+    if let Some(error) = session.error() {
+        return Err(error.clone());
+    }
+    let is_early = connection.is_client() && connection.is_handshaking();
+    Ok(connection.open(direction).map(|id| (id, is_early)))
 }

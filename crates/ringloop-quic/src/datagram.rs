@@ -4,13 +4,15 @@
 //! its own; those that wait lie in the connection's two buffers, which are bounded.
 
 use crate::connection::Connection;
-use crate::core::DatagramRefusal;
+use crate::core::{self, DatagramRefusal};
 use crate::error::DatagramError;
+use crate::session::Wait;
+use crate::shared::Session;
 use crate::wakers::Seat;
 use bytes::Bytes;
 use ringloop::time::timeout;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// What to do with a datagram for which there is no room: `Transport::datagram_send_buffer` is full, because the
@@ -66,7 +68,7 @@ impl Connection {
         drops_oldest: bool,
         deadline: Option<Instant>,
     ) -> Result<(), DatagramRefusal> {
-        self.inner.act(|connection, link| match &link.lost {
+        self.inner.act(|connection, session| match session.error() {
             Some(error) => Err(DatagramRefusal::Error(error.clone().into())),
             None => connection.send_datagram_until(bytes, drops_oldest, deadline),
         })
@@ -78,8 +80,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<(), DatagramError> {
         let mut bytes = Some(bytes);
-        let leave = |key| self.inner.with(|_, link| link.datagrams_out.remove(key));
-        let mut seat = Seat::new(leave);
+        let mut seat = Seat::new(&*self.inner, Wait::DatagramOut);
         poll_fn(|cx| {
             let Some(next) = bytes.take() else {
                 return Poll::Ready(Ok(()));
@@ -88,11 +89,7 @@ impl Connection {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);
-                    let old = self
-                        .inner
-                        .with(|_, link| seat.take(&mut link.datagrams_out, cx.waker()));
-                    drop(old);
-                    Poll::Pending
+                    seat.poll(cx, |_, _| None)
                 }
                 Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
             }
@@ -128,31 +125,20 @@ impl Connection {
         count_max: usize,
         mut take: impl FnMut(Bytes),
     ) -> Result<usize, DatagramError> {
-        let leave = |key| self.inner.with(|_, link| link.datagrams_in.remove(key));
-        let mut seat = Seat::new(leave);
-        let receive = |cx: &mut Context<'_>| {
-            let mut old = None;
-            let polled = self.inner.with(|connection, link| {
-                let mut count = 0;
-                while count < count_max
-                    && let Some(datagram) = connection.receive_datagram()
-                {
-                    take(datagram);
-                    count += 1;
-                }
-                if count > 0 || count_max == 0 {
-                    return Poll::Ready(Ok(count));
-                }
-                if let Some(error) = &link.lost {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                old = seat.take(&mut link.datagrams_in, cx.waker());
-                Poll::Pending
-            });
-            drop(old);
-            polled
+        let received = |connection: &mut core::Connection<'_>, session: &mut Session| {
+            let mut count = 0;
+            while count < count_max
+                && let Some(datagram) = connection.receive_datagram()
+            {
+                take(datagram);
+                count += 1;
+            }
+            if count > 0 || count_max == 0 {
+                return Some(Ok(count));
+            }
+            session.error().map(|error| Err(error.clone().into()))
         };
-        poll_fn(receive).await
+        self.inner.until(Wait::DatagramIn, received).await
     }
 
     /// The longest datagram that may be sent now; it changes with the path. `None`: the peer takes none.

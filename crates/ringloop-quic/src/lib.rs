@@ -3,11 +3,13 @@
 //! Read the modules in this order; each opens with what it owns, who calls it, and what it never does:
 //!
 //! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out, events, a deadline.
-//! 2. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
+//! 2. [`session`] – what is kept of each connection above that, and who waits for which event: for the futures of this
+//!    crate, and for embedders with futures of their own.
+//! 3. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
 //!    congestion bits, source addresses), one timer. [`sender`] is for embedders, too.
 //!    Several at one address: [`Worker`].
-//! 3. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the core.
-//! 4. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`], [`codes`].
+//! 4. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the sessions.
+//! 5. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`], [`codes`].
 //!
 //! The protocol engine is `quinn-proto`, named in one module (`proto`). QUIC versions 1 and 2.
 //!
@@ -46,20 +48,23 @@ mod connecting;
 mod connection;
 pub mod core;
 mod datagram;
+mod driver;
 mod endpoint;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[allow(clippy::unwrap_used)]
 pub mod fuzz;
-mod last_reads;
 pub mod limits;
-mod link;
+mod message;
 mod proto;
 pub mod qlog;
 mod race;
 mod receive;
 pub mod sender;
+pub mod session;
+mod shared;
+mod socket_drain;
 pub mod stats;
 pub mod store;
 mod stream;

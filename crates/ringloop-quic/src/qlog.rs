@@ -12,10 +12,10 @@ mod frames;
 
 use crate::stats::Stats;
 use crate::store;
-use frames::Frames;
+use frames::{Frames, escaped};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -127,8 +127,8 @@ impl Qlog {
             now,
             vantage_point: trace.vantage_point,
             outstanding: Outstanding::default(),
-            told: Stats::default(),
-            told_in_flight_len: 0,
+            logged: Stats::default(),
+            logged_in_flight_len: 0,
             knows_peer: false,
         };
         records.header(&self.title, trace);
@@ -250,8 +250,8 @@ struct Records {
     now: Instant,
     vantage_point: VantagePoint,
     outstanding: Outstanding,
-    told: Stats,
-    told_in_flight_len: usize,
+    logged: Stats,
+    logged_in_flight_len: usize,
     knows_peer: bool,
 }
 
@@ -273,7 +273,7 @@ impl Log {
         let len = header.len() + payload.len() + tag_len;
         let packet = packet(kind, number, len, &frames);
         records.event("transport:packet_sent", &packet);
-        let is_probe = frames.is_probe && len > usize::from(records.told.mtu_bytes).max(1200);
+        let is_probe = frames.is_probe && len > usize::from(records.logged.mtu_bytes).max(1200);
         if frames.is_in_flight && !is_probe {
             records.outstanding.insert(kind, number, len);
         }
@@ -306,7 +306,7 @@ impl Log {
     /// How the connection stands, once nothing more can be sent; tells what has changed.
     pub(crate) fn standing(&self, stats: &Stats) {
         let mut records = self.records();
-        for _lost in records.told.packets_lost..stats.packets_lost {
+        for _lost in records.logged.packets_lost..stats.packets_lost {
             let Some((kind, number)) = records.outstanding.lose() else {
                 break;
             };
@@ -387,7 +387,7 @@ impl Records {
                 ("bytes_in_flight", in_flight_len.to_string()),
             ]
         };
-        let before = fields(&self.told, self.told_in_flight_len);
+        let before = fields(&self.logged, self.logged_in_flight_len);
         let now = fields(stats, in_flight_len);
         let changed = now
             .iter()
@@ -396,8 +396,8 @@ impl Records {
         let data: Vec<String> = changed
             .map(|((name, value), _)| format!("\"{name}\":{value}"))
             .collect();
-        self.told = *stats;
-        self.told_in_flight_len = in_flight_len;
+        self.logged = *stats;
+        self.logged_in_flight_len = in_flight_len;
         if !data.is_empty() {
             self.event("recovery:metrics_updated", &data.join(","));
         }
@@ -416,21 +416,6 @@ impl fmt::Debug for Records {
             .field("vantage_point", &self.vantage_point)
             .finish_non_exhaustive()
     }
-}
-
-/// A text within a JSON string.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => escaped.extend(['\\', char]),
-            char if (char as u32) < 0x20 => {
-                let _ = write!(escaped, "\\u{:04x}", char as u32);
-            }
-            char => escaped.push(char),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

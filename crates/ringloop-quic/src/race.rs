@@ -1,11 +1,10 @@
 //! Several addresses of one server: the first handshake to complete wins (RFC 8305).
 //!
-//! Owns: the order of attempts, and those under way. Called by: [`Endpoint::connect_any`]. Never does: look up names.
+//! Owns: the order of attempts, and those under way. Called by: [`crate::Endpoint::connect_any`]. Never does: look up names.
 
 use crate::connecting::Connecting;
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
-use crate::error::ConnectionError;
+use crate::error::{ConnectError, ConnectionError};
 use crate::limits::ATTEMPT_DELAY;
 use ringloop::time::timeout;
 use std::future::{Future, poll_fn};
@@ -17,16 +16,15 @@ use std::task::Poll;
 type Ended = (SocketAddr, Result<Connection, ConnectionError>);
 
 pub(crate) async fn first_of(
-    endpoint: &Endpoint,
     addresses: &[SocketAddr],
-    server_name: &str,
+    connect: impl Fn(SocketAddr) -> Result<Connecting, ConnectError>,
 ) -> io::Result<Connection> {
     let mut waiting = alternated(addresses).into_iter();
     let mut running = Vec::new();
     let mut failures: Vec<(SocketAddr, io::Error)> = Vec::new();
     loop {
         if let Some(address) = waiting.next() {
-            match endpoint.connect(address, server_name) {
+            match connect(address) {
                 Ok(connecting) => running.push((address, connecting)),
                 Err(error) => {
                     failures.push((address, error.into()));
@@ -36,7 +34,7 @@ pub(crate) async fn first_of(
         }
         if running.is_empty() {
             // Those that could not even be begun were the last.
-            return Err(told(&failures));
+            return Err(all_failed(&failures));
         }
         let next = next_end(&mut running);
         let ended = if waiting.len() > 0 {
@@ -81,7 +79,7 @@ fn next_end(running: &mut Vec<(SocketAddr, Connecting)>) -> impl Future<Output =
 }
 
 /// The last failure's kind, and all of them in words.
-fn told(failures: &[(SocketAddr, io::Error)]) -> io::Error {
+fn all_failed(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let Some((_, last)) = failures.last() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
     };

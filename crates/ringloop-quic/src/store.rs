@@ -9,7 +9,6 @@
 //! first has it, so a session is resumed once, and early data is not taken twice, by however many processes. Files are the
 //! store's whose names are `session-`, `token-` or `.ringloop-` with hexadecimal digits and dashes behind; others stay.
 
-use crate::config::TokenStore;
 use crate::limits::{STORED_ENTRIES, STORED_LIFETIME, STORED_TOKENS};
 use crate::proto;
 use bytes::Bytes;
@@ -51,6 +50,14 @@ pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
         .open(&path);
     drop(made?);
     fs::remove_file(&path)
+}
+
+/// Keeps the tokens by which a client proves its address in later connections (RFC 9000 §8.1.3).
+pub trait TokenStore: Send + Sync {
+    /// Keep one of a server's.
+    fn insert(&self, server_name: &str, token: Bytes);
+    /// Take one out; it is used once.
+    fn take(&self, server_name: &str) -> Option<Bytes>;
 }
 
 /// A directory whose files are entries. Whoever can read them can read what resumed sessions say, and whoever can write

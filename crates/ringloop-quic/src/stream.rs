@@ -4,10 +4,10 @@
 //! connection's send window, what has come in its receive window, and both are bounded.
 
 use crate::StreamId;
-use crate::connection::Inner;
 use crate::core::{Connection, Read, Written};
 use crate::error::StreamError;
-use crate::link::{Link, barrier, present};
+use crate::session::Wait;
+use crate::shared::{Inner, Session};
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;
@@ -72,8 +72,8 @@ impl SendStream {
     /// Write now what there is room for; 0 where there is none.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let (id, is_early) = (self.id, self.is_early);
-        let result = self.inner.act(|connection, link| {
-            barrier(link, is_early)?;
+        let result = self.inner.act(|connection, session| {
+            session.check_stream(is_early)?;
             Ok(match connection.write(id, bytes)? {
                 Written::Some(count) => count,
                 Written::Blocked => 0,
@@ -128,23 +128,16 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection<'_>) -> Result<Written, StreamError>,
     ) -> Poll<Result<usize, StreamError>> {
-        let (id, is_early) = (self.id, self.is_early);
-        // Dropped once nothing is borrowed: its end may run a program's code, which may come back here.
-        let mut old = None;
-        let polled = self.inner.act(|connection, link| {
-            if let Err(error) = barrier(link, is_early) {
-                return Poll::Ready(Err(error));
-            }
-            match write(connection) {
-                Ok(Written::Some(count)) => Poll::Ready(Ok(count)),
-                Ok(Written::Blocked) => {
-                    old = link.writing.insert(id, cx.waker().clone());
-                    Poll::Pending
-                }
-                Err(error) => Poll::Ready(Err(error)),
+        let wait = Wait::Write(self.id);
+        let polled = self.inner.poll_stream(cx, wait, |connection, session| {
+            let written = session.check_stream(self.is_early);
+            match written.and_then(|()| write(connection)) {
+                Ok(Written::Some(count)) => Some(Ok(count)),
+                Ok(Written::Blocked) => None,
+                Err(error) => Some(Err(error)),
             }
         });
-        drop(old);
+        self.inner.shared.wake();
         if let Poll::Ready(result) = &polled {
             self.note(result);
         }
@@ -158,11 +151,11 @@ impl SendStream {
     pub fn finish(&mut self) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
-        let result = self.inner.act(|connection, link| {
-            barrier(link, is_early)?;
+        let result = self.inner.act(|connection, session| {
+            session.check_stream(is_early)?;
             connection.finish(id)?;
             if connection.finishes_later(id) {
-                link.finishing.entry(id).or_default();
+                session.note_finish(id);
             }
             Ok(())
         });
@@ -175,8 +168,8 @@ impl SendStream {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
         // The peer's word was there first, where there is one.
-        let (stopped, result) = self.inner.act(|connection, link| {
-            if let Err(error) = barrier(link, is_early) {
+        let (stopped, result) = self.inner.act(|connection, session| {
+            if let Err(error) = session.check_stream(is_early) {
                 return (None, Err(error));
             }
             let stopped = connection.stopped(id).ok().flatten();
@@ -194,32 +187,25 @@ impl SendStream {
     /// Cancel safety: safe.
     pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
         let (id, is_early, given_up) = (self.id, self.is_early, &mut self.given_up);
+        let inner = &self.inner;
+        let mut ended = |connection: &mut Connection<'_>, session: &mut Session| {
+            session.check_early(is_early)?;
+            if given_up.is_some() {
+                return Ok(Some(*given_up));
+            }
+            match connection.stopped(id) {
+                Ok(Some(code)) => {
+                    *given_up = Some(code);
+                    Ok(Some(Some(code)))
+                }
+                Err(StreamError::Closed) => Ok(Some(session.stopped_after_finish(id))),
+                _ => session.check_stream(is_early).map(|()| None),
+            }
+        };
         poll_fn(|cx| {
-            let mut old = None;
-            let polled = self.inner.with(|connection, link| {
-                present(link, is_early)?;
-                if given_up.is_some() {
-                    return Poll::Ready(Ok(*given_up));
-                }
-                match connection.stopped(id) {
-                    Ok(Some(code)) => {
-                        *given_up = Some(code);
-                        return Poll::Ready(Ok(Some(code)));
-                    }
-                    Err(StreamError::Closed) => {
-                        let stopped = link.finishing.get(&id).copied();
-                        return Poll::Ready(Ok(stopped.flatten()));
-                    }
-                    _ => {}
-                }
-                if let Err(error) = barrier(link, is_early) {
-                    return Poll::Ready(Err(error));
-                }
-                old = link.stopping.insert(id, cx.waker().clone());
-                Poll::Pending
-            });
-            drop(old);
-            polled
+            inner.poll_stream(cx, Wait::Finished(id), |connection, session| {
+                ended(connection, session).transpose()
+            })
         })
         .await
     }
@@ -227,8 +213,8 @@ impl SendStream {
     /// Streams of a higher priority send first; 0 at the start.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
-        self.inner.with(|connection, link| {
-            present(link, is_early)?;
+        self.inner.with(|connection, session| {
+            session.check_early(is_early)?;
             connection.set_priority(id, priority)
         })
     }
@@ -236,8 +222,8 @@ impl SendStream {
     /// The stream's priority.
     pub fn priority(&self) -> Result<i32, StreamError> {
         let (id, is_early) = (self.id, self.is_early);
-        self.inner.with(|connection, link| {
-            present(link, is_early)?;
+        self.inner.with(|connection, session| {
+            session.check_early(is_early)?;
             connection.priority(id)
         })
     }
@@ -246,14 +232,16 @@ impl SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         let (id, is_early, is_over) = (self.id, self.is_early, self.is_over);
-        let forget = |link: &mut Link| {
+        let left = self.inner.with(|_, session| {
             // The number may be another stream's by now.
-            present(link, is_early).ok()?;
-            link.finishing.remove(&id);
-            let wakers = (link.writing.remove(&id), link.stopping.remove(&id));
-            Some((link.lost.is_none(), wakers))
-        };
-        let Some((is_open, _wakers)) = self.inner.with(|_, link| forget(link)) else {
+            session.check_early(is_early).ok()?;
+            session.forget_finish(id);
+            let left = session
+                .attached
+                .forget(&[Wait::Write(id), Wait::Finished(id)]);
+            Some((session.error().is_none(), left))
+        });
+        let Some((is_open, _left)) = left else {
             return;
         };
         if is_open && !is_over {
@@ -423,36 +411,31 @@ impl RecvStream {
             End::Stopped => return Poll::Ready(Err(StreamError::Closed)),
         }
         let (id, is_early, end) = (self.id, self.is_early, &mut self.end);
-        let (mut has_credit, mut old) = (false, None);
-        let result = self.inner.with(|connection, link| {
-            present(link, is_early)?;
-            match connection.read(id, bytes_max, &mut take) {
-                Ok(Read::Some(count)) => {
-                    has_credit = true;
-                    Poll::Ready(Ok(Some(count)))
-                }
+        let mut has_credit = false;
+        let wait = Wait::Read(id);
+        let result = self.inner.poll_stream(cx, wait, |connection, session| {
+            let read = session.check_early(is_early);
+            let read = read.and_then(|()| connection.read(id, bytes_max, &mut take));
+            has_credit = !matches!(read, Ok(Read::Blocked) | Err(StreamError::Closed));
+            Some(match read {
+                Ok(Read::Some(count)) => Ok(Some(count)),
                 Ok(Read::End(count)) => {
-                    has_credit = true;
                     *end = End::Read;
-                    Poll::Ready(Ok((count > 0).then_some(count)))
+                    Ok((count > 0).then_some(count))
                 }
                 // What has come before the end of the connection is read first.
-                Ok(Read::Blocked) => {
-                    if let Err(error) = barrier(link, is_early) {
-                        return Poll::Ready(Err(error));
+                Ok(Read::Blocked) => match session.check_stream(is_early) {
+                    Ok(()) => return None,
+                    Err(error) => Err(error),
+                },
+                Err(error) => {
+                    if let StreamError::Reset(code) = error {
+                        *end = End::Reset(code);
                     }
-                    old = link.reading.insert(id, cx.waker().clone());
-                    Poll::Pending
+                    Err(error)
                 }
-                Err(StreamError::Reset(code)) => {
-                    *end = End::Reset(code);
-                    has_credit = true;
-                    Poll::Ready(Err(StreamError::Reset(code)))
-                }
-                Err(error) => Poll::Ready(Err(error)),
-            }
+            })
         });
-        drop(old);
         if has_credit {
             self.inner.shared.wake();
         }
@@ -468,8 +451,8 @@ impl RecvStream {
         }
         let (id, is_early) = (self.id, self.is_early);
         self.end = End::Stopped;
-        self.inner.act(|connection, link| {
-            barrier(link, is_early)?;
+        self.inner.act(|connection, session| {
+            session.check_stream(is_early)?;
             connection.stop(id, code)
         })
     }
@@ -477,10 +460,10 @@ impl RecvStream {
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
-        let _waker = self.inner.with(|_, link| {
+        let _left = self.inner.with(|_, session| {
             // The number may be another stream's by now.
-            present(link, self.is_early).ok()?;
-            link.reading.remove(&self.id)
+            session.check_early(self.is_early).ok()?;
+            Some(session.attached.forget(&[Wait::Read(self.id)]))
         });
         if self.end == End::NotYet {
             drop(self.stop(0));

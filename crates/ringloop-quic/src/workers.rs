@@ -10,8 +10,8 @@
 //! applies it by a classic BPF program of the sockets' `SO_REUSEPORT` group, which needs no privilege; where it did
 //! not, the worker that got the datagram hands it over.
 
-use crate::core::Datagram;
 use crate::limits::HANDED_MAX;
+use crate::message::Datagram;
 use crate::proto::worker::WorkerIds;
 use ringloop::net::{Instruction, UdpSocket};
 use std::io;

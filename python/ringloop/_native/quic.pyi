@@ -324,12 +324,12 @@ class Endpoint:
     def attach(
         self,
         loop: asyncio.AbstractEventLoop,
-        on_news: Callable[[list[int], list[int], list[int]], bool | None],
+        on_events: Callable[[list[int], list[int], list[int]], bool | None],
         on_full: Callable[[], object],
     ) -> None:
-        """Have a loop drive it: `on_news(accepted, eventful, gone)` gets lists of keys, and returns
-        True where it has left something to the loop's queue; `on_full()` has `flush` called once
-        the socket is writable.
+        """Have a loop drive it: `on_events(accepted, eventful, gone)` gets lists of keys, and
+        returns True where it has left something to the loop's queue; `on_full()` has `flush` called
+        once the socket is writable.
         """
     def detach(self) -> None:
         """Forget the loop and the socket, and cancel what stands in the loop. What is written
@@ -366,9 +366,7 @@ class Endpoint:
     def handle_timer(self, now: float) -> None:
         """Do what is due."""
     def take(self) -> tuple[list[int], list[int], list[int]] | None:
-        """Keys of connections that were accepted, have events, are gone; None where there is no
-        news.
-        """
+        """Keys of connections that were accepted, have events, are gone; None where there are none."""
 
 @final
 class Handshake:

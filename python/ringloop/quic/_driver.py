@@ -91,7 +91,7 @@ def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket
 class Driver:
     """Has a loop drive an endpoint that was made for a socket's descriptor.
 
-    `on_news(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
+    `on_events(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
     loop: new ones (of an endpoint without events: once there is something to do for them),
     those with events, those that are forgotten, of which it may never have heard; `forgotten()` is
     to be called for the last. It returns True where it has left something to the loop's queue that
@@ -103,7 +103,7 @@ class Driver:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         endpoint: _quic.Endpoint,
-        on_news: Callable[[list[int], list[int], list[int]], bool | None],
+        on_events: Callable[[list[int], list[int], list[int]], bool | None],
     ) -> None:
         self.loop = loop
         self.endpoint = endpoint
@@ -111,7 +111,7 @@ class Driver:
         self._idle: list[asyncio.Future[None]] = []
         self._full_waiters: list[asyncio.Future[None]] = []
         self._writing = False
-        endpoint.attach(loop, on_news, self._full)
+        endpoint.attach(loop, on_events, self._full)
         loop.add_reader(sock.fileno(), endpoint.turn)
 
     @property
@@ -135,7 +135,7 @@ class Driver:
         return self._sock
 
     def forgotten(self) -> None:
-        """Say, from `on_news`, that connections are gone: somebody may wait for the last one's end."""
+        """Say, from `on_events`, that connections are gone: somebody may wait for the last one's end."""
         if self._idle and self.endpoint.connection_count == 0:
             self._wake_idle()
 

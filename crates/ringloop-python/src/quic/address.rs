@@ -98,21 +98,10 @@ pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyAn
     }
 }
 
-/// The other way: an address as people know it.
+/// An address as people know it: not as a socket of IPv6 names one of IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => (ip, address.port()).into(),
         IpAddr::V6(_) => address,
-    }
-}
-
-/// An IPv4 address as a socket of IPv6 names it.
-pub fn mapped(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) => {
-            let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
-            SocketAddr::new(ip.into(), v4.port())
-        }
-        SocketAddr::V6(_) => address,
     }
 }

@@ -1,10 +1,13 @@
 //! `Connection`: what a program does with one connection of an endpoint.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use ringloop_quic::core::Handle;
 use ringloop_quic::limits;
+use ringloop_quic::session::Wait;
 use ringloop_quic::{Bytes, Direction};
 
 use super::address;
@@ -14,10 +17,10 @@ use super::handshake::Handshake;
 use super::loop_::LoopSide;
 use super::numbers::{self, AtMost, Code};
 use super::route::Route;
-use super::state::{PeerStreams, Phase};
+use super::state::PeerStreams;
 use super::stats::Stats;
 use super::waiter::Waiter;
-use super::waiters::{Wait, wait_for};
+use super::waiters::wait_for;
 use crate::ffi::{self, Fallible, Raise as _};
 
 /// A connection of an endpoint, by its key. Several objects of one key are the same connection.
@@ -40,19 +43,19 @@ impl Connection {
     pub(super) fn new(py: Python<'_>, endpoint: &Bound<'_, Endpoint>, key: u64) -> PyResult<Self> {
         let shared = &endpoint.get().shared;
         let handle = Handle::from_bits(key);
-        let record = shared
-            .state(py)
-            .link(handle)
-            .map(|link| link.record.clone());
-        let record = record.ok_or_else(|| {
+        let kept = shared.state(py).sessions.get(handle).map(|session| {
+            let untaken = Arc::clone(&session.attached.untaken);
+            (Arc::clone(&session.end), untaken)
+        });
+        let (end, untaken) = kept.ok_or_else(|| {
             PyValueError::raise(format!("the endpoint has no connection with the key {key}"))
         })?;
-        let shared = shared.clone();
         Ok(Self {
             route: Route {
-                shared,
+                shared: Arc::clone(shared),
                 handle,
-                record,
+                end,
+                untaken,
             },
         })
     }
@@ -72,8 +75,8 @@ impl Connection {
     /// The peer's address now.
     #[getter]
     fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let address = match self.route.record.remote.get() {
-            Some(address) => *address,
+        let address = match self.route.end.last_address() {
+            Some(address) => address,
             None => self
                 .route
                 .look(py, |connection, _| connection.remote_address())?,
@@ -92,9 +95,8 @@ impl Connection {
     #[getter]
     fn is_handshaking(&self, py: Python<'_>) -> bool {
         let mut state = self.route.shared.state(py);
-        state
-            .link(self.route.handle)
-            .is_some_and(|link| link.phase != Phase::Complete)
+        let session = state.sessions.get(self.route.handle);
+        session.is_some_and(|session| session.is_handshaking())
     }
 
     /// Whether it is over: nothing can be sent or will come any more.
@@ -107,7 +109,7 @@ impl Connection {
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.route.lost()?;
-        let error = errors::connection(py, &self.route.record);
+        let error = errors::connection(py, &self.route.end);
         Some(error.into_value(py).into_bound(py).into_any())
     }
 
@@ -221,7 +223,7 @@ impl Connection {
     #[getter(_answered_pings)]
     fn answered_pings(&self, py: Python<'_>) -> PyResult<Fallible<u64>> {
         self.route
-            .look(py, |_, link| link.pings.answered_count)
+            .look(py, |_, session| session.attached.pings.answered_count)
             .map(Fallible)
     }
 
@@ -341,7 +343,7 @@ impl Connection {
             state.accept(self.route.handle, direction(unidirectional))
         };
         if accepted.is_none() && self.route.lost().is_some() {
-            return Err(errors::connection(py, &self.route.record));
+            return Err(errors::connection(py, &self.route.end));
         }
         Ok(Fallible(accepted.map(|stream| stream.0)))
     }
@@ -367,10 +369,10 @@ impl Connection {
     #[pyo3(name = "_announce_streams")]
     fn announce_streams(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.route.handle;
-        self.route.look(py, |_, link| {
-            link.peer_streams = PeerStreams::Announced;
+        self.route.look(py, |_, session| {
+            session.attached.peer_streams = PeerStreams::Announced;
         })?;
-        self.route.shared.state(py).tell_eventful(handle);
+        self.route.shared.state(py).notify_eventful(handle);
         self.route.shared.arm_flush(py)
     }
 

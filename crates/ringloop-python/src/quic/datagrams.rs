@@ -19,7 +19,7 @@ impl Connection {
         let mut taken = Vec::new();
         {
             let mut state = self.route.shared.state(py);
-            if let Some((mut connection, _)) = state.both(self.route.handle) {
+            if let Some((mut connection, _)) = state.sessions.both(self.route.handle) {
                 while taken.len() < count_max
                     && let Some(datagram) = connection.receive_datagram()
                 {
@@ -28,7 +28,7 @@ impl Connection {
             }
         }
         if taken.is_empty() && self.route.lost().is_some() {
-            return Err(errors::connection(py, &self.route.record));
+            return Err(errors::connection(py, &self.route.end));
         }
         Ok(taken)
     }
@@ -77,7 +77,7 @@ impl Connection {
         let refusal = {
             let mut state = self.route.shared.state(py);
             let deadline = lifetime.map(|lifetime| state.clock.moment(None) + lifetime);
-            match state.open_both(self.route.handle) {
+            match state.sessions.open(self.route.handle) {
                 Ok((mut connection, _)) => datagrams
                     .map(|bytes| connection.send_datagram_until(bytes, drop_oldest, deadline))
                     .inspect(|sent| count += usize::from(sent.is_ok()))
@@ -91,7 +91,7 @@ impl Connection {
         }
         match refusal {
             Some(DatagramRefusal::Error(error)) => {
-                Err(errors::datagram(py, &self.route.record, &error))
+                Err(errors::datagram(py, &self.route.end, &error))
             }
             _ => Ok(count),
         }

@@ -15,6 +15,7 @@ use ringloop_quic::BytesMut;
 use ringloop_quic::config::EndpointConfig;
 use ringloop_quic::core::Datagram;
 use ringloop_quic::limits::{BUFFER_MAX, SEGMENTS_MAX};
+use ringloop_quic::session::Wake;
 
 use super::address;
 use super::config::{self, ClientConfig, ServerConfig};
@@ -25,9 +26,9 @@ use super::loop_::{LoopSide, Methods};
 use super::numbers::Code;
 use super::shared::Shared;
 use super::socket::{Progress, Settings, Socket};
-use super::state::{Admission, News, Retry, State, Style};
+use super::state::{Admission, Notifications, Retry, State, Style};
 use super::waiter::Way;
-use super::waiters::{Waiters, Wake};
+use super::waiters::Waiters;
 use crate::ffi::{self, Fallible, Raise as _, intern};
 use crate::limits::QUIC_CONNECTIONS_MAX;
 
@@ -39,10 +40,17 @@ pub struct Endpoint {
 }
 
 /// Lists of connections' keys: accepted, eventful, gone.
-type Told = (Vec<u64>, Vec<u64>, Vec<u64>);
+type Keys = (Vec<u64>, Vec<u64>, Vec<u64>);
 
-fn told(news: News) -> Option<Told> {
-    (!news.is_empty()).then_some((news.accepted, news.eventful, news.gone))
+fn keys(notifications: Notifications) -> Option<Keys> {
+    let is_empty = notifications.is_empty();
+    let Notifications {
+        accepted,
+        eventful,
+        gone,
+        ..
+    } = notifications;
+    (!is_empty).then_some((accepted, eventful, gone))
 }
 
 #[pymethods]
@@ -104,23 +112,23 @@ impl Endpoint {
             self.listeners.add(py, server.get().listener.as_ref());
             server.get().inner.clone()
         });
-        self.shared.state(py).core.set_server(inner);
+        self.shared.state(py).sessions.core.set_server(inner);
     }
 
     /// How many connections there are, those included that are over and whose last words may still be sent.
     #[getter]
     fn connection_count(&self, py: Python<'_>) -> Fallible<usize> {
-        Fallible(self.shared.state(py).core.connection_count())
+        Fallible(self.shared.state(py).sessions.core.connection_count())
     }
 
     /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried; of those that failed: timed
     /// out, TLS, by the peer, others.
     fn counts(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let state = self.shared.state(py);
-        let all = state.core.stats();
+        let all = state.sessions.core.stats();
         Fallible(vec![
             all.connections as u64,
-            state.handshake_count as u64,
+            state.sessions.handshake_count() as u64,
             all.accepted,
             all.completed,
             all.failed.total(),
@@ -135,11 +143,11 @@ impl Endpoint {
 
     /// Clients whose handshake failed since this was asked last: addresses and errors.
     fn take_failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let failures = std::mem::take(&mut self.shared.state(py).failures);
+        let failures = std::mem::take(&mut self.shared.state(py).sessions.failures);
         let list = ffi::new_list(py)?;
-        for (address, record) in failures {
+        for (address, end) in failures {
             let address = address::to_python(py, address)?;
-            let error = errors::connection(py, &record).into_value(py);
+            let error = errors::connection(py, &end).into_value(py);
             let error = error.into_bound(py).into_any();
             list.append(ffi::new_tuple(py, [address, error].into_iter())?)?;
         }
@@ -175,12 +183,12 @@ impl Endpoint {
         self.shared.arm_flush(py)
     }
 
-    /// Have a loop drive it: `on_news(accepted, eventful, gone)` gets lists of keys, and returns True where it
+    /// Have a loop drive it: `on_events(accepted, eventful, gone)` gets lists of keys, and returns True where it
     /// has left something to the loop's queue; `on_full()` has `flush` called once the socket is writable.
     fn attach(
         slf: &Bound<'_, Self>,
         r#loop: &Bound<'_, PyAny>,
-        on_news: Py<PyAny>,
+        on_events: Py<PyAny>,
         on_full: Py<PyAny>,
     ) -> PyResult<()> {
         let py = slf.py();
@@ -194,7 +202,7 @@ impl Endpoint {
             loop_: r#loop.clone().unbind(),
             flush: slf.getattr(intern!(py, "flush"))?.unbind(),
             expire: slf.getattr(intern!(py, "expire"))?.unbind(),
-            on_news,
+            on_events,
             on_full,
         };
         let shared = &slf.get().shared;
@@ -221,23 +229,23 @@ impl Endpoint {
 
     /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        let (woken, news) = without_panics(py, || {
+        let (woken, notifications) = without_panics(py, || {
             let mut guard = self.shared.state_detached();
             let state = &mut *guard;
             let now = Instant::now();
             if let Some(socket) = &mut state.socket {
-                socket.receive(now, &mut state.core);
+                socket.receive(now, &mut state.sessions.core);
             }
-            state.core.handle_timeouts(now);
+            state.sessions.core.handle_timeouts(now);
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
-            (woken, state.take_news())
+            (woken, state.take_notifications())
         })?;
         // What is written now goes out with what is owed for what has come.
         if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
-            return self.hand_out(py, &woken, news).map(drop);
+            return self.hand_out(py, &woken, notifications).map(drop);
         }
-        match self.hand_out(py, &woken, news) {
+        match self.hand_out(py, &woken, notifications) {
             Ok(false) => self.flush(py).map(drop),
             handed => {
                 let armed = LoopSide::call_soon_flush(&self.shared.loop_, py);
@@ -262,19 +270,19 @@ impl Endpoint {
         self.shared.is_flush_armed.store(false, Ordering::Release);
         self.shared.has_sent.store(false, Ordering::Release);
         let now = Instant::now();
-        let (progress, deadline, woken, news) = without_panics(py, || {
+        let (progress, deadline, woken, notifications) = without_panics(py, || {
             let mut guard = self.shared.state_detached();
             let state = &mut *guard;
             let progress = match &mut state.socket {
-                Some(socket) => socket.transmit(now, &mut state.core),
+                Some(socket) => socket.transmit(now, &mut state.sessions.core),
                 None => Progress::Done,
             };
             state.note_sent_pings(now);
             // Sending is what ends connections: they may be drained now.
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
-            let deadline = state.core.next_timeout();
-            (progress, deadline, woken, state.take_news())
+            let deadline = state.sessions.core.next_timeout();
+            (progress, deadline, woken, state.take_notifications())
         })?;
         LoopSide::arm_timer(&self.shared.loop_, py, now, deadline)?;
         match progress {
@@ -290,7 +298,7 @@ impl Endpoint {
         if !woken.is_empty() {
             finished = self.shared.finish(py, woken);
         }
-        self.tell(py, news)?;
+        self.notify(py, notifications)?;
         finished.map(|()| progress == Progress::Done)
     }
 
@@ -300,7 +308,7 @@ impl Endpoint {
     #[pyo3(signature = (once=false))]
     fn send(&self, py: Python<'_>, once: bool) -> PyResult<()> {
         let shared = &self.shared;
-        if !shared.state(py).core.may_send() {
+        if !shared.state(py).sessions.core.may_send() {
             return Ok(());
         }
         if !(shared.has_sent.swap(true, Ordering::AcqRel) && once) {
@@ -309,7 +317,7 @@ impl Endpoint {
                 let state = &mut *guard;
                 if let Some(socket) = &mut state.socket {
                     let now = Instant::now();
-                    socket.transmit(now, &mut state.core);
+                    socket.transmit(now, &mut state.sessions.core);
                     state.note_sent_pings(now);
                 }
             })?;
@@ -340,7 +348,7 @@ impl Endpoint {
                     ecn,
                     bytes,
                 };
-                state.core.receive(now, datagram);
+                state.sessions.core.receive(now, datagram);
                 state.dispatch(now, &mut woken);
             }
             woken
@@ -355,7 +363,11 @@ impl Endpoint {
             let mut state = self.shared.state_detached();
             let now = state.clock.moment(Some(now));
             let (mut packets, mut made) = (Vec::new(), Vec::new());
-            while let Some(transmit) = state.core.transmit(now, SEGMENTS_MAX, &mut packets) {
+            while let Some(transmit) = state
+                .sessions
+                .core
+                .transmit(now, SEGMENTS_MAX, &mut packets)
+            {
                 let segment_len = transmit.segment_len.unwrap_or(packets.len()).max(1);
                 made.push((
                     std::mem::take(&mut packets),
@@ -386,7 +398,7 @@ impl Endpoint {
     /// `datagrams_to_send`. It may be earlier than needed, never later.
     fn next_timeout(&self, py: Python<'_>) -> Fallible<Option<f64>> {
         let mut state = self.shared.state(py);
-        let deadline = state.core.next_timeout();
+        let deadline = state.sessions.core.next_timeout();
         Fallible(deadline.map(|deadline| state.clock.reading(deadline)))
     }
 
@@ -395,7 +407,7 @@ impl Endpoint {
         let woken = {
             let mut state = self.shared.state(py);
             let now = state.clock.moment(Some(now));
-            state.core.handle_timeouts(now);
+            state.sessions.core.handle_timeouts(now);
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             woken
@@ -403,10 +415,10 @@ impl Endpoint {
         self.shared.finish(py, woken)
     }
 
-    /// Keys of connections that were accepted, have events, are gone; None where there is no news.
-    fn take(&self, py: Python<'_>) -> Fallible<Option<Told>> {
-        let news = self.shared.state(py).take_news();
-        Fallible(told(news))
+    /// Keys of connections that were accepted, have events, are gone; None where there are none.
+    fn take(&self, py: Python<'_>) -> Fallible<Option<Keys>> {
+        let notifications = self.shared.state(py).take_notifications();
+        Fallible(keys(notifications))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -459,23 +471,28 @@ impl Endpoint {
     }
 
     /// Wake and tell those whom it concerns; whether the loop's queue has something of theirs now.
-    fn hand_out(&self, py: Python<'_>, woken: &[Wake], news: News) -> PyResult<bool> {
+    fn hand_out(
+        &self,
+        py: Python<'_>,
+        woken: &[Wake],
+        notifications: Notifications,
+    ) -> PyResult<bool> {
         let mut queued = Ok(false);
         if !woken.is_empty() {
             let way = Way::from_the_loop(py)?;
             queued = Waiters::wake(&self.shared.waiters, py, woken, way);
         }
-        let has_told = self.tell(py, news);
-        Ok(queued? | has_told?)
+        let has_notified = self.notify(py, notifications);
+        Ok(queued? | has_notified?)
     }
 
     /// Whether the loop's queue has something of the program's now.
-    fn tell(&self, py: Python<'_>, news: News) -> PyResult<bool> {
+    fn notify(&self, py: Python<'_>, notifications: Notifications) -> PyResult<bool> {
         let mut has_queued = Ok(false);
-        if let Some(told) = told(news)
+        if let Some(keys) = keys(notifications)
             && let Some(methods) = LoopSide::methods(&self.shared.loop_)
         {
-            let answer = methods.on_news.call1(py, told);
+            let answer = methods.on_events.call1(py, keys);
             has_queued = answer.and_then(|answer| answer.is_truthy(py));
         }
         self.listeners.deliver(py, &self.shared.loop_);

@@ -6,9 +6,9 @@ use pyo3::types::PyTuple;
 use ringloop_quic::error::{
     ConfigError, ConnectError, ConnectionError, DatagramError, StreamError,
 };
+use ringloop_quic::session::{End, Unfinished};
 
 use super::address;
-use super::shared::{Record, Unfinished};
 use crate::error;
 use crate::ffi::{self, IntoObject, intern};
 
@@ -30,7 +30,7 @@ fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>)
 }
 
 /// What of a connection's end is for people and for programs.
-pub struct End {
+pub struct Close {
     pub code: u64,
     pub reason: String,
     /// The program's own code, not the protocol's.
@@ -44,25 +44,25 @@ const NO_CODE: u64 = 1;
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 
 /// How a connection ended.
-pub fn end_of(record: &Record) -> Option<End> {
-    let end = |code, reason: &str, class| End {
+pub fn close_of(end: &End) -> Option<Close> {
+    let close = |code, reason: &str, class| Close {
         code,
         reason: reason.to_owned(),
         is_application: false,
         class,
     };
-    Some(match record.lost.get()? {
-        ConnectionError::ClosedByPeer { code, reason } => End {
+    Some(match end.error()? {
+        ConnectionError::ClosedByPeer { code, reason } => Close {
             code: *code,
             reason: String::from_utf8_lossy(reason).into_owned(),
             is_application: true,
             class: "ConnectionClosedByPeer",
         },
         ConnectionError::Closed => {
-            let (code, reason) = record.said.get().cloned().unwrap_or_default();
-            End {
+            let (code, reason) = end.closed_with().cloned().unwrap_or_default();
+            Close {
                 code,
-                reason,
+                reason: String::from_utf8_lossy(&reason).into_owned(),
                 is_application: true,
                 class: "ConnectionClosed",
             }
@@ -70,7 +70,7 @@ pub fn end_of(record: &Record) -> Option<End> {
         ConnectionError::Transport { code, reason }
         | ConnectionError::TransportByPeer { code, reason } => {
             let is_alert = ALERTS.contains(code);
-            end(
+            close(
                 *code,
                 reason,
                 if is_alert {
@@ -81,46 +81,52 @@ pub fn end_of(record: &Record) -> Option<End> {
             )
         }
         error @ ConnectionError::Unreachable { .. } => {
-            end(NO_CODE, &error.to_string(), "Unreachable")
+            close(NO_CODE, &error.to_string(), "Unreachable")
         }
         error @ ConnectionError::HandshakeTimedOut { .. } => {
-            end(NO_CODE, &error.to_string(), "HandshakeTimeout")
+            close(NO_CODE, &error.to_string(), "HandshakeTimeout")
         }
-        ConnectionError::TimedOut => end(NO_CODE, "Idle timeout", "IdleTimeout"),
-        ConnectionError::Reset => end(NO_CODE, "Stateless reset", "StatelessReset"),
-        ConnectionError::VersionMismatch => end(
+        ConnectionError::TimedOut => close(NO_CODE, "Idle timeout", "IdleTimeout"),
+        ConnectionError::Reset => close(NO_CODE, "Stateless reset", "StatelessReset"),
+        ConnectionError::VersionMismatch => close(
             NO_CODE,
             "Could not find a common protocol version",
             "VersionMismatch",
         ),
-        other => end(NO_CODE, &other.to_string(), "TransportError"),
+        other => close(NO_CODE, &other.to_string(), "TransportError"),
     })
 }
 
 /// The exception of a connection that is over.
-pub fn connection(py: Python<'_>, record: &Record) -> PyErr {
-    match end_of(record) {
-        Some(end) => {
-            if let Some(ConnectionError::Unreachable { address, errno }) = record.lost.get() {
+pub fn connection(py: Python<'_>, end: &End) -> PyErr {
+    match close_of(end) {
+        Some(close) => {
+            if let Some(ConnectionError::Unreachable { address, errno }) = end.error() {
                 let made = address::to_python(py, *address);
                 return made
-                    .map_or_else(|error| error, |to| exception(py, end.class, (*errno, to)));
+                    .map_or_else(|error| error, |to| exception(py, close.class, (*errno, to)));
             }
             let by_peer = matches!(
-                record.lost.get(),
+                end.error(),
                 Some(
                     ConnectionError::TransportByPeer { .. } | ConnectionError::ClosedByPeer { .. }
                 )
             );
-            let unfinished = record.unfinished.get();
-            let reason = match (record.lost.get(), unfinished) {
+            let unfinished = end.unfinished();
+            let reason = match (end.error(), unfinished) {
                 // aioquic's events say nothing of it.
                 (Some(ConnectionError::TimedOut), Some(unfinished)) => silence(unfinished),
-                _ => end.reason,
+                _ => close.reason,
             };
             let in_handshake = unfinished.is_some();
-            let arguments = (end.code, reason, by_peer, end.is_application, in_handshake);
-            exception(py, end.class, arguments)
+            let arguments = (
+                close.code,
+                reason,
+                by_peer,
+                close.is_application,
+                in_handshake,
+            );
+            exception(py, close.class, arguments)
         }
         None => exception(py, "ConnectionClosed", (0, "", false, true)),
     }
@@ -138,19 +144,19 @@ fn silence(unfinished: &Unfinished) -> String {
     }
 }
 
-pub fn stream(py: Python<'_>, record: &Record, error: &StreamError) -> PyErr {
+pub fn stream(py: Python<'_>, end: &End, error: &StreamError) -> PyErr {
     match error {
         StreamError::Reset(code) => exception(py, "StreamResetError", (*code,)),
         StreamError::Stopped(code) => exception(py, "StreamStoppedError", (*code,)),
         StreamError::EarlyDataRejected => exception(py, "EarlyDataRejected", ()),
-        StreamError::Connection(_) => connection(py, record),
+        StreamError::Connection(_) => connection(py, end),
         _ => exception(py, "StreamClosedError", ()),
     }
 }
 
-pub fn datagram(py: Python<'_>, record: &Record, error: &DatagramError) -> PyErr {
+pub fn datagram(py: Python<'_>, end: &End, error: &DatagramError) -> PyErr {
     match error {
-        DatagramError::Connection(_) => connection(py, record),
+        DatagramError::Connection(_) => connection(py, end),
         DatagramError::Disabled => {
             let text = "datagrams are off at this end: give datagram_receive_buffer= a number of bytes \
                         (max_datagram_frame_size= in aioquic's shape)";

@@ -10,7 +10,9 @@ use ringloop_quic::StreamId;
 
 use super::connection::{Connection, direction};
 use super::endpoint::Endpoint;
-use super::notes::Note;
+use super::errors;
+use super::event_queue::{IdChange, Pending, Taken};
+use super::events;
 use super::numbers::{self, Code};
 use super::queued::Queued;
 use super::route::Route;
@@ -57,7 +59,7 @@ impl EventConnection {
     #[getter]
     fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
         self.route
-            .look(py, |_, link| link.queued_bytes())
+            .look(py, |_, session| session.attached.queued_bytes())
             .map(Fallible)
     }
 
@@ -84,7 +86,7 @@ impl EventConnection {
     /// Whether early data was sent that the server refused: its streams are not there.
     #[getter]
     fn early_data_rejected(&self, py: Python<'_>) -> PyResult<bool> {
-        self.route.look(py, |_, link| link.early_rejected)
+        self.route.look(py, |_, session| session.early_rejected)
     }
 
     /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events. Nothing happens
@@ -93,27 +95,28 @@ impl EventConnection {
         if self.route.lost().is_some() {
             return Ok(());
         }
-        self.route
-            .look(py, |_, link| link.notes.pause(StreamId(stream_id)))
+        self.route.look(py, |_, session| {
+            session.attached.events.pause(StreamId(stream_id));
+        })
     }
 
     /// Go on with a stream's events.
     fn resume_stream(&self, py: Python<'_>, stream_id: u64) {
         let stream = StreamId(stream_id);
         let mut state = self.route.shared.state(py);
-        let link = state.link(self.route.handle);
-        if link.is_some_and(|link| link.notes.resume(stream)) {
-            state.note(self.route.handle, Note::Readable(stream));
+        let session = state.sessions.get(self.route.handle);
+        if session.is_some_and(|session| session.attached.events.resume(stream)) {
+            state.push_event(self.route.handle, Pending::Readable(stream));
         }
     }
 
     /// Have `take_writable` name a stream once nothing of it is queued; False where nothing is.
     fn want_writable(&self, py: Python<'_>, stream_id: u64) -> PyResult<bool> {
         let stream = StreamId(stream_id);
-        self.route.look(py, |_, link| {
-            let is_queued = link.queued.contains_key(&stream);
+        self.route.look(py, |_, session| {
+            let is_queued = session.attached.queued.contains_key(&stream);
             if is_queued {
-                link.wanted.insert(stream);
+                session.attached.wanted.insert(stream);
             }
             is_queued
         })
@@ -122,8 +125,8 @@ impl EventConnection {
     /// The streams of `want_writable` that have nothing queued by now.
     fn take_writable(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let mut state = self.route.shared.state(py);
-        let link = state.link(self.route.handle);
-        let taken = link.map(|link| std::mem::take(&mut link.writable));
+        let session = state.sessions.get(self.route.handle);
+        let taken = session.map(|session| std::mem::take(&mut session.attached.writable));
         let taken = taken.unwrap_or_default();
         Fallible(taken.into_iter().map(|stream| stream.0).collect())
     }
@@ -131,9 +134,9 @@ impl EventConnection {
     /// Whether a stream that was written to waits until the peer allows more streams.
     #[pyo3(signature = (unidirectional=false))]
     fn waits_for_credit(&self, py: Python<'_>, unidirectional: bool) -> PyResult<bool> {
-        self.route.look(py, |connection, link| {
-            let opened = link.opened[usize::from(unidirectional)];
-            link.queued.keys().any(|stream| {
+        self.route.look(py, |connection, session| {
+            let opened = session.attached.opened[usize::from(unidirectional)];
+            session.attached.queued.keys().any(|stream| {
                 stream.is_by_client() == connection.is_client()
                     && stream.direction() == direction(unidirectional)
                     && stream.0 >> 2 >= opened
@@ -147,7 +150,8 @@ impl EventConnection {
         // A configuration's field, by its name there.
         let whole = |count| numbers::whole("tx_max_queued_bytes", count, &bounds, ", or None");
         let count = count.map(whole).transpose()?;
-        self.route.look(py, |_, link| link.queued_max = count)
+        self.route
+            .look(py, |_, session| session.attached.queued_max = count)
     }
 
     /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
@@ -168,9 +172,9 @@ impl EventConnection {
     #[pyo3(signature = (unidirectional=false))]
     fn next_stream_id(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Fallible<u64>> {
         self.route
-            .look(py, |connection, link| {
-                let opened = link.opened[usize::from(unidirectional)];
-                let waiting = link.queued.keys().filter(|stream| {
+            .look(py, |connection, session| {
+                let opened = session.attached.opened[usize::from(unidirectional)];
+                let waiting = session.attached.queued.keys().filter(|stream| {
                     stream.is_by_client() == connection.is_client()
                         && stream.direction() == direction(unidirectional)
                 });
@@ -198,7 +202,12 @@ impl EventConnection {
             let room = ffi::room_for(bytes.len())?;
             let send = || {
                 let mut state = self.route.shared.state(py);
-                if !bytes.is_empty() && state.link(handle).is_some_and(|link| link.is_full()) {
+                if !bytes.is_empty()
+                    && state
+                        .sessions
+                        .get(handle)
+                        .is_some_and(|session| session.attached.is_full())
+                {
                     return Ok(false);
                 }
                 state.open_up_to(handle, stream)?;
@@ -252,7 +261,7 @@ impl EventConnection {
         let priority = numbers::whole("priority", priority, &(i32::MIN..=i32::MAX), "")?;
         let done = {
             let mut state = self.route.shared.state(py);
-            let both = state.open_both(self.route.handle);
+            let both = state.sessions.open(self.route.handle);
             both.and_then(|(mut connection, _)| {
                 connection.set_priority(StreamId(stream_id), priority)
             })
@@ -263,8 +272,8 @@ impl EventConnection {
     /// Bytes of a stream that wait for room in the send window.
     fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<Fallible<usize>> {
         self.route
-            .look(py, |_, link| {
-                let queued = link.queued.get(&StreamId(stream_id));
+            .look(py, |_, session| {
+                let queued = session.attached.queued.get(&StreamId(stream_id));
                 queued.map_or(0, Queued::len)
             })
             .map(Fallible)
@@ -272,13 +281,13 @@ impl EventConnection {
 
     /// The next event; None where there is none. Only of endpoints that keep events.
     fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let told = self.take_told(py, 1);
-        let Some(first) = told.first() else {
+        let taken = self.take_next(py, 1);
+        let Some(first) = taken.first() else {
             return Ok(None);
         };
         let event = self.event(py, first);
         if event.is_err() {
-            self.keep_untold(told);
+            self.put_back(taken);
         }
         event.map(Some)
     }
@@ -286,14 +295,96 @@ impl EventConnection {
     /// All events that there are, about a megabyte of stream data at most.
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = ffi::new_list(py)?;
-        let told = self.take_told(py, usize::MAX);
-        let listed = told
+        let taken = self.take_next(py, usize::MAX);
+        let listed = taken
             .iter()
-            .try_for_each(|told| list.append(self.event(py, told)?));
+            .try_for_each(|taken| list.append(self.event(py, taken)?));
         if let Err(error) = listed {
-            self.keep_untold(told);
+            self.put_back(taken);
             return Err(error);
         }
         Ok(list)
+    }
+}
+
+impl EventConnection {
+    /// The next events, at most so many.
+    fn take_next(&self, py: Python<'_>, count_max: usize) -> Vec<Taken> {
+        let mut taken = self.route.untaken.take(count_max);
+        if taken.is_empty() {
+            let mut state = self.route.shared.state(py);
+            if let Some((mut connection, session)) = state.sessions.both(self.route.handle) {
+                let events = &mut session.attached.events;
+                events.take(&mut connection, count_max, &mut taken);
+            }
+        }
+        taken
+    }
+
+    /// Events that there was no memory to tell are the next again.
+    fn put_back(&self, taken: Vec<Taken>) {
+        self.route.untaken.put_back(taken);
+    }
+
+    /// As an object of Python's.
+    pub(super) fn event<'py>(&self, py: Python<'py>, taken: &Taken) -> PyResult<Bound<'py, PyAny>> {
+        match taken {
+            Taken::Negotiated => {
+                let alpn = self
+                    .route
+                    .handshake(py)
+                    .ok()
+                    .flatten()
+                    .and_then(|agreed| agreed.alpn.0);
+                events::ProtocolNegotiated::object(py, alpn)
+            }
+            Taken::Completed => {
+                let agreed = self.route.handshake(py).ok().flatten();
+                let early = agreed
+                    .as_ref()
+                    .is_some_and(|agreed| agreed.early_data_accepted);
+                let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
+                let alpn = agreed.and_then(|agreed| agreed.alpn.0);
+                events::HandshakeCompleted::object(py, alpn, early, resumed)
+            }
+            Taken::Data {
+                stream,
+                pieces,
+                is_end,
+            } => {
+                let data = ffi::join_bytes(py, pieces)?.into_bound(py).unbind();
+                events::StreamDataReceived::object(py, data, *is_end, stream.0)
+            }
+            Taken::Reset(stream, code) => events::StreamReset::object(py, *code, stream.0),
+            Taken::Stopped(stream, code) => {
+                events::StopSendingReceived::object(py, *code, stream.0)
+            }
+            Taken::Datagram(bytes) => {
+                let data = ffi::new_bytes(py, bytes)?.into_any().unbind();
+                events::DatagramFrameReceived::object(py, data)
+            }
+            Taken::PingAcknowledged(uid) => events::PingAcknowledged::object(py, *uid),
+            Taken::Id(IdChange::Issued(id)) => {
+                events::ConnectionIdIssued::object(py, ffi::new_bytes(py, id)?.into_any().unbind())
+            }
+            Taken::Id(IdChange::Retired(id)) => {
+                events::ConnectionIdRetired::object(py, ffi::new_bytes(py, id)?.into_any().unbind())
+            }
+            Taken::Terminated => self.terminated(py),
+        }
+    }
+
+    /// How it ended, or that it ended.
+    pub(super) fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some(end) = errors::close_of(&self.route.end) else {
+            return events::ConnectionTerminated::object(py, 0, None, String::new());
+        };
+        // Of which frame the error was is not known, but that alerts of TLS are of CRYPTO's (RFC 9001 §4.8).
+        let frame_type = match (end.is_application, end.code) {
+            (true, _) => None,
+            (false, 0x100..0x200) => Some(6),
+            (false, _) => Some(0),
+        };
+        events::ConnectionTerminated::object(py, end.code, frame_type, end.reason)
     }
 }

@@ -29,8 +29,8 @@ pub struct Methods {
     pub loop_: Py<PyAny>,
     pub flush: Py<PyAny>,
     pub expire: Py<PyAny>,
-    /// `on_news(accepted, eventful, gone)`; true where it has left something to the loop's queue.
-    pub on_news: Py<PyAny>,
+    /// `on_events(accepted, eventful, gone)`; true where it has left something to the loop's queue.
+    pub on_events: Py<PyAny>,
     /// `on_full()`: the socket is full; call `flush` once it is writable.
     pub on_full: Py<PyAny>,
 }
@@ -167,7 +167,7 @@ impl LoopSide {
                 &methods.loop_,
                 &methods.flush,
                 &methods.expire,
-                &methods.on_news,
+                &methods.on_events,
                 &methods.on_full,
             ] {
                 visit.call(method)?;

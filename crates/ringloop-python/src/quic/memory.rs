@@ -129,13 +129,13 @@ pub struct Memory {
 pub struct Store {
     state: Mutex<State>,
     /// Something has come that is to be handed out.
-    is_news: AtomicBool,
+    has_new: AtomicBool,
 }
 
 impl Store {
     /// Whether something has come since the last call that is to be handed out.
-    pub fn take_news(&self) -> bool {
-        self.is_news.load(Ordering::Relaxed) && self.is_news.swap(false, Ordering::Relaxed)
+    pub fn take_new(&self) -> bool {
+        self.has_new.load(Ordering::Relaxed) && self.has_new.swap(false, Ordering::Relaxed)
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -197,7 +197,7 @@ impl ClientSessionStore for Store {
                 &mut state.new_sessions,
                 SessionTicket::new(&server_name, value),
             );
-            self.is_news.store(true, Ordering::Relaxed);
+            self.has_new.store(true, Ordering::Relaxed);
         }
     }
 
@@ -213,7 +213,7 @@ impl TokenStore for Store {
             push(&mut state.tokens, token);
         } else {
             push(&mut state.new_tokens, token);
-            self.is_news.store(true, Ordering::Relaxed);
+            self.has_new.store(true, Ordering::Relaxed);
         }
     }
 
@@ -255,7 +255,7 @@ impl Memory {
         Self {
             state: Arc::new(Store {
                 state: Mutex::new(state),
-                is_news: AtomicBool::new(false),
+                has_new: AtomicBool::new(false),
             }),
         }
     }

@@ -12,10 +12,10 @@
 //! |--------------|----------------------------------------------------------------------------------|
 //! | `shared`     | what an endpoint and its connections share, and the order of locks               |
 //! | `route`      | a connection as its objects name it                                              |
-//! | `state`      | the core, a record for each connection, who is let in                            |
-//! | `dispatch`   | from what has happened to who has to hear of it                                  |
+//! | `state`      | the sessions of connections, what is queued for their streams, who is let in     |
+//! | `dispatch`   | routes the core's events to waiters and event queues                             |
 //! | `queued`     | bytes that were written and have no room in the send window                      |
-//! | `notes`, `told` | aioquic's events, kept as small notes until they are asked for                |
+//! | `event_queue` | aioquic's events, queued until they are taken                                   |
 //! | `pings`      | pings, and what counts as their acknowledgement                                  |
 //! | `datagrams`  | a connection's datagrams, taken and sent                                         |
 //! | `waiters`, `waiter` | who waits for something, and what is awaited                              |
@@ -43,6 +43,7 @@ mod dispatch;
 mod endpoint;
 mod errors;
 mod event_connection;
+mod event_queue;
 mod events;
 mod handshake;
 mod keylog;
@@ -50,7 +51,6 @@ mod keywords;
 mod loop_;
 mod material;
 mod memory;
-mod notes;
 mod numbers;
 mod pings;
 mod queued;
@@ -61,7 +61,6 @@ mod socket;
 mod state;
 mod stats;
 mod stream;
-mod told;
 mod traces;
 mod waiter;
 mod waiters;

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use ringloop_quic::core::Handle;
 use ringloop_quic::error::StreamError;
+use ringloop_quic::session::{Wait, Wake};
 
-use super::notes::Note;
+use super::event_queue::Pending;
 use super::state::{State, Style};
-use super::waiters::{Wait, Wake};
 
 /// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
 /// counts as such when an acknowledgement came that may be its own: at least as late as the shortest round trip is
@@ -37,16 +37,16 @@ pub struct Sent {
 impl State {
     /// Have the peer acknowledge something; tells the number of the connection's ping, from 1.
     pub fn ping(&mut self, handle: Handle, uid: u64) -> Result<u64, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
+        let (mut connection, session) = self.sessions.open(handle)?;
         let frames_before = connection.stats().pings_sent;
         connection.ping();
-        link.pings.waiting.push(Ping {
+        session.attached.pings.waiting.push(Ping {
             uid,
             frames_before,
             sent: None,
         });
-        link.pings.asked_count += 1;
-        let number = link.pings.asked_count;
+        session.attached.pings.asked_count += 1;
+        let number = session.attached.pings.asked_count;
         if !self.pinging.contains(&handle) {
             self.pinging.push(handle);
         }
@@ -57,11 +57,11 @@ impl State {
     /// an acknowledgement that is counted already would be missed.
     pub fn note_sent_pings(&mut self, now: Instant) {
         for at in 0..self.pinging.len() {
-            let Some((connection, link)) = self.both(self.pinging[at]) else {
+            let Some((connection, session)) = self.sessions.both(self.pinging[at]) else {
                 continue;
             };
             let stats = connection.stats();
-            for ping in &mut link.pings.waiting {
+            for ping in &mut session.attached.pings.waiting {
                 if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
                     ping.sent = Some(Sent {
                         at: now,
@@ -79,23 +79,24 @@ impl State {
             let answered = self.answered_pings(now, handle);
             for uid in &answered {
                 match self.style {
-                    Style::Futures => woken.push(Wake::For(handle.to_bits(), Wait::Progress)),
-                    Style::Events => self.note(handle, Note::PingAcknowledged(*uid)),
+                    Style::Futures => woken.push(Wake::For(handle, Wait::Progress)),
+                    Style::Events => self.push_event(handle, Pending::PingAcknowledged(*uid)),
                 }
             }
-            self.link(handle)
-                .is_some_and(|link| !link.pings.waiting.is_empty())
+            self.sessions
+                .get(handle)
+                .is_some_and(|session| !session.attached.pings.waiting.is_empty())
         });
         self.pinging = pinging;
     }
 
     fn answered_pings(&mut self, now: Instant, handle: Handle) -> Vec<u64> {
-        let Some((mut connection, link)) = self.both(handle) else {
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
             return Vec::new();
         };
         let stats = connection.stats();
         let (mut answered, mut is_early) = (Vec::new(), false);
-        link.pings.waiting.retain_mut(|ping| {
+        session.attached.pings.waiting.retain_mut(|ping| {
             let Some(sent) = &mut ping.sent else {
                 return true;
             };
@@ -113,7 +114,7 @@ impl State {
         if is_early {
             connection.ping();
         }
-        link.pings.answered_count += answered.len() as u64;
+        session.attached.pings.answered_count += answered.len() as u64;
         answered
     }
 }

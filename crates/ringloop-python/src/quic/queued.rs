@@ -15,8 +15,6 @@ pub struct Queued {
     len: usize,
     /// The stream is to be finished behind them.
     finishes: bool,
-    /// The program has let go of the stream: nobody will ask how it ended.
-    is_orphan: bool,
     /// It is to be reset instead, once it is there.
     gives_up: Option<u64>,
 }
@@ -38,14 +36,6 @@ impl Queued {
 
     pub fn is_finishing(&self) -> bool {
         self.finishes
-    }
-
-    pub fn is_orphan(&self) -> bool {
-        self.is_orphan
-    }
-
-    pub fn orphan(&mut self) {
-        self.is_orphan = true;
     }
 
     /// Add bytes, in memory that is for them.

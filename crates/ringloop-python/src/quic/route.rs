@@ -6,11 +6,12 @@ use pyo3::prelude::*;
 use ringloop_quic::Direction;
 use ringloop_quic::core::{self, Handle};
 use ringloop_quic::error::{ConnectionError, StreamError};
+use ringloop_quic::session::End;
 
 use super::errors;
 use super::handshake::Handshake;
-use super::shared::{Record, Shared};
-use super::state::Link;
+use super::shared::{Shared, Untaken};
+use super::state::Session;
 use crate::ffi::Fallible;
 
 /// A connection of an endpoint, as its objects name it.
@@ -18,27 +19,29 @@ use crate::ffi::Fallible;
 pub struct Route {
     pub shared: Arc<Shared>,
     pub handle: Handle,
-    pub record: Arc<Record>,
+    pub end: Arc<End>,
+    pub untaken: Arc<Untaken>,
 }
 
 impl Route {
     /// The connection's end, once there was one.
     pub fn lost(&self) -> Option<&ConnectionError> {
-        self.record.lost.get()
+        self.end.error()
     }
 
     /// Look at the connection, also where it is over.
     pub fn look<T>(
         &self,
         py: Python<'_>,
-        look: impl FnOnce(&mut core::Connection<'_>, &mut Link) -> T,
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> T,
     ) -> PyResult<T> {
         let mut state = self.shared.state(py);
         let seen = state
+            .sessions
             .both(self.handle)
-            .map(|(mut connection, link)| look(&mut connection, link));
+            .map(|(mut connection, session)| look(&mut connection, session));
         drop(state);
-        seen.ok_or_else(|| errors::connection(py, &self.record))
+        seen.ok_or_else(|| errors::connection(py, &self.end))
     }
 
     /// Do something that may have to be sent.
@@ -49,7 +52,7 @@ impl Route {
     ) -> PyResult<R> {
         let done = {
             let mut state = self.shared.state(py);
-            let both = state.open_both(self.handle);
+            let both = state.sessions.open(self.handle);
             both.map(|(mut connection, _)| act(&mut connection))
         };
         let done = done.map_err(|error| self.refused(py, &error))?;
@@ -74,12 +77,12 @@ impl Route {
     }
 
     pub fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
-        errors::stream(py, &self.record, error)
+        errors::stream(py, &self.end, error)
     }
 
     /// Open a stream; None while the peer allows no more.
     pub fn open(&self, py: Python<'_>, direction: Direction) -> PyResult<Fallible<Option<u64>>> {
-        let opened = self.shared.state(py).open(self.handle, direction);
+        let opened = self.shared.state(py).open_stream(self.handle, direction);
         let opened = opened.map_err(|error| self.refused(py, &error))?;
         Ok(Fallible(opened.map(|stream| stream.0)))
     }

@@ -13,20 +13,19 @@
 //! and finds `state` taken gives the interpreter away while it waits.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use ringloop_quic::error::ConnectionError;
+use ringloop_quic::session::Wake;
 
+use super::event_queue::Taken;
 use super::loop_::LoopSide;
-use super::notes::Told;
 use super::ready::Ready;
 use super::state::State;
 use super::waiter::Way;
-use super::waiters::{Waiters, Wake};
+use super::waiters::Waiters;
 use crate::ffi;
 
 /// See the module's text.
@@ -41,29 +40,34 @@ pub struct Shared {
     ready: Py<Ready>,
 }
 
-/// How a connection ended: outlives the connection, for those who still have an object of it.
+/// Events that were taken out of a connection and not yet delivered: it is gone, or there was no memory for them.
 #[derive(Debug, Default)]
-pub struct Record {
-    pub lost: OnceLock<ConnectionError>,
-    /// Where the handshake was, where it was not complete.
-    pub unfinished: OnceLock<Unfinished>,
-    /// The code and reason, where it was closed here.
-    pub said: OnceLock<(u64, String)>,
-    /// The peer's address when the connection was forgotten.
-    pub remote: OnceLock<SocketAddr>,
-    /// Events that had not been taken when the connection was forgotten.
-    pub left: OnceLock<Mutex<VecDeque<Told>>>,
-    /// Events that there was no memory to tell: the next to be taken.
-    pub untold: Mutex<Vec<Told>>,
-}
+pub struct Untaken(Mutex<VecDeque<Taken>>);
 
-/// A handshake that was not complete when the connection ended.
-#[derive(Debug)]
-pub struct Unfinished {
-    /// The peer's address.
-    pub address: SocketAddr,
-    /// Something has come from there.
-    pub has_answered: bool,
+impl Untaken {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Taken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Take the next ones.
+    pub fn take(&self, count_max: usize) -> Vec<Taken> {
+        let mut queue = self.queue();
+        let count = queue.len().min(count_max);
+        queue.drain(..count).collect()
+    }
+
+    /// Put them before the others.
+    pub fn put_back(&self, taken: Vec<Taken>) {
+        let mut queue = self.queue();
+        for event in taken.into_iter().rev() {
+            queue.push_front(event);
+        }
+    }
+
+    /// Put them behind the others.
+    pub fn extend(&self, taken: Vec<Taken>) {
+        self.queue().extend(taken);
+    }
 }
 
 impl Shared {

@@ -1,4 +1,4 @@
-//! The protocol's core, with a record for each connection and the rules of who is let in.
+//! The sessions of an endpoint's connections, what is queued for their streams, and the rules of who is let in.
 //!
 //! Holds no object of Python's: it is used by threads that do without the interpreter.
 
@@ -11,18 +11,17 @@ use std::time::Instant;
 use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
 use ringloop_quic::core::{self, Core, Handle, Read, Written};
 use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
+use ringloop_quic::session::{Closing, Phase, Sessions, Wake, index_of};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
-use super::address;
 use super::clock::Clock;
+use super::event_queue::{EventQueue, Pending};
 use super::memory::Store;
-use super::notes::{Note, Notes};
 use super::pings::Pings;
 use super::queued::{Poured, Queued};
-use super::shared::{Record, Unfinished};
+use super::shared::Untaken;
 use super::socket::{Settings, Socket};
-use super::waiters::{Wait, Wake};
-use crate::limits::{COPIED_BYTES_UNCHECKED, QUIC_EVENT_BYTES, QUIC_FAILURES_MAX};
+use crate::limits::{COPIED_BYTES_UNCHECKED, QUIC_EVENT_BYTES};
 
 /// How connections tell what has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,46 +49,32 @@ pub struct Admission {
     pub is_closed: bool,
 }
 
-/// How far a connection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    Begun,
-    /// What the handshake agrees on is known.
-    Agreed,
-    Complete,
-}
-
-/// Who hears of streams that the peer opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How streams that the peer opens are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerStreams {
-    /// Whoever waits to accept one.
+    /// They wake those who accept streams.
+    #[default]
     Accepted,
-    /// The endpoint's program, as news.
+    /// By a notification of the endpoint.
     Announced,
 }
 
-/// A connection's record.
-pub struct Link {
-    pub handle: Handle,
-    pub record: Arc<Record>,
-    pub phase: Phase,
+/// What is kept of a connection beside the session's own state.
+#[derive(Default)]
+pub struct Attached {
     /// The program knows of it.
-    pub is_told: bool,
-    /// The server refused early data: the streams that were opened for it are not there.
-    pub early_rejected: bool,
+    pub is_announced: bool,
     pub queued: HashMap<StreamId, Queued>,
-    /// Those that the peer has stopped, with its code, while they were to be finished behind what was queued: the protocol
-    /// forgets it before the program asks. They stay for as long as the program has the stream.
-    pub stopped: HashMap<StreamId, u64>,
     /// Streams opened here, by direction: the numbers that are taken.
     pub opened: [u64; 2],
     /// The peer's streams that were accepted, by direction. The protocol has records of more, which must not be
     /// touched.
     pub accepted: [u64; 2],
-    pub notes: Notes,
+    pub events: EventQueue,
+    pub untaken: Arc<Untaken>,
     pub peer_streams: PeerStreams,
-    /// The round of news in which its key stands.
-    news_round: u64,
+    /// The round of notifications in which its key stands.
+    pub round: u64,
     pub pings: Pings,
     /// Bytes that may be queued; `None`: any number.
     pub queued_max: Option<usize>,
@@ -98,22 +83,16 @@ pub struct Link {
     pub writable: Vec<StreamId>,
 }
 
-impl Link {
+pub type Session = ringloop_quic::session::Session<Attached>;
+
+impl Attached {
     fn has_accepted(&self, stream: StreamId) -> bool {
-        index_of(stream) < self.accepted[at(stream.direction())]
+        number_of(stream) < self.accepted[index_of(stream.direction())]
     }
 
     /// Whether streams were opened, by whichever end.
     fn has_streams(&self) -> bool {
         self.opened != [0; 2] || self.accepted != [0; 2]
-    }
-
-    /// Remember where the handshake was, before its end is known.
-    pub fn note_unfinished(&self, connection: &core::Connection<'_>) {
-        drop(self.record.unfinished.set(Unfinished {
-            address: connection.remote_address(),
-            has_answered: connection.stats().udp_received > 0,
-        }));
     }
 
     /// Whether no more may be queued.
@@ -130,17 +109,17 @@ impl Link {
     }
 }
 
-/// What the program that drives the endpoint has to be told, by connections' keys.
+/// What the program that drives the endpoint is notified of, by connections' keys.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct Notifications {
     pub accepted: Vec<u64>,
     pub eventful: Vec<u64>,
     pub gone: Vec<u64>,
-    /// Handshakes have failed (`State::failures`).
+    /// Handshakes have failed (`Sessions::failures`).
     pub has_failures: bool,
 }
 
-impl News {
+impl Notifications {
     pub fn is_empty(&self) -> bool {
         self.accepted.is_empty()
             && self.eventful.is_empty()
@@ -151,33 +130,22 @@ impl News {
 
 /// See the module's text.
 pub struct State {
-    pub core: Core,
+    pub sessions: Sessions<Attached>,
     pub style: Style,
     pub admission: Admission,
     pub clock: Clock,
     pub socket: Option<Socket>,
-    pub links: Vec<Option<Box<Link>>>,
-    pub news: News,
-    /// How often the news were taken, from 1.
-    news_round: u64,
-    pub handshake_count: usize,
-    /// Clients whose handshake failed, of which nobody was told yet.
-    pub failures: Vec<(SocketAddr, Arc<Record>)>,
+    pub notifications: Notifications,
+    /// How often they were taken, from 1.
+    round: u64,
     /// Connections with pings that wait.
     pub pinging: Vec<Handle>,
     /// Where clients' connections keep what a server gives, of those that tell events.
     pub memories: Vec<(Handle, Arc<Store>)>,
 }
 
-pub fn at(direction: Direction) -> usize {
-    match direction {
-        Direction::Bi => 0,
-        Direction::Uni => 1,
-    }
-}
-
 /// The number of a stream among those of its side and direction (RFC 9000 §2.1).
-pub fn index_of(stream: StreamId) -> u64 {
+pub fn number_of(stream: StreamId) -> u64 {
     stream.0 >> 2
 }
 
@@ -191,78 +159,16 @@ impl State {
     ) -> Self {
         let finds_mtu = socket.as_ref().is_none_or(Socket::is_unfragmented);
         Self {
-            core: Core::new(config, server, finds_mtu),
+            sessions: Sessions::new(Core::new(config, server, finds_mtu)),
             style,
             admission,
             clock: Clock::new(),
             socket,
-            links: Vec::new(),
-            news: News::default(),
-            news_round: 1,
-            handshake_count: 0,
-            failures: Vec::new(),
+            notifications: Notifications::default(),
+            round: 1,
             pinging: Vec::new(),
             memories: Vec::new(),
         }
-    }
-
-    pub fn insert(&mut self, handle: Handle, is_told: bool) -> &mut Link {
-        let at = handle.index();
-        if self.links.len() <= at {
-            self.links.resize_with(at + 1, || None);
-        }
-        self.handshake_count += 1;
-        self.links[at].insert(Box::new(Link {
-            handle,
-            record: Arc::default(),
-            phase: Phase::Begun,
-            is_told,
-            early_rejected: false,
-            queued: HashMap::new(),
-            stopped: HashMap::new(),
-            opened: [0; 2],
-            accepted: [0; 2],
-            notes: Notes::default(),
-            peer_streams: PeerStreams::Accepted,
-            news_round: 0,
-            pings: Pings::default(),
-            queued_max: None,
-            wanted: HashSet::new(),
-            writable: Vec::new(),
-        }))
-    }
-
-    pub fn link(&mut self, handle: Handle) -> Option<&mut Link> {
-        let link = self.links.get_mut(handle.index())?.as_deref_mut()?;
-        (link.handle == handle).then_some(link)
-    }
-
-    /// A connection of the core's with its record.
-    pub fn both(&mut self, handle: Handle) -> Option<(core::Connection<'_>, &mut Link)> {
-        let link = self.links.get_mut(handle.index())?.as_deref_mut()?;
-        let connection = self.core.connection(handle)?;
-        (link.handle == handle).then_some((connection, link))
-    }
-
-    /// The same, unless the connection is over.
-    pub fn open_both(
-        &mut self,
-        handle: Handle,
-    ) -> Result<(core::Connection<'_>, &mut Link), StreamError> {
-        match self.both(handle) {
-            Some((connection, link)) => match link.record.lost.get() {
-                None => Ok((connection, link)),
-                Some(error) => Err(error.clone().into()),
-            },
-            None => Err(ConnectionError::Closed.into()),
-        }
-    }
-
-    /// The connections that are not over.
-    pub fn handles(&self) -> Vec<Handle> {
-        let links = self.links.iter().flatten();
-        let open = links.filter(|link| link.record.lost.get().is_none());
-        open.map(|link| link.handle).collect()
     }
 
     pub fn connect(
@@ -275,14 +181,14 @@ impl State {
         if self.admission.is_closed {
             return Err(ConnectError::EndpointClosed);
         }
-        let remote = match &self.socket {
-            Some(socket) if socket.is_v6() => address::mapped(remote),
-            Some(_) if remote.is_ipv6() => return Err(ConnectError::InvalidAddress(remote)),
-            _ => remote,
+        let is_v6 = self.socket.as_ref().map(Socket::is_v6);
+        let attached = Attached {
+            is_announced: true,
+            ..Attached::default()
         };
-        let handle = self.core.connect(now, config, remote, server_name)?;
-        self.insert(handle, true);
-        Ok(handle)
+        let remote = (remote, is_v6);
+        let sessions = &mut self.sessions;
+        sessions.connect(now, config, remote, server_name, attached)
     }
 
     /// Write all of `bytes`; what has no room waits here, in `room` (`ffi::room_for`). Tells whether they, and all before
@@ -294,9 +200,9 @@ impl State {
         bytes: &[u8],
         mut room: Vec<u8>,
     ) -> Result<bool, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
-        if !link.queued.is_empty()
-            && let Some(queued) = link.queued.get_mut(&stream)
+        let (mut connection, session) = self.sessions.open(handle)?;
+        if !session.attached.queued.is_empty()
+            && let Some(queued) = session.attached.queued.get_mut(&stream)
         {
             queued.push(bytes, room);
             return Ok(false);
@@ -308,7 +214,12 @@ impl State {
             while !chunks[0].is_empty() {
                 if connection.write_chunks(stream, &mut chunks)? == Written::Blocked {
                     let [rest] = chunks;
-                    link.queued.entry(stream).or_default().push_piece(rest);
+                    session
+                        .attached
+                        .queued
+                        .entry(stream)
+                        .or_default()
+                        .push_piece(rest);
                     return Ok(false);
                 }
             }
@@ -319,7 +230,12 @@ impl State {
             match connection.write(stream, rest)? {
                 Written::Some(count) => rest = &rest[count..],
                 Written::Blocked => {
-                    link.queued.entry(stream).or_default().push(rest, room);
+                    session
+                        .attached
+                        .queued
+                        .entry(stream)
+                        .or_default()
+                        .push(rest, room);
                     return Ok(false);
                 }
             }
@@ -334,8 +250,8 @@ impl State {
         stream: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
-        if link.queued.contains_key(&stream) {
+        let (mut connection, session) = self.sessions.open(handle)?;
+        if session.attached.queued.contains_key(&stream) {
             return Ok(0);
         }
         let mut rest = bytes;
@@ -351,24 +267,19 @@ impl State {
 
     /// Finish a stream behind what was written; tells whether something of that is queued.
     pub fn finish(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
-        match link.queued.get_mut(&stream) {
-            Some(queued) => {
-                queued.finish();
-                Ok(true)
-            }
-            None => connection.finish(stream).map(|()| false),
+        let style = self.style;
+        let (mut connection, session) = self.sessions.open(handle)?;
+        let is_queued = if let Some(queued) = session.attached.queued.get_mut(&stream) {
+            queued.finish();
+            true
+        } else {
+            connection.finish(stream)?;
+            connection.finishes_later(stream)
+        };
+        if is_queued && style == Style::Futures {
+            session.note_finish(stream);
         }
-    }
-
-    /// The program has let go of a stream that it had finished behind what was queued.
-    pub fn forget_end(&mut self, handle: Handle, stream: StreamId) {
-        if let Some(link) = self.link(handle) {
-            link.stopped.remove(&stream);
-            if let Some(queued) = link.queued.get_mut(&stream) {
-                queued.orphan();
-            }
-        }
+        Ok(is_queued)
     }
 
     pub fn reset(
@@ -379,13 +290,18 @@ impl State {
     ) -> Result<(), StreamError> {
         // As with a write, the peer hears of a stream of this end.
         let is_open = self.open_up_to(handle, stream)?;
-        let (mut connection, link) = self.open_both(handle)?;
+        let (mut connection, session) = self.sessions.open(handle)?;
         if !is_open {
             // It has its number already, and its turn comes.
-            link.queued.entry(stream).or_default().give_up(code);
+            session
+                .attached
+                .queued
+                .entry(stream)
+                .or_default()
+                .give_up(code);
             return Ok(());
         }
-        link.queued.remove(&stream);
+        session.attached.queued.remove(&stream);
         let done = connection.reset(stream, code);
         // Nothing of it waits for room any more.
         self.note_writable(handle);
@@ -394,9 +310,9 @@ impl State {
 
     /// Have the peer stop sending, and drop what has come.
     pub fn stop(&mut self, handle: Handle, stream: StreamId, code: u64) -> Result<(), StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
+        let (mut connection, session) = self.sessions.open(handle)?;
         let is_own = stream.is_by_client() == connection.is_client();
-        if is_own || link.has_accepted(stream) {
+        if is_own || session.attached.has_accepted(stream) {
             return connection.stop(stream, code);
         }
         Err(StreamError::Closed)
@@ -404,37 +320,37 @@ impl State {
 
     /// Take a stream that the peer has opened.
     pub fn accept(&mut self, handle: Handle, direction: Direction) -> Option<StreamId> {
-        let (mut connection, link) = self.both(handle)?;
+        let (mut connection, session) = self.sessions.both(handle)?;
         let stream = connection.accept(direction)?;
-        link.accepted[at(direction)] = index_of(stream) + 1;
+        session.attached.accepted[index_of(direction)] = number_of(stream) + 1;
         Some(stream)
     }
 
     /// Open a stream; `None` while the peer allows no more.
-    pub fn open(
+    pub fn open_stream(
         &mut self,
         handle: Handle,
         direction: Direction,
     ) -> Result<Option<StreamId>, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
+        let (mut connection, session) = self.sessions.open(handle)?;
         let stream = connection.open(direction);
         if stream.is_some() {
-            link.opened[at(direction)] += 1;
+            session.attached.opened[index_of(direction)] += 1;
         }
         Ok(stream)
     }
 
     /// Note the streams that somebody waits for and that have nothing queued any more.
     pub fn note_writable(&mut self, handle: Handle) {
-        let Some(link) = self.link(handle) else {
+        let Some(session) = self.sessions.get(handle) else {
             return;
         };
-        if link.wanted.is_empty() {
+        if session.attached.wanted.is_empty() {
             return;
         }
-        let (queued, writable) = (&link.queued, &mut link.writable);
+        let (queued, writable) = (&session.attached.queued, &mut session.attached.writable);
         let count = writable.len();
-        link.wanted.retain(|stream| {
+        session.attached.wanted.retain(|stream| {
             let waits = queued.contains_key(stream);
             if !waits {
                 writable.push(*stream);
@@ -442,23 +358,23 @@ impl State {
             waits
         });
         if writable.len() > count {
-            self.note(handle, Note::Writable);
+            self.push_event(handle, Pending::Writable);
         }
     }
 
     /// Open streams up to a number that the program has chosen, as aioquic does with the first write; tells
     /// whether it is open. Where the peer does not allow it yet, an empty queue stands for it.
     pub fn open_up_to(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
-        let (mut connection, link) = self.open_both(handle)?;
+        let (mut connection, session) = self.sessions.open(handle)?;
         if stream.is_by_client() != connection.is_client() {
-            let accepted = link.has_accepted(stream);
+            let accepted = session.attached.has_accepted(stream);
             return accepted.then_some(true).ok_or(StreamError::Closed);
         }
         let direction = stream.direction();
-        let opened = &mut link.opened[at(direction)];
-        while *opened <= index_of(stream) {
+        let opened = &mut session.attached.opened[index_of(direction)];
+        while *opened <= number_of(stream) {
             if connection.open(direction).is_none() {
-                link.queued.entry(stream).or_default();
+                session.attached.queued.entry(stream).or_default();
                 return Ok(false);
             }
             *opened += 1;
@@ -468,26 +384,26 @@ impl State {
 
     /// Streams may be opened again: those first that have something to send.
     pub fn open_queued(&mut self, handle: Handle, direction: Direction) {
-        let Some((mut connection, link)) = self.both(handle) else {
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;
         };
-        let opened = &mut link.opened[at(direction)];
+        let opened = &mut session.attached.opened[index_of(direction)];
         let by_us = connection.is_client();
-        let mut waiting: Vec<StreamId> = link.queued.keys().copied().collect();
+        let mut waiting: Vec<StreamId> = session.attached.queued.keys().copied().collect();
         waiting.retain(|stream| {
             stream.is_by_client() == by_us
                 && stream.direction() == direction
-                && index_of(*stream) >= *opened
+                && number_of(*stream) >= *opened
         });
         waiting.sort_unstable();
         for stream in waiting {
-            while *opened <= index_of(stream) {
+            while *opened <= number_of(stream) {
                 if connection.open(direction).is_none() {
                     return;
                 }
                 *opened += 1;
             }
-            pour(&mut connection, &mut link.queued, stream);
+            pour(&mut connection, &mut session.attached.queued, stream);
         }
     }
 
@@ -499,14 +415,14 @@ impl State {
         bytes_max: usize,
         pieces: &mut Vec<Bytes>,
     ) -> Result<Read, StreamError> {
-        let Some((mut connection, link)) = self.both(handle) else {
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
             return Err(ConnectionError::Closed.into());
         };
         let read = connection.read(stream, bytes_max, |piece| {
             pieces.push(piece);
             true
         });
-        match (&read, link.record.lost.get()) {
+        match (&read, session.error()) {
             // What had come before the end may be read.
             (Ok(Read::Blocked) | Err(StreamError::Closed), Some(error)) => {
                 Err(error.clone().into())
@@ -525,40 +441,31 @@ impl State {
         reason: &[u8],
         woken: &mut Vec<Wake>,
     ) {
-        let style = self.style;
-        let Some((mut connection, link)) = self.both(handle) else {
+        let Some(session) = self.sessions.get(handle) else {
             return;
         };
-        if link.record.lost.get().is_some() {
+        let closing = if session.phase == Phase::Complete || session.attached.has_streams() {
+            Closing::Behind
+        } else {
+            Closing::Now
+        };
+        let said = (code, Bytes::copy_from_slice(reason));
+        if !self.sessions.close(now, handle, said, closing) {
             return;
         }
-        if link.phase != Phase::Complete {
-            link.note_unfinished(&connection);
+        if let Some(session) = self.sessions.get(handle) {
+            session.attached.queued.clear();
         }
-        drop(link.record.lost.set(ConnectionError::Closed));
-        let words = String::from_utf8_lossy(reason).into_owned();
-        drop(link.record.said.set((code, words)));
-        let reason = Bytes::copy_from_slice(reason);
-        if link.phase == Phase::Complete || link.has_streams() {
-            connection.close_behind(now, code, reason);
-        } else {
-            connection.close(now, code, reason);
-        }
-        link.queued.clear();
-        if link.phase != Phase::Complete {
-            link.phase = Phase::Complete;
-            self.handshake_count -= 1;
-        }
-        match style {
-            Style::Futures => woken.push(Wake::All(handle.to_bits())),
-            Style::Events => self.note_end(handle),
+        match self.style {
+            Style::Futures => woken.push(Wake::All(handle)),
+            Style::Events => self.push_end(handle),
         }
     }
 
     /// Close everything, and refuse new ones.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8], woken: &mut Vec<Wake>) {
         self.admission.is_closed = true;
-        for handle in self.handles() {
+        for handle in self.sessions.handles() {
             self.close(now, handle, code, reason, woken);
         }
     }
@@ -568,69 +475,58 @@ impl State {
         let socket = Socket::new(fd, settings)?;
         let last = self.socket.as_ref().and_then(Socket::local_addr);
         if let (Some(from), Some(to)) = (last, socket.local_addr()) {
-            self.core.check_move(from, to)?;
+            self.sessions.check_move(from, to)?;
         }
         self.socket = Some(socket);
-        for handle in self.handles() {
-            if let Some(mut connection) = self.core.connection(handle)
-                && connection.is_client()
-            {
-                // One that is closed has nothing to move.
-                let _ = connection.local_address_changed();
-            }
-        }
+        self.sessions.moved();
         Ok(())
     }
 
     /// The connection is over. What streams that are paused have to tell comes before.
-    pub fn note_end(&mut self, handle: Handle) {
-        let streams = self.link(handle).map(|link| link.notes.resume_all());
+    pub fn push_end(&mut self, handle: Handle) {
+        let streams = self
+            .sessions
+            .get(handle)
+            .map(|session| session.attached.events.resume_all());
         for stream in streams.unwrap_or_default() {
-            self.note(handle, Note::Readable(stream));
+            self.push_event(handle, Pending::Readable(stream));
         }
-        self.note(handle, Note::Terminated);
+        self.push_event(handle, Pending::Terminated);
     }
 
-    pub fn note(&mut self, handle: Handle, note: Note) {
-        let Some(link) = self.link(handle) else {
+    pub fn push_event(&mut self, handle: Handle, event: Pending) {
+        let Some(session) = self.sessions.get(handle) else {
             return;
         };
-        link.notes.push(note);
-        // Also where what it adds to was told of before: whoever was told may have failed before it took it.
-        if !link.notes.is_empty() {
-            self.tell_eventful(handle);
+        session.attached.events.push(event);
+        // Also where what it adds to was told of before: its program may have failed before it took that one.
+        if !session.attached.events.is_empty() {
+            self.notify_eventful(handle);
         }
     }
 
-    /// There is something to do for a connection. Once is enough until the news are taken: a program without a loop
+    /// There is something to do for a connection. Once is enough until notifications are taken: a program without a loop
     /// of ours may never do that.
-    pub fn tell_eventful(&mut self, handle: Handle) {
-        let round = self.news_round;
-        if let Some(link) = self.link(handle)
-            && std::mem::replace(&mut link.news_round, round) != round
+    pub fn notify_eventful(&mut self, handle: Handle) {
+        let round = self.round;
+        if let Some(session) = self.sessions.get(handle)
+            && std::mem::replace(&mut session.attached.round, round) != round
         {
-            self.news.eventful.push(handle.to_bits());
+            self.notifications.eventful.push(handle.to_bits());
         }
     }
 
-    /// A client's handshake has failed. With a socket there is a loop that asks every turn, and no more fail in one than there
-    /// are connections. Without, those that are told of are bounded; all are counted.
-    pub fn note_failure(&mut self, address: SocketAddr, record: Arc<Record>) {
-        if self.socket.is_some() || self.failures.len() < QUIC_FAILURES_MAX {
-            self.failures.push((address, record));
-        }
-        self.news.has_failures = true;
+    pub fn take_notifications(&mut self) -> Notifications {
+        self.round += 1;
+        std::mem::take(&mut self.notifications)
     }
 
-    pub fn take_news(&mut self) -> News {
-        self.news_round += 1;
-        std::mem::take(&mut self.news)
-    }
-
-    /// The stream takes bytes again; tells who waited for it.
-    pub fn writable(&mut self, handle: Handle, stream: StreamId) -> Option<Wait> {
-        let (mut connection, link) = self.both(handle)?;
-        pour(&mut connection, &mut link.queued, stream).then_some(Wait::Write(stream))
+    /// The stream takes bytes again; tells whether nothing of it is queued now.
+    pub fn pour(&mut self, handle: Handle, stream: StreamId) -> bool {
+        let both = self.sessions.both(handle);
+        both.is_some_and(|(mut connection, session)| {
+            pour(&mut connection, &mut session.attached.queued, stream)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use ringloop_quic::core::{Handle, Read};
 use ringloop_quic::error::StreamError;
+use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::connection::Connection;
@@ -18,7 +19,7 @@ use super::numbers::{self, AtMost, Code};
 use super::route::Route;
 use super::state::State;
 use super::waiter::Waiter;
-use super::waiters::{Wait, Wake, wait_for};
+use super::waiters::wait_for;
 use crate::ffi::{self, Fallible, intern};
 
 /// How far one direction of a stream is.
@@ -66,7 +67,7 @@ impl Stream {
         let id = StreamId(stream_id);
         let (is_client, is_early) = {
             let mut state = route.shared.state(py);
-            let both = state.both(route.handle);
+            let both = state.sessions.both(route.handle);
             both.map_or((true, false), |(connection, _)| {
                 let is_client = connection.is_client();
                 (is_client, is_client && connection.is_handshaking())
@@ -168,8 +169,8 @@ impl Stream {
     #[getter]
     fn queued_bytes(&self, py: Python<'_>) -> Fallible<usize> {
         let mut state = self.route().shared.state(py);
-        let link = state.link(self.route().handle);
-        let queued = link.and_then(|link| link.queued.get(&self.id));
+        let session = state.sessions.get(self.route().handle);
+        let queued = session.and_then(|session| session.attached.queued.get(&self.id));
         Fallible(queued.map_or(0, super::queued::Queued::len))
     }
 
@@ -248,8 +249,8 @@ impl Stream {
                 StreamError::Closed | StreamError::Connection(_) | StreamError::EarlyDataRejected,
             ) => {}
             _ => {
-                let key = handle.to_bits();
-                let woken = [Wait::Write(id), Wait::Ended(id)].map(|wait| Wake::For(key, wait));
+                let woken = [Wait::Write(id), Wait::Finished(id)];
+                let woken = woken.map(|wait| Wake::For(handle, wait));
                 return self.route().shared.finish(py, woken.into());
             }
         }
@@ -272,11 +273,11 @@ impl Stream {
         if self.check_early(&mut state).is_err() {
             return Ok(());
         }
-        if let Ok((mut connection, _)) = state.open_both(handle) {
+        if let Ok((mut connection, _)) = state.sessions.open(handle) {
             drop(connection.stop(self.id, code));
         }
         drop(state);
-        let woken = Wake::For(handle.to_bits(), Wait::Read(self.id));
+        let woken = Wake::For(handle, Wait::Read(self.id));
         self.route().shared.finish(py, vec![woken])
     }
 
@@ -344,9 +345,9 @@ impl Stream {
         }
         let (handle, id) = (self.route().handle, self.id);
         let sent = self.with(py, |state| {
-            let (mut connection, link) = state.open_both(handle)?;
-            if let Some(code) = link.stopped.get(&id) {
-                return Ok((true, Some(*code)));
+            let (mut connection, session) = state.sessions.open(handle)?;
+            if let Some(code) = session.stopped_after_finish(id) {
+                return Ok((true, Some(code)));
             }
             match connection.stopped(id) {
                 Err(StreamError::Closed) => Ok((true, None)),
@@ -360,15 +361,15 @@ impl Stream {
     /// What to await for the moment when `sent` tells more.
     #[pyo3(name = "_sent_waiter")]
     fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
-        wait_for(self.route(), py, Wait::Ended(self.id))
+        wait_for(self.route(), py, Wait::Finished(self.id))
     }
 
     /// Streams of a higher priority send first; 0 at the start.
     #[getter]
     fn get_priority(&self, py: Python<'_>) -> PyResult<Fallible<i32>> {
         let (handle, id) = (self.route().handle, self.id);
-        self.with(py, |state| state.open_both(handle)?.0.priority(id))
-            .map(Fallible)
+        let read = |state: &mut State| state.sessions.open(handle)?.0.priority(id);
+        self.with(py, read).map(Fallible)
     }
 
     #[setter]
@@ -376,7 +377,7 @@ impl Stream {
         let priority = numbers::whole("priority", priority, &(i32::MIN..=i32::MAX), "")?;
         let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| {
-            state.open_both(handle)?.0.set_priority(id, priority)
+            state.sessions.open(handle)?.0.set_priority(id, priority)
         })
     }
 
@@ -439,8 +440,8 @@ impl Stream {
     fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
         let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| {
-            let (_, link) = state.open_both(handle)?;
-            Ok(!link.queued.is_empty() && link.queued.contains_key(&id))
+            let (_, session) = state.sessions.open(handle)?;
+            Ok(!session.attached.queued.is_empty() && session.attached.queued.contains_key(&id))
         })
     }
 
@@ -452,14 +453,8 @@ impl Stream {
     }
 
     fn check_early(&self, state: &mut State) -> Result<(), StreamError> {
-        let is_rejected = self.is_early
-            && state
-                .link(self.route().handle)
-                .is_some_and(|link| link.early_rejected);
-        if is_rejected {
-            return Err(StreamError::EarlyDataRejected);
-        }
-        Ok(())
+        let session = state.sessions.get(self.route().handle);
+        session.map_or(Ok(()), |session| session.check_early(self.is_early))
     }
 
     fn with<T>(
@@ -478,7 +473,7 @@ impl Stream {
     }
 
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
-        errors::stream(py, &self.route().record, error)
+        errors::stream(py, &self.route().end, error)
     }
 }
 
@@ -510,13 +505,15 @@ impl Drop for Stream {
             if self.check_early(&mut state).is_err() {
                 return;
             }
-            if reads && let Ok((mut connection, _)) = state.open_both(handle) {
+            if reads && let Ok((mut connection, _)) = state.sessions.open(handle) {
                 drop(connection.stop(id, 0));
             }
             if writes {
                 end_sending(&mut state, handle, id);
             }
-            state.forget_end(handle, id);
+            if let Some(session) = state.sessions.get(handle) {
+                session.forget_finish(id);
+            }
         }
         // A loop that is closed sends nothing more.
         Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));

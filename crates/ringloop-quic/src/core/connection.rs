@@ -3,11 +3,13 @@
 //! Owns: nothing; it borrows a connection of the core for a few calls. Called by: the futures of this crate,
 //! embedders. Never does: wait; what cannot be done now says so, and an event tells when to come back.
 
+use super::datagrams::DatagramRefusal;
 use super::live::{Live, Queues};
+use super::staged;
 use super::tuning::announce_streams;
-use crate::error::{DatagramError, StreamError};
+use crate::error::StreamError;
 use crate::limits::STREAMS_LIMIT;
-use crate::proto::session::{Agreed, PeerCertificates};
+use crate::proto::concluded::{Agreed, PeerCertificates};
 use crate::proto::{self, varint};
 use crate::stats::Stats;
 use crate::{Direction, StreamId};
@@ -67,15 +69,6 @@ pub enum Written {
     Blocked,
 }
 
-/// Why a datagram was not taken now.
-#[derive(Debug)]
-pub enum DatagramRefusal {
-    /// There is no room: `Event::DatagramsUnblocked` tells when. It is given back.
-    Blocked(Bytes),
-    /// It will not be taken later either.
-    Error(DatagramError),
-}
-
 fn id_of(stream: StreamId) -> proto::StreamId {
     proto::StreamId::from(varint(stream.0))
 }
@@ -114,13 +107,14 @@ impl<'a> Connection<'a> {
 
     /// Write some of `bytes`, which are copied.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Result<Written, StreamError> {
-        if self.live.stage(id_of(stream), bytes) {
+        if self.live.staged.push(id_of(stream), bytes) {
             self.mark();
             return Ok(Written::Some(bytes.len()));
         }
         let written = self.sending(stream, |send| send.write(bytes))?;
         if written != Written::Blocked {
-            self.live.stage_after(id_of(stream));
+            let Live { proto, staged, .. } = &mut *self.live;
+            staged.push_after(proto, id_of(stream));
         }
         Ok(written)
     }
@@ -164,10 +158,10 @@ impl<'a> Connection<'a> {
             return Err(StreamError::Closed);
         }
         if !self.live.flush(Some(id_of(stream))) {
-            self.live.finish_staged();
+            self.live.staged.finish();
             return Ok(());
         }
-        let result = self.live.finish(id_of(stream));
+        let result = staged::finish(&mut self.live.proto, id_of(stream));
         self.mark();
         result.map_err(|error| match error {
             proto::FinishError::Stopped(code) => StreamError::Stopped(code.into_inner()),
@@ -176,8 +170,8 @@ impl<'a> Connection<'a> {
     }
 
     /// Whether the stream was finished behind what has no room yet: where the peer stops it then, it is reset after all.
-    pub(crate) fn finishes_later(&self, stream: StreamId) -> bool {
-        self.live.finishes_later(id_of(stream))
+    pub fn finishes_later(&self, stream: StreamId) -> bool {
+        self.live.staged.finishes(id_of(stream))
     }
 
     /// Give up sending; what is on its way may be lost.
@@ -185,7 +179,7 @@ impl<'a> Connection<'a> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
         }
-        self.live.unstage(id_of(stream));
+        self.live.staged.clear(id_of(stream));
         let result = self
             .live
             .proto
@@ -288,7 +282,8 @@ impl<'a> Connection<'a> {
             Ok(Some(_)) => Ok(()),
             _ => recv.stop(varint(code)),
         };
-        self.live.queue_stream_credit(stream.direction());
+        let Live { proto, tuning, .. } = &mut *self.live;
+        tuning.queue_stream_credit(proto, stream.direction());
         self.mark();
         result.map_err(|_| StreamError::Closed)
     }
@@ -309,14 +304,19 @@ impl<'a> Connection<'a> {
         drops_oldest: bool,
         deadline: Option<Instant>,
     ) -> Result<(), DatagramRefusal> {
-        let result = self.live.send_datagram(bytes, drops_oldest, deadline);
+        let result = {
+            let Live {
+                proto, datagrams, ..
+            } = &mut *self.live;
+            datagrams.send(proto, bytes, drops_oldest, deadline)
+        };
         self.mark();
         result
     }
 
     /// Take a datagram that has come.
     pub fn receive_datagram(&mut self) -> Option<Bytes> {
-        self.live.receive_datagram()
+        self.live.datagrams.receive(&mut self.live.proto)
     }
 
     /// The longest datagram that may be sent now; `None`: the peer takes none.
@@ -326,7 +326,7 @@ impl<'a> Connection<'a> {
 
     /// Bytes of datagrams that may be sent now without waiting.
     pub fn datagram_room(&mut self) -> usize {
-        self.live.datagram_room()
+        self.live.datagrams.room(&mut self.live.proto)
     }
 
     /// Close the connection with the program's code and reason; streams and datagrams are dropped. What a client has

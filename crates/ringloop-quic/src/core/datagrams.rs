@@ -5,8 +5,7 @@
 //! [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold `Transport::datagram_send_buffer`, in
 //! which each counts [`EACH_BYTES`] more than it is long, also an empty one.
 
-use super::connection::DatagramRefusal;
-use super::live::Live;
+use crate::config::Kept;
 use crate::error::DatagramError;
 use crate::limits::{EXPIRING_AHEAD_BYTES, MESSAGE_BYTES_MAX};
 use crate::proto;
@@ -17,8 +16,19 @@ use std::time::Instant;
 /// What the engine adds to each one's bytes in its accounts, about.
 const EACH_BYTES: usize = 32;
 
-#[derive(Default)]
+/// Why a datagram was not taken now.
+#[derive(Debug)]
+pub enum DatagramRefusal {
+    /// There is no room: `Event::DatagramsUnblocked` tells when. It is given back.
+    Blocked(Bytes),
+    /// It will not be taken later either.
+    Error(DatagramError),
+}
+
 pub(super) struct Datagrams {
+    /// Bytes that all which wait to be sent may take.
+    buffer_max: usize,
+    is_enabled: bool,
     queue: VecDeque<Waiting>,
     queued_bytes: usize,
     /// Somebody was told to come back once there is room for so many bytes, the fewest that were refused since.
@@ -37,6 +47,21 @@ struct Waiting {
 }
 
 impl Datagrams {
+    pub(super) fn new(kept: &Kept) -> Self {
+        Self {
+            buffer_max: kept.datagram_send_buffer,
+            is_enabled: kept.takes_datagrams,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            refused_len: None,
+            is_unblocked: false,
+            expired_count: 0,
+            dropped_count: 0,
+            unread_count: 0,
+            taken_count: 0,
+        }
+    }
+
     fn pop(&mut self) -> Option<Waiting> {
         let first = self.queue.pop_front()?;
         self.queued_bytes -= first.bytes.len() + EACH_BYTES;
@@ -56,59 +81,57 @@ impl Datagrams {
     pub(super) fn is_unblocked(&self) -> bool {
         self.is_unblocked
     }
-}
 
-impl Live {
     /// Bytes that may be queued now.
-    pub(super) fn datagram_room(&mut self) -> usize {
-        let space = self.proto.datagrams().send_buffer_space();
-        space.saturating_sub(self.datagrams.queued_bytes)
+    pub(super) fn room(&self, proto: &mut proto::Connection) -> usize {
+        let space = proto.datagrams().send_buffer_space();
+        space.saturating_sub(self.queued_bytes)
     }
 
-    /// Whether there is room for one so long. Not the same as a length up to [`Live::datagram_room`], which is 0 also
+    /// Whether there is room for one so long. Not the same as a length up to [`Datagrams::room`], which is 0 also
     /// where there is not even room for an empty one.
-    fn has_datagram_room(&mut self, len: usize) -> bool {
+    fn has_room(&self, proto: &mut proto::Connection, len: usize) -> bool {
         // The engine's space is what is left besides its part for one more.
-        let space = self.proto.datagrams().send_buffer_space();
-        self.datagrams.queued_bytes + len <= space
+        let space = proto.datagrams().send_buffer_space();
+        self.queued_bytes + len <= space
     }
 
     /// Take a datagram, or say why not.
-    pub(super) fn send_datagram(
+    pub(super) fn send(
         &mut self,
+        proto: &mut proto::Connection,
         bytes: Bytes,
         drops_oldest: bool,
         deadline: Option<Instant>,
     ) -> Result<(), DatagramRefusal> {
-        if !self.takes_datagrams {
+        if !self.is_enabled {
             return Err(DatagramRefusal::Error(DatagramError::Disabled));
         }
-        let Some(len_max) = self.proto.datagrams().max_size() else {
+        let Some(len_max) = proto.datagrams().max_size() else {
             return Err(DatagramRefusal::Error(DatagramError::UnsupportedByPeer));
         };
-        let buffer_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
+        let buffer_max = self.buffer_max.saturating_sub(EACH_BYTES);
         let (len, len_max) = (bytes.len(), len_max.min(buffer_max));
         if len > len_max {
             let error = DatagramError::TooLong { len, len_max };
             return Err(DatagramRefusal::Error(error));
         }
-        while drops_oldest && !self.has_datagram_room(bytes.len()) && self.datagrams.pop().is_some()
-        {
-            self.datagrams.dropped_count += 1;
+        while drops_oldest && !self.has_room(proto, bytes.len()) && self.pop().is_some() {
+            self.dropped_count += 1;
         }
-        if !self.has_datagram_room(bytes.len()) {
-            let len_min = self.datagrams.refused_len.unwrap_or(usize::MAX);
-            self.datagrams.refused_len = Some(len_min.min(bytes.len()));
+        if !self.has_room(proto, bytes.len()) {
+            let len_min = self.refused_len.unwrap_or(usize::MAX);
+            self.refused_len = Some(len_min.min(bytes.len()));
             return Err(DatagramRefusal::Blocked(bytes));
         }
-        self.datagrams.push(Waiting { bytes, deadline });
+        self.push(Waiting { bytes, deadline });
         Ok(())
     }
 
-    fn give_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramRefusal> {
+    fn give(proto: &mut proto::Connection, bytes: Bytes) -> Result<(), DatagramRefusal> {
         use proto::SendDatagramError as Engine;
-        let (len, len_max) = (bytes.len(), self.proto.datagrams().max_size());
-        let result = self.proto.datagrams().send(bytes, false);
+        let (len, len_max) = (bytes.len(), proto.datagrams().max_size());
+        let result = proto.datagrams().send(bytes, false);
         result.map_err(|error| match error {
             Engine::Blocked(bytes) => DatagramRefusal::Blocked(bytes),
             Engine::UnsupportedByPeer => DatagramRefusal::Error(DatagramError::UnsupportedByPeer),
@@ -121,57 +144,57 @@ impl Live {
     }
 
     /// Give the engine what the next message may carry, and forget what has come too late.
-    pub(super) fn feed_datagrams(&mut self, now: Instant) {
-        if self.datagrams.queue.is_empty() && self.datagrams.refused_len.is_none() {
+    pub(super) fn feed(&mut self, proto: &mut proto::Connection, now: Instant) {
+        if self.queue.is_empty() && self.refused_len.is_none() {
             return;
         }
-        let space_max = self.datagram_buffer.saturating_sub(EACH_BYTES);
-        while let Some(first) = self.datagrams.queue.front() {
+        let space_max = self.buffer_max.saturating_sub(EACH_BYTES);
+        while let Some(first) = self.queue.front() {
             let (len, deadline) = (first.bytes.len(), first.deadline);
             if deadline.is_some_and(|deadline| deadline <= now) {
-                self.datagrams.pop();
-                self.datagrams.expired_count += 1;
+                self.pop();
+                self.expired_count += 1;
                 continue;
             }
             let ahead_max = match deadline {
                 Some(_) => EXPIRING_AHEAD_BYTES,
                 None => MESSAGE_BYTES_MAX,
             };
-            let ahead = space_max.saturating_sub(self.proto.datagrams().send_buffer_space());
+            let ahead = space_max.saturating_sub(proto.datagrams().send_buffer_space());
             if ahead > 0 && ahead + len > ahead_max {
                 break;
             }
-            let Some(first) = self.datagrams.pop() else {
+            let Some(first) = self.pop() else {
                 break;
             };
-            match self.give_datagram(first.bytes) {
+            match Self::give(proto, first.bytes) {
                 Ok(()) => {}
                 Err(DatagramRefusal::Blocked(bytes)) => {
-                    self.datagrams.queued_bytes += bytes.len() + EACH_BYTES;
-                    self.datagrams.queue.push_front(Waiting { bytes, deadline });
+                    self.queued_bytes += bytes.len() + EACH_BYTES;
+                    self.queue.push_front(Waiting { bytes, deadline });
                     break;
                 }
                 // The path carries less than when it was taken.
-                Err(DatagramRefusal::Error(_)) => self.datagrams.dropped_count += 1,
+                Err(DatagramRefusal::Error(_)) => self.dropped_count += 1,
             }
         }
-        if let Some(refused_len) = self.datagrams.refused_len
-            && self.has_datagram_room(refused_len)
+        if let Some(refused_len) = self.refused_len
+            && self.has_room(proto, refused_len)
         {
-            self.datagrams.refused_len = None;
-            self.datagrams.is_unblocked = true;
+            self.refused_len = None;
+            self.is_unblocked = true;
         }
     }
 
     /// Take one that has come.
-    pub(super) fn receive_datagram(&mut self) -> Option<Bytes> {
-        let taken = self.proto.datagrams().recv();
+    pub(super) fn receive(&mut self, proto: &mut proto::Connection) -> Option<Bytes> {
+        let taken = proto.datagrams().recv();
         if taken.is_some() {
-            self.datagrams.taken_count += 1;
+            self.taken_count += 1;
         } else {
             // None are left: what has come and was not taken had to make room for others.
-            let come_count = self.proto.stats().frame_rx.datagram;
-            self.datagrams.unread_count = come_count - self.datagrams.taken_count;
+            let come_count = proto.stats().frame_rx.datagram;
+            self.unread_count = come_count - self.taken_count;
         }
         taken
     }

@@ -21,12 +21,12 @@ impl Core {
             self.queues.mark_eventful(live, slot);
             return;
         }
-        if live.end == End::NotYet && live.tune(now) {
+        if live.end == End::NotYet && live.tuning.tune(&mut live.proto, now) {
             // The peer is to hear of its larger window.
             self.queues.mark(live, slot);
         }
-        if let Some(moved) = &mut live.moved {
-            moved.sent(now);
+        if let Some(migration) = &mut live.migration {
+            migration.sent(now);
         }
         if live.end == End::NotYet
             && let Some(deadline) = live.deadline()
@@ -83,7 +83,7 @@ impl Core {
                         };
                         self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
                     } else {
-                        live.say_moved(now);
+                        live.repeat_migration(now);
                         live.proto.handle_timeout(now);
                     }
                     self.queues.mark(live, slot);

@@ -2,7 +2,7 @@
 //!
 //! Owns: how the engine's words become ours. Called by: the core. Never does: decide.
 
-use super::Handle;
+use super::handle::Handle;
 use super::ids::Change;
 use crate::config::Kept;
 use crate::error::ConnectionError;
@@ -86,8 +86,8 @@ impl Incoming {
     }
 }
 
-/// The engine's word about a connection.
-pub(super) fn told(handle: Handle, event: proto::Event) -> Event {
+/// The engine's event of a connection.
+pub(super) fn from_engine(handle: Handle, event: proto::Event) -> Event {
     let stream = |id: proto::StreamId| StreamId(id.into());
     match event {
         proto::Event::HandshakeDataReady => Event::HandshakeData(handle),

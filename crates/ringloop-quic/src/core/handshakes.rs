@@ -1,7 +1,7 @@
 //! What becomes of a client that has come: accepted, refused, asked to prove its address, or not answered.
 
+use super::amplification::AmplificationLimit;
 use super::live::State;
-use super::unproved::Unproved;
 use super::{Core, Handle, Incoming};
 use crate::config::ServerConfig;
 use crate::error::ConnectionError;
@@ -37,7 +37,8 @@ impl Core {
             qlog.open(now, &trace)
         });
         let original = *incoming.inner.orig_dst_cid();
-        let unproved = (!incoming.is_validated()).then(|| Box::new(Unproved::new(incoming.len)));
+        let amplification =
+            (!incoming.is_validated()).then(|| Box::new(AmplificationLimit::new(incoming.len)));
         self.forget_ids();
         let mut buf = Vec::new();
         let accepted = qlog::with_log(log.clone(), || {
@@ -51,7 +52,7 @@ impl Core {
             Ok(made) => {
                 let handle = self.insert(now, made, &original, &kept, log);
                 if let State::Live(live) = &mut self.slots[handle.index()].state {
-                    live.unproved = unproved;
+                    live.amplification = amplification;
                 }
                 Ok(handle)
             }

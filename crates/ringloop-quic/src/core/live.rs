@@ -1,13 +1,15 @@
 //! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
 
+use super::amplification::AmplificationLimit;
 use super::datagrams::Datagrams;
+use super::event::{self, Event};
+use super::handle::Handle;
 use super::ids::Ids;
-use super::moved::{Heard, Moved};
+use super::migration::{Heard, Migration};
 use super::staged::Staged;
 use super::tuning::Tuning;
-use super::unproved::Unproved;
-use super::{Event, Handle, Transmit, event};
 use crate::error::ConnectionError;
+use crate::message::Transmit;
 use crate::proto;
 use crate::proto::varint;
 use crate::qlog::Log;
@@ -46,18 +48,15 @@ pub(super) struct Live {
     pub(super) log: Option<Arc<Log>>,
     pub(super) tuning: Tuning,
     pub(super) datagrams: Datagrams,
-    /// Bytes that all datagrams which wait to be sent may take.
-    pub(super) datagram_buffer: usize,
-    pub(super) takes_datagrams: bool,
     pub(super) confirmation: Confirmation,
     pub(super) hearing: Hearing,
     /// When the handshake has to be complete.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
     /// Clients that have moved, until the server answers.
-    pub(super) moved: Option<Box<Moved>>,
-    /// Servers, while the client may be anywhere.
-    pub(super) unproved: Option<Box<Unproved>>,
+    pub(super) migration: Option<Box<Migration>>,
+    /// Servers, until the client's address is validated.
+    pub(super) amplification: Option<Box<AmplificationLimit>>,
 }
 
 /// What the program knows of the handshake.
@@ -67,7 +66,7 @@ pub(super) enum Confirmation {
     Incomplete,
     /// It is complete, but not confirmed.
     Pending,
-    Told,
+    Reported,
 }
 
 /// Whether anything was heard of the peer.
@@ -84,22 +83,23 @@ pub(super) enum Hearing {
 pub(super) enum Loss {
     None,
     /// It was given up here, and the program is to be told.
-    Untold(Box<ConnectionError>),
-    Told,
+    Unreported(Box<ConnectionError>),
+    Reported,
 }
 
 impl Live {
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2): not before may a client go on from another address
     /// (RFC 9000 §9).
     pub(super) fn is_confirmed(&self) -> bool {
-        let is_told = self.proto.stats().frame_rx.handshake_done > 0;
-        !self.proto.is_handshaking() && (is_told || self.proto.side() == proto::Side::Server)
+        let is_confirmed_by_peer = self.proto.stats().frame_rx.handshake_done > 0;
+        !self.proto.is_handshaking()
+            && (is_confirmed_by_peer || self.proto.side() == proto::Side::Server)
     }
 
     /// The next thing to tell the program.
     pub(super) fn next_event(&mut self, handle: Handle) -> Option<Event> {
         while let Some(event) = self.proto.poll() {
-            let event = event::told(handle, event);
+            let event = event::from_engine(handle, event);
             if matches!(event, Event::Connected(_)) {
                 self.confirmation = Confirmation::Pending;
             }
@@ -108,21 +108,21 @@ impl Live {
             };
             // Else it is the peer's answer to what was said when it was given up here.
             if self.loss == Loss::None {
-                self.loss = Loss::Told;
+                self.loss = Loss::Reported;
                 self.log_loss(error);
                 return Some(event);
             }
         }
         if self.confirmation == Confirmation::Pending && self.is_confirmed() {
-            self.confirmation = Confirmation::Told;
+            self.confirmation = Confirmation::Reported;
             return Some(Event::Confirmed(handle));
         }
         if self.datagrams.take_unblocked() {
             return Some(Event::DatagramsUnblocked(handle));
         }
-        if let Loss::Untold(error) = &self.loss {
+        if let Loss::Unreported(error) = &self.loss {
             let error = ConnectionError::clone(error);
-            self.loss = Loss::Told;
+            self.loss = Loss::Reported;
             self.log_loss(&error);
             return Some(Event::Lost(handle, error));
         }
@@ -146,17 +146,20 @@ impl Live {
         let own = self
             .handshake_deadline
             .filter(|_| self.proto.is_handshaking());
-        let moved = self.moved.as_ref().and_then(|moved| moved.deadline());
+        let migration = self
+            .migration
+            .as_ref()
+            .and_then(|migration| migration.deadline());
         let engine = self.proto.poll_timeout();
-        own.into_iter().chain(moved).chain(engine).min()
+        own.into_iter().chain(migration).chain(engine).min()
     }
 
     /// Packets leave from another address from now on.
     pub(super) fn moves(&mut self) {
         self.proto.local_address_changed();
         if self.proto.side() == proto::Side::Client {
-            let moved = Moved::new(self.heard_of_server(), self.proto.rtt());
-            self.moved = Some(Box::new(moved));
+            let migration = Migration::new(self.heard_of_server(), self.proto.rtt());
+            self.migration = Some(Box::new(migration));
         }
     }
 
@@ -169,14 +172,14 @@ impl Live {
     }
 
     /// Say again that it has moved, where that is due.
-    pub(super) fn say_moved(&mut self, now: Instant) {
+    pub(super) fn repeat_migration(&mut self, now: Instant) {
         let heard = self.heard_of_server();
-        let Some(moved) = &mut self.moved else {
+        let Some(migration) = &mut self.migration else {
             return;
         };
-        if self.proto.is_closed() || moved.is_over(now, heard) {
-            self.moved = None;
-        } else if moved.is_silent() {
+        if self.proto.is_closed() || migration.is_over(now, heard) {
+            self.migration = None;
+        } else if migration.is_silent() {
             // What is known of the last path does not hold: not how much it carries (what is on its way there leaves no room
             // for more), nor how long that takes (RFC 9000 §9.4).
             self.proto.path_changed(now);
@@ -193,31 +196,44 @@ impl Live {
         self.proto.is_handshaking() && self.handshake_deadline.is_some_and(|end| end <= now)
     }
 
-    /// The next message, less what may not be sent yet to an address that is not proved.
+    /// The next message, less what may not be sent yet to an address that is not validated.
     pub(super) fn next_message(
         &mut self,
         now: Instant,
         segments_max: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let Some(unproved) = &mut self.unproved else {
+        let Some(amplification) = &mut self.amplification else {
             let mut transmit = self.proto.poll_transmit(now, segments_max, buf);
-            if transmit.is_none() && self.moved.as_mut().is_some_and(|moved| moved.asks()) {
+            if transmit.is_none()
+                && self
+                    .migration
+                    .as_mut()
+                    .is_some_and(|migration| migration.asks())
+            {
                 self.proto.ping();
                 transmit = self.proto.poll_transmit(now, segments_max, buf);
             }
             return Some((&transmit?).into());
         };
-        if unproved.is_over {
-            let held = self.unproved.take().and_then(|unproved| unproved.end(buf));
+        if amplification.is_over {
+            let held = self
+                .amplification
+                .take()
+                .and_then(|amplification| amplification.end(buf));
             return held.or_else(|| self.next_message(now, segments_max, buf));
         }
         let received_len = self.proto.stats().udp_rx.bytes;
-        if unproved.is_full() {
-            return unproved.release(received_len, buf);
+        if amplification.is_full() {
+            return amplification.release(received_len, buf);
         }
         let transmit = self.proto.poll_transmit(now, segments_max, buf)?;
-        unproved.pass(received_len, (&transmit).into(), buf)
+        amplification.pass(received_len, (&transmit).into(), buf)
+    }
+
+    /// Give the engine what was gathered; whether all of `stream`'s is given.
+    pub(super) fn flush(&mut self, stream: Option<proto::StreamId>) -> bool {
+        self.staged.flush(&mut self.proto, stream)
     }
 
     /// Tell the log what time it is.
@@ -231,7 +247,7 @@ impl Live {
     /// which closing would take back: the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
     pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes, is_behind: bool) {
         // What becomes of it now is the program's doing.
-        self.confirmation = Confirmation::Told;
+        self.confirmation = Confirmation::Reported;
         let is_owed = self.proto.side() == proto::Side::Client
             && !self.proto.is_handshaking()
             && self.proto.stats().frame_rx.handshake_done == 0;
@@ -259,7 +275,7 @@ pub(super) enum End {
     NotYet,
     /// The engine has forgotten it; the program has not heard yet.
     Drained,
-    Told,
+    Reported,
 }
 
 /// The connections that have to be looked at.

@@ -20,29 +20,29 @@
 //! | `datagrams` | datagrams that wait and may be given up |
 //! | `deadlines` | when a connection wants to be looked at, and what is done then |
 //! | `event` | what has happened |
+//! | `handle` | the name of a connection |
 //! | `handshakes` | what becomes of a client that has come |
 //! | `ids` | connection ids, for programs that route datagrams themselves |
 //! | `live` | what is kept about each connection, and which have to be looked at |
-//! | `message` | what goes between a core and the network |
 //! | `staged` | small writes, gathered into one piece |
-//! | `moved` | a client that has moved says so until it is answered |
+//! | `migration` | a client that has moved says so until it is answered |
 //! | `tuning` | windows that follow what a connection does |
 //! | `timeouts` | the deadlines of many connections in one heap |
-//! | `unproved` | what is sent to an address before it is proved |
+//! | `amplification` | what is sent to an address before it is validated |
 
+mod amplification;
 mod connection;
 mod datagrams;
 mod deadlines;
 mod event;
+mod handle;
 mod handshakes;
 mod ids;
 mod live;
-mod message;
-mod moved;
+mod migration;
 mod staged;
 mod timeouts;
 mod tuning;
-mod unproved;
 
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
@@ -62,36 +62,11 @@ use std::time::Instant;
 use timeouts::Timeouts;
 use tuning::Tuning;
 
-pub use connection::{Connection, DatagramRefusal, Handshake, Read, Written};
+pub use crate::message::{Datagram, Transmit};
+pub use connection::{Connection, Handshake, Read, Written};
+pub use datagrams::DatagramRefusal;
 pub use event::{Event, Incoming};
-pub use message::{Datagram, Transmit};
-
-/// Names a connection of a core, also after it is over: numbers are not given again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle {
-    slot: u32,
-    generation: u32,
-}
-
-impl Handle {
-    /// A small number, which connections that live at the same time do not share.
-    pub fn index(self) -> usize {
-        self.slot as usize
-    }
-
-    /// One number for both halves, for those who keep handles outside of Rust.
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
-    }
-
-    /// The handle of such a number. A number that was made up names no connection, or another one.
-    pub fn from_bits(bits: u64) -> Self {
-        Self {
-            slot: bits as u32,
-            generation: (bits >> 32) as u32,
-        }
-    }
-}
+pub use handle::Handle;
 
 /// An endpoint without I/O. See the module's text for how it is driven.
 pub struct Core {
@@ -297,7 +272,7 @@ impl Core {
         now: Instant,
         error: ConnectionError,
     ) -> usize {
-        live.loss = Loss::Untold(Box::new(error));
+        live.loss = Loss::Unreported(Box::new(error));
         live.proto.close(now, varint(0), Bytes::new());
         let was_unheard = live.hear();
         if was_unheard {
@@ -329,8 +304,8 @@ impl Core {
                     self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();
                     live.proto.handle_event(event);
-                    if let Some(unproved) = &mut live.unproved {
-                        unproved.is_over |= keys::take_handshake_opened();
+                    if let Some(amplification) = &mut live.amplification {
+                        amplification.is_over |= keys::take_handshake_opened();
                     }
                     self.queues.mark(live, slot);
                 }
@@ -387,17 +362,15 @@ impl Core {
             ids: ids.map(Box::new),
             log,
             tuning: Tuning::new(kept, now),
-            datagrams: Datagrams::default(),
-            datagram_buffer: kept.datagram_send_buffer,
-            takes_datagrams: kept.takes_datagrams,
+            datagrams: Datagrams::new(kept),
             confirmation: Confirmation::Incomplete,
             hearing: Hearing::Heard,
-            moved: None,
+            migration: None,
             handshake_deadline: kept
                 .handshake_timeout
                 .and_then(|timeout| now.checked_add(timeout)),
             loss: Loss::None,
-            unproved: None,
+            amplification: None,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -440,7 +413,7 @@ impl Core {
             return false;
         };
         let is_over = match &place.state {
-            State::Live(live) => live.end == End::Told,
+            State::Live(live) => live.end == End::Reported,
             State::Free => false,
         };
         if place.generation != handle.generation || !is_over {
@@ -480,7 +453,7 @@ impl Core {
                 }
                 live.is_eventful = false;
                 if live.end == End::Drained {
-                    live.end = End::Told;
+                    live.end = End::Reported;
                     self.live_count -= 1;
                     self.unheard_count -= usize::from(live.hear());
                     self.queues.eventful.pop_front();
@@ -522,7 +495,7 @@ impl Core {
             live.log_now(now);
             Self::exchange(&mut self.endpoint, live);
             live.flush(None);
-            live.feed_datagrams(now);
+            live.datagrams.feed(&mut live.proto, now);
             if live.datagrams.is_unblocked() {
                 self.queues.mark_eventful(live, slot);
             }

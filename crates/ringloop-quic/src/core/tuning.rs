@@ -13,7 +13,6 @@
 //! Streams: the engine keeps a place for each stream that the peer may open, so the peer may open few until it has opened
 //! half of those; then several times as many, within the round trip in which it opens the other half.
 
-use super::live::Live;
 use crate::Direction;
 use crate::config::Kept;
 use crate::limits::{SEND_WINDOW_PATHS, STREAMS_AT_FIRST, STREAMS_GROWTH};
@@ -73,6 +72,71 @@ impl Tuning {
     pub(super) fn windows(&self) -> (u64, u64) {
         (self.receive_window, self.send_window)
     }
+
+    /// Change what is due to change; tells whether the peer is to hear of it.
+    pub(super) fn tune(&mut self, proto: &mut proto::Connection, now: Instant) -> bool {
+        let more_streams = self.tune_streams(proto);
+        self.tune_windows(proto, now) | more_streams
+    }
+
+    fn tune_streams(&mut self, proto: &mut proto::Connection) -> bool {
+        let mut has_more = false;
+        for dir in [proto::Dir::Bi, proto::Dir::Uni] {
+            let (streams, max) = (
+                &mut self.streams[dir as usize],
+                self.streams_max[dir as usize],
+            );
+            if *streams < max && proto.streams().remote_open_streams(dir) * 2 >= *streams {
+                *streams = (*streams * STREAMS_GROWTH).min(max);
+                announce_streams(proto, dir, *streams);
+                has_more = true;
+            }
+        }
+        has_more
+    }
+
+    /// Tell the peer, where it matters, how many streams it may open by now. A stop forgets a stream that has come whole
+    /// without that, and the protocol would make up for it with the next packet that comes: from a peer that waits for
+    /// room and has nothing else to say, none does.
+    pub(super) fn queue_stream_credit(
+        &mut self,
+        proto: &mut proto::Connection,
+        direction: Direction,
+    ) {
+        let dir: proto::Dir = direction.into();
+        let streams = self.streams[dir as usize];
+        proto.set_max_concurrent_streams(dir, varint(streams));
+    }
+
+    fn tune_windows(&mut self, proto: &mut proto::Connection, now: Instant) -> bool {
+        if self.send_window_min < self.send_window_max {
+            let (rtt_min, rtt) = (proto.min_rtt(), proto.rtt());
+            let congestion_window = proto.congestion_state().window();
+            let useful = useful_window(congestion_window, self.send_window, rtt_min, rtt);
+            let window = useful.clamp(self.send_window_min, self.send_window_max);
+            if window != self.send_window {
+                self.send_window = window;
+                proto.set_send_window(window);
+            }
+        }
+        if self.receive_window >= self.receive_window_max {
+            return false;
+        }
+        // Nothing is read out of a window of none, and of the smallest only what was there.
+        let is_fast = self.read_bytes > 0 && self.read_bytes >= self.receive_window / 2;
+        let round_trips_over = now >= self.since + proto.rtt() * 2;
+        if !is_fast && !round_trips_over {
+            return false;
+        }
+        (self.read_bytes, self.since) = (0, now);
+        // A window that took longer to be read than the network took is no obstacle.
+        if !is_fast || round_trips_over {
+            return false;
+        }
+        self.receive_window = (self.receive_window * 2).min(self.receive_window_max);
+        proto.set_receive_window(varint(self.receive_window));
+        true
+    }
 }
 
 /// What may be written ahead, where `window` is what may be now: twice the congestion window, but no more than
@@ -94,71 +158,6 @@ pub(super) fn announce_streams(proto: &mut proto::Connection, dir: proto::Dir, c
     if count > 1 {
         proto.set_max_concurrent_streams(dir, varint(1));
         proto.set_max_concurrent_streams(dir, varint(count));
-    }
-}
-
-impl Live {
-    /// Change what is due to change; tells whether the peer is to hear of it.
-    pub(super) fn tune(&mut self, now: Instant) -> bool {
-        let more_streams = self.tune_streams();
-        self.tune_windows(now) | more_streams
-    }
-
-    fn tune_streams(&mut self) -> bool {
-        let tuning = &mut self.tuning;
-        let mut has_more = false;
-        for dir in [proto::Dir::Bi, proto::Dir::Uni] {
-            let (streams, max) = (
-                &mut tuning.streams[dir as usize],
-                tuning.streams_max[dir as usize],
-            );
-            if *streams < max && self.proto.streams().remote_open_streams(dir) * 2 >= *streams {
-                *streams = (*streams * STREAMS_GROWTH).min(max);
-                announce_streams(&mut self.proto, dir, *streams);
-                has_more = true;
-            }
-        }
-        has_more
-    }
-
-    /// Tell the peer, where it matters, how many streams it may open by now. A stop forgets a stream that has come whole
-    /// without that, and the protocol would make up for it with the next packet that comes: from a peer that waits for
-    /// room and has nothing else to say, none does.
-    pub(super) fn queue_stream_credit(&mut self, direction: Direction) {
-        let dir: proto::Dir = direction.into();
-        let streams = self.tuning.streams[dir as usize];
-        self.proto.set_max_concurrent_streams(dir, varint(streams));
-    }
-
-    fn tune_windows(&mut self, now: Instant) -> bool {
-        let tuning = &mut self.tuning;
-        if tuning.send_window_min < tuning.send_window_max {
-            let (rtt_min, rtt) = (self.proto.min_rtt(), self.proto.rtt());
-            let congestion_window = self.proto.congestion_state().window();
-            let useful = useful_window(congestion_window, tuning.send_window, rtt_min, rtt);
-            let window = useful.clamp(tuning.send_window_min, tuning.send_window_max);
-            if window != tuning.send_window {
-                tuning.send_window = window;
-                self.proto.set_send_window(window);
-            }
-        }
-        if tuning.receive_window >= tuning.receive_window_max {
-            return false;
-        }
-        // Nothing is read out of a window of none, and of the smallest only what was there.
-        let is_fast = tuning.read_bytes > 0 && tuning.read_bytes >= tuning.receive_window / 2;
-        let round_trips_over = now >= tuning.since + self.proto.rtt() * 2;
-        if !is_fast && !round_trips_over {
-            return false;
-        }
-        (tuning.read_bytes, tuning.since) = (0, now);
-        // A window that took longer to be read than the network took is no obstacle.
-        if !is_fast || round_trips_over {
-            return false;
-        }
-        tuning.receive_window = (tuning.receive_window * 2).min(tuning.receive_window_max);
-        self.proto.set_receive_window(varint(tuning.receive_window));
-        true
     }
 }
 

@@ -8,9 +8,45 @@
 //! Owns: what the engine and the program may still ask for. Called by: `session`. Never does: change.
 
 use super::exporter::Exporter;
-use super::session::{Agreed, PeerCertificates};
+use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::tls13::OkmBlock;
+use rustls::pki_types::CertificateDer;
 use rustls::quic::Connection;
+use rustls::{CipherSuite, HandshakeKind, NamedGroup};
+
+/// What a handshake has agreed on, as the engine hands it through.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub protocol: Option<Vec<u8>>,
+    pub server_name: Option<String>,
+    pub cipher_suite: Option<CipherSuite>,
+    pub key_exchange: Option<NamedGroup>,
+    pub resumed: bool,
+}
+
+impl Agreed {
+    pub(super) fn of(connection: &Connection) -> Self {
+        let suite = connection.negotiated_cipher_suite();
+        let group = connection.negotiated_key_exchange_group();
+        Self {
+            protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: server_name(connection).map(str::to_owned),
+            cipher_suite: suite.map(|suite| suite.suite()),
+            key_exchange: group.map(SupportedKxGroup::name),
+            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+}
+
+/// Servers: the name that the client asked for.
+pub(super) fn server_name(connection: &Connection) -> Option<&str> {
+    match connection {
+        Connection::Client(_) => None,
+        Connection::Server(server) => server.server_name(),
+    }
+}
+
+pub(crate) type PeerCertificates = Vec<CertificateDer<'static>>;
 
 /// The end of a handshake.
 pub(super) struct Concluded {

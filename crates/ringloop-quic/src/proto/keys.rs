@@ -3,30 +3,13 @@
 //! Owns: the mapping between the traits, and the keys of version 2, which write and check the type bits of long headers
 //! as that version has them; and whether a Handshake packet was opened. Called by: `session`, `core`. Never does: derive a key; rustls does.
 
+use super::limits_of::limits_of;
 use super::version;
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
 use quinn_proto::{ConnectionId, Side};
 use rustls::quic::{HeaderProtectionKey, Suite, Version};
 use std::cell::Cell;
-
-/// What a packet key says of itself, for one that wraps another in the field named.
-macro_rules! limits_of {
-    ($inner:tt) => {
-        fn tag_len(&self) -> usize {
-            self.$inner.tag_len()
-        }
-
-        fn confidentiality_limit(&self) -> u64 {
-            self.$inner.confidentiality_limit()
-        }
-
-        fn integrity_limit(&self) -> u64 {
-            self.$inner.integrity_limit()
-        }
-    };
-}
-pub(super) use limits_of;
 
 fn side(side: Side) -> rustls::Side {
     match side {

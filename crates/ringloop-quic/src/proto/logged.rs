@@ -1,6 +1,6 @@
 //! Packet keys that show each packet in the clear to the connection's log.
 
-use super::keys::limits_of;
+use super::limits_of::limits_of;
 use crate::qlog::{self, Log};
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};

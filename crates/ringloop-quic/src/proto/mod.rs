@@ -4,10 +4,11 @@
 //! ([`session`]) and what QUIC version 2 needs beside that ([`version`]). Called by: `core`, `config`, `tls`.
 //! Never does: I/O, or keep state of its own.
 
-mod concluded;
+pub(crate) mod concluded;
 mod exporter;
 pub(crate) mod ids;
 pub(crate) mod keys;
+mod limits_of;
 mod logged;
 pub(crate) mod session;
 #[cfg(any(test, fuzzing))]

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::concluded::Concluded;
+use super::concluded::{Agreed, Concluded, PeerCertificates, server_name};
 use super::exporter::{self, Overheard};
 use super::keys::{Header, initial_keys, long_keys, packet_key};
 use super::logged::{Logged, To};
@@ -20,47 +20,12 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
-use rustls::crypto::SupportedKxGroup;
+use rustls::AlertDescription;
 use rustls::crypto::tls13::OkmBlock;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::quic::{Connection, KeyChange, Secrets, Suite, Version};
-use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup};
 use std::any::Any;
 use std::sync::Arc;
-
-/// What a handshake has agreed on, as the engine hands it through.
-#[derive(Debug, Clone)]
-pub(crate) struct Agreed {
-    pub protocol: Option<Vec<u8>>,
-    pub server_name: Option<String>,
-    pub cipher_suite: Option<CipherSuite>,
-    pub key_exchange: Option<NamedGroup>,
-    pub resumed: bool,
-}
-
-impl Agreed {
-    pub(super) fn of(connection: &Connection) -> Self {
-        let suite = connection.negotiated_cipher_suite();
-        let group = connection.negotiated_key_exchange_group();
-        Self {
-            protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: server_name(connection).map(str::to_owned),
-            cipher_suite: suite.map(|suite| suite.suite()),
-            key_exchange: group.map(SupportedKxGroup::name),
-            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
-        }
-    }
-}
-
-/// Servers: the name that the client asked for.
-fn server_name(connection: &Connection) -> Option<&str> {
-    match connection {
-        Connection::Client(_) => None,
-        Connection::Server(server) => server.server_name(),
-    }
-}
-
-pub(crate) type PeerCertificates = Vec<CertificateDer<'static>>;
 
 fn known(version: u32) -> Result<Version, UnsupportedVersion> {
     match version {
@@ -223,7 +188,7 @@ impl Own {
 /// One connection's TLS.
 struct Session {
     version: Version,
-    told: bool,
+    is_reported: bool,
     next: Option<Secrets>,
     tls: Tls,
     suite: Suite,
@@ -235,7 +200,7 @@ impl Session {
         let exporter = None;
         Self {
             version,
-            told: false,
+            is_reported: false,
             next: None,
             tls: Tls::Running(Box::new(Running {
                 connection,
@@ -303,7 +268,7 @@ impl crypto::Session for Session {
     }
 
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        if !self.told {
+        if !self.is_reported {
             return None;
         }
         Some(Box::new(match &self.tls {
@@ -366,8 +331,8 @@ impl crypto::Session for Session {
         // rustls does not say when these are known: a server reads the name in the first message, a client
         // the protocol in the answer.
         let known = connection.alpn_protocol().is_some() || server_name(connection).is_some();
-        if !self.told && (known || !connection.is_handshaking()) {
-            self.told = true;
+        if !self.is_reported && (known || !connection.is_handshaking()) {
+            self.is_reported = true;
             return Ok(true);
         }
         Ok(false)

@@ -3,7 +3,7 @@
 //! Owns: what the next packet of this thread carries instead of its frames, and what the next handshake says
 //! instead of its transport parameters. Called by: `fuzz` sets, `session` asks.
 
-use super::keys::limits_of;
+use super::limits_of::limits_of;
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
 use std::cell::RefCell;

@@ -2,7 +2,6 @@
 //!
 //! Called by: [`super::Log`]. Never does: check; what does not parse ends the list, the engine is who complains.
 
-use super::escaped;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -254,6 +253,21 @@ pub(super) fn parameters(bytes: &[u8]) -> String {
         let _ = written;
     }
     json
+}
+
+/// A text within a JSON string.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => escaped.extend(['\\', char]),
+            char if (char as u32) < 0x20 => {
+                let _ = write!(escaped, "\\u{:04x}", char as u32);
+            }
+            char => escaped.push(char),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

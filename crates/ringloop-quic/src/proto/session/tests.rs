@@ -4,6 +4,7 @@ use super::*;
 use crate::tls::{Certificate, ClientTls, Clients, Roots, Secrets as To, ServerTls};
 use quinn_proto::crypto::Session as _;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::quic::{ClientConnection, ServerConnection};
 use rustls::{KeyLog, RootCertStore, SupportedCipherSuite};

@@ -1,24 +1,25 @@
-//! What a server sends to an address that is not proved: at most three times what came from there (RFC 9000 §8.1).
+//! The amplification limit: a server sends at most three times what came from an address that is not validated
+//! (RFC 9000 §8.1).
 //!
 //! Owns: the count, and what waits for the client to send more. Called by: `core`, of connections whose client has
-//! shown no token. Never does: know more than the engine about who is proved. The engine keeps the limit but for a
-//! datagram, which it begins while any of the allowance is left; what is past it waits here.
+//! shown no token. The engine keeps the limit but for a datagram, which it begins while any of the allowance is left;
+//! what is past it waits here.
 
-use super::Transmit;
+use crate::message::Transmit;
 
-/// Datagrams that one that came allows, by their bytes.
+/// Anti-amplification factor (RFC 9000 §8.1).
 const FACTOR: u64 = 3;
 
-pub(super) struct Unproved {
+pub(super) struct AmplificationLimit {
     /// Bytes of the datagram that began the connection, which the engine does not count.
     first_len: u64,
     sent_len: u64,
     held: Option<(Transmit, Vec<u8>)>,
-    /// The client has shown that it has what was sent.
+    /// The address is validated.
     pub(super) is_over: bool,
 }
 
-impl Unproved {
+impl AmplificationLimit {
     pub(super) fn new(first_len: usize) -> Self {
         Self {
             first_len: first_len as u64,
@@ -40,7 +41,7 @@ impl Unproved {
         self.held.is_some()
     }
 
-    /// All that waits: the address is proved.
+    /// All that waits: the address is validated.
     pub(super) fn end(self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (transmit, bytes) = self.held?;
         *buf = bytes;
@@ -82,17 +83,17 @@ mod tests {
 
     #[test]
     fn whole_datagrams_pass_up_to_three_times_what_came() {
-        let mut unproved = Unproved::new(1000);
+        let mut limit = AmplificationLimit::new(1000);
         let mut buf = vec![1; 3500];
-        assert!(unproved.pass(0, message(1200), &mut buf).is_some());
-        assert_eq!((buf.len(), unproved.is_full()), (2400, true));
-        assert_eq!(unproved.release(0, &mut buf), None);
-        assert!(unproved.release(100, &mut buf).is_none(), "900 of 1100");
-        assert!(unproved.release(200, &mut buf).is_some());
-        assert_eq!((buf.len(), unproved.is_full()), (1100, false));
+        assert!(limit.pass(0, message(1200), &mut buf).is_some());
+        assert_eq!((buf.len(), limit.is_full()), (2400, true));
+        assert_eq!(limit.release(0, &mut buf), None);
+        assert!(limit.release(100, &mut buf).is_none(), "900 of 1100");
+        assert!(limit.release(200, &mut buf).is_some());
+        assert_eq!((buf.len(), limit.is_full()), (1100, false));
         let mut buf = vec![2; 400];
-        assert!(unproved.pass(200, message(400), &mut buf).is_none());
-        assert!(unproved.end(&mut buf).is_some());
+        assert!(limit.pass(200, message(400), &mut buf).is_none());
+        assert!(limit.end(&mut buf).is_some());
         assert_eq!(buf, [2; 400]);
     }
 }

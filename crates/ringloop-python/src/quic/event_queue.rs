@@ -1,7 +1,7 @@
-//! What a connection has to tell in aioquic's words, kept as notes until somebody asks.
+//! A connection's events in aioquic's words, queued until the program takes them.
 //!
-//! A note of a stream says only that there is something to read. It is read when the event is taken, so that
-//! who takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
+//! A pending event of a stream says only that there is something to read. The stream is read when the event is taken: a
+//! program that takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::limits::{QUIC_EVENT_BYTES, QUIC_EVENTS_BYTES};
 
 /// Something to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Note {
+pub enum Pending {
     Negotiated,
     Completed,
     Readable(StreamId),
@@ -29,9 +29,9 @@ pub enum Note {
     Terminated,
 }
 
-/// A note with what it stood for.
+/// A pending with what it stood for.
 #[derive(Debug)]
-pub enum Told {
+pub enum Taken {
     Negotiated,
     Completed,
     Data {
@@ -43,46 +43,46 @@ pub enum Told {
     Stopped(StreamId, u64),
     Datagram(Bytes),
     PingAcknowledged(u64),
-    Id(Id),
+    Id(IdChange),
     Terminated,
 }
 
 /// A connection id that the peer may use from now on, or no longer.
 #[derive(Debug)]
-pub enum Id {
+pub enum IdChange {
     Issued(Bytes),
     Retired(Bytes),
 }
 
 /// The notes of a connection, oldest first.
 #[derive(Debug, Default)]
-pub struct Notes {
-    queue: VecDeque<Note>,
-    /// The streams that have a note.
+pub struct EventQueue {
+    queue: VecDeque<Pending>,
+    /// The streams that have a pending.
     readable: HashSet<StreamId>,
     has_datagrams: bool,
-    ids: VecDeque<Id>,
+    ids: VecDeque<IdChange>,
     /// Streams that are not read for now, so that their windows close; `true`: there is something to read.
     paused: HashMap<StreamId, bool>,
     /// The connection's end is among them, or was: nothing comes after it, and no other end.
     is_ended: bool,
 }
 
-impl Notes {
-    /// Put a note behind the others, unless one of them says the same.
-    pub fn push(&mut self, note: Note) {
+impl EventQueue {
+    /// Put a pending behind the others, unless one of them says the same.
+    pub fn push(&mut self, pending: Pending) {
         if self.is_ended {
             return;
         }
-        self.is_ended = note == Note::Terminated;
-        let is_new = match note {
-            Note::Readable(stream) if self.is_held(stream) => false,
-            Note::Readable(stream) => self.readable.insert(stream),
-            Note::Datagrams => !std::mem::replace(&mut self.has_datagrams, true),
+        self.is_ended = pending == Pending::Terminated;
+        let is_new = match pending {
+            Pending::Readable(stream) if self.is_held(stream) => false,
+            Pending::Readable(stream) => self.readable.insert(stream),
+            Pending::Datagrams => !std::mem::replace(&mut self.has_datagrams, true),
             _ => true,
         };
         if is_new {
-            self.queue.push_back(note);
+            self.queue.push_back(pending);
         }
     }
 
@@ -120,43 +120,43 @@ impl Notes {
         streams
     }
 
-    /// Keep an id; a note tells where it stands.
-    pub fn keep(&mut self, id: Id) {
+    /// Keep an id; a pending tells where it stands.
+    pub fn keep(&mut self, id: IdChange) {
         self.ids.push_back(id);
     }
 
-    /// Put the next events at the end of `told`, at most `count_max`, and about as many bytes as one batch may
+    /// Put the next events at the end of `taken`, at most `count_max`, and about as many bytes as one batch may
     /// have.
     pub fn take(
         &mut self,
         connection: &mut Connection<'_>,
         count_max: usize,
-        told: &mut Vec<Told>,
+        taken: &mut Vec<Taken>,
     ) {
         let mut bytes_left = QUIC_EVENTS_BYTES;
-        while told.len() < count_max
+        while taken.len() < count_max
             && bytes_left > 0
-            && let Some(&note) = self.queue.front()
+            && let Some(&pending) = self.queue.front()
         {
-            let next = match note {
-                Note::Readable(stream) => self.read(connection, stream),
-                Note::Datagrams => self.datagram(connection),
-                Note::Id => {
+            let next = match pending {
+                Pending::Readable(stream) => self.read(connection, stream),
+                Pending::Datagrams => self.datagram(connection),
+                Pending::Id => {
                     self.queue.pop_front();
-                    self.ids.pop_front().map(Told::Id)
+                    self.ids.pop_front().map(Taken::Id)
                 }
-                note => {
+                pending => {
                     self.queue.pop_front();
-                    plain(note)
+                    plain(pending)
                 }
             };
-            bytes_left = bytes_left.saturating_sub(next.as_ref().map_or(0, Told::len));
-            told.extend(next);
+            bytes_left = bytes_left.saturating_sub(next.as_ref().map_or(0, Taken::len));
+            taken.extend(next);
         }
     }
 
-    /// The note stays in front until there is nothing more to read.
-    fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Option<Told> {
+    /// The pending stays in front until there is nothing more to read.
+    fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Option<Taken> {
         if self.is_held(stream) {
             self.queue.pop_front();
             self.readable.remove(&stream);
@@ -167,7 +167,7 @@ impl Notes {
             pieces.push(piece);
             true
         });
-        let (told, is_over) = match read {
+        let (taken, is_over) = match read {
             Ok(Read::Some(count)) => (Some(false), count < QUIC_EVENT_BYTES),
             Ok(Read::End(_)) => (Some(true), true),
             Ok(Read::Blocked) | Err(_) => (None, true),
@@ -177,22 +177,22 @@ impl Notes {
             self.readable.remove(&stream);
         }
         if let Err(StreamError::Reset(code)) = read {
-            return Some(Told::Reset(stream, code));
+            return Some(Taken::Reset(stream, code));
         }
-        told.map(|is_end| Told::Data {
+        taken.map(|is_end| Taken::Data {
             stream,
             pieces,
             is_end,
         })
     }
 
-    fn datagram(&mut self, connection: &mut Connection<'_>) -> Option<Told> {
+    fn datagram(&mut self, connection: &mut Connection<'_>) -> Option<Taken> {
         let datagram = connection.receive_datagram();
         if datagram.is_none() {
             self.queue.pop_front();
             self.has_datagrams = false;
         }
-        datagram.map(Told::Datagram)
+        datagram.map(Taken::Datagram)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -200,19 +200,23 @@ impl Notes {
     }
 }
 
-fn plain(note: Note) -> Option<Told> {
-    match note {
-        Note::Negotiated => Some(Told::Negotiated),
-        Note::Completed => Some(Told::Completed),
-        Note::Stopped(stream, code) => Some(Told::Stopped(stream, code)),
-        Note::PingAcknowledged(uid) => Some(Told::PingAcknowledged(uid)),
-        Note::Terminated => Some(Told::Terminated),
+fn plain(pending: Pending) -> Option<Taken> {
+    match pending {
+        Pending::Negotiated => Some(Taken::Negotiated),
+        Pending::Completed => Some(Taken::Completed),
+        Pending::Stopped(stream, code) => Some(Taken::Stopped(stream, code)),
+        Pending::PingAcknowledged(uid) => Some(Taken::PingAcknowledged(uid)),
+        Pending::Terminated => Some(Taken::Terminated),
         // They are read, or stand elsewhere.
-        Note::Readable(_) | Note::Datagrams | Note::Id | Note::Writable | Note::Given => None,
+        Pending::Readable(_)
+        | Pending::Datagrams
+        | Pending::Id
+        | Pending::Writable
+        | Pending::Given => None,
     }
 }
 
-impl Told {
+impl Taken {
     fn len(&self) -> usize {
         match self {
             Self::Data { pieces, .. } => pieces.iter().map(Bytes::len).sum(),

@@ -1,6 +1,6 @@
 //! A client that has moved asks the server for an answer until that has proved the new address.
 //!
-//! Owns: [`Moved`], when to ask and by how much. Called by: `live`. Never does: send.
+//! Owns: [`Migration`], when to ask and by how much. Called by: `live`. Never does: send.
 //!
 //! The engine asks for an acknowledgement once, and again by its probe time-out, which it does not set back when a handshake
 //! is confirmed (RFC 9002 §A.11 would): after a handshake with losses that is seconds, and all that the server sends
@@ -22,7 +22,7 @@ pub(super) struct Heard {
     pub challenges: u64,
 }
 
-pub(super) struct Moved {
+pub(super) struct Migration {
     /// What had come when the server was asked last.
     heard: Heard,
     /// When to ask again; `None` before the first packet has left.
@@ -33,7 +33,7 @@ pub(super) struct Moved {
     left: u32,
 }
 
-impl Moved {
+impl Migration {
     pub(super) fn new(heard: Heard, rtt: Duration) -> Self {
         Self {
             heard,
@@ -93,9 +93,9 @@ mod tests {
         challenges: 1,
     };
 
-    fn packets(moved: &mut Moved) -> u32 {
+    fn packets(migration: &mut Migration) -> u32 {
         let mut count = 0;
-        while moved.asks() {
+        while migration.asks() {
             count += 1;
         }
         count
@@ -104,18 +104,18 @@ mod tests {
     #[test]
     fn asks_later_and_later_until_it_is_enough() {
         let mut now = Instant::now();
-        let mut moved = Moved::new(HEARD, Duration::from_millis(20));
-        assert!(!moved.is_over(now, HEARD));
-        moved.sent(now);
+        let mut migration = Migration::new(HEARD, Duration::from_millis(20));
+        assert!(!migration.is_over(now, HEARD));
+        migration.sent(now);
         let mut waits = Vec::new();
-        while let Some(due) = moved.deadline() {
+        while let Some(due) = migration.deadline() {
             waits.push(due - now);
             now = due;
-            if moved.is_over(now, HEARD) {
+            if migration.is_over(now, HEARD) {
                 break;
             }
-            assert!(moved.is_silent());
-            assert_eq!(packets(&mut moved), MOVE_PINGS);
+            assert!(migration.is_silent());
+            assert_eq!(packets(&mut migration), MOVE_PINGS);
         }
         assert_eq!(waits.len() as u32, MOVE_ASKS + 1);
         assert_eq!(waits[0], Duration::from_millis(60));
@@ -126,22 +126,22 @@ mod tests {
     #[test]
     fn server_that_still_challenges_is_asked_by_one_packet() {
         let mut now = Instant::now();
-        let mut moved = Moved::new(HEARD, Duration::ZERO);
-        moved.sent(now);
+        let mut migration = Migration::new(HEARD, Duration::ZERO);
+        migration.sent(now);
         let challenged = Heard {
             acks: 8,
             challenges: 2,
         };
-        assert!(!moved.is_over(now, challenged), "it is not due");
-        assert_eq!(packets(&mut moved), 0);
-        now = moved.deadline().unwrap();
-        assert!(!moved.is_over(now, challenged));
-        assert!(!moved.is_silent());
-        assert_eq!(packets(&mut moved), 1);
+        assert!(!migration.is_over(now, challenged), "it is not due");
+        assert_eq!(packets(&mut migration), 0);
+        now = migration.deadline().unwrap();
+        assert!(!migration.is_over(now, challenged));
+        assert!(!migration.is_silent());
+        assert_eq!(packets(&mut migration), 1);
         let proved = Heard {
             acks: 9,
             challenges: 2,
         };
-        assert!(moved.is_over(now, proved));
+        assert!(migration.is_over(now, proved));
     }
 }

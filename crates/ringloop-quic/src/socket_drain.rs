@@ -1,6 +1,6 @@
-//! What a closed endpoint still reads: clients that came before are to be refused, those too that wait in the socket.
+//! Reads the rest of a closed endpoint's socket: clients that came before the close are to be refused.
 //!
-//! Owns: [`LastReads`]. Called by: `endpoint`. Never does: receive, or refuse.
+//! Owns: [`SocketDrain`]. Called by: `endpoint`. Never does: receive, or refuse.
 //!
 //! The socket is empty when two passes of the loop in a row found it so: what the kernel has taken out of it by the first
 //! one comes with the second. Turns of the endpoint's task do not count: there may be many of them in a pass.
@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 #[derive(Default)]
-pub(crate) struct LastReads {
+pub(crate) struct SocketDrain {
     /// Passes that may look.
     left: u32,
     /// The last one found the socket empty.
@@ -25,7 +25,7 @@ pub(crate) struct LastReads {
     pause: Option<Sleep>,
 }
 
-impl LastReads {
+impl SocketDrain {
     /// The endpoint is closed.
     pub fn begin(&mut self) {
         *self = Self {

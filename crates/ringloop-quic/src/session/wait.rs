@@ -1,0 +1,283 @@
+//! What is waited for on a connection, who waits, and which event concerns whom.
+//!
+//! Owns: [`Waiters`], a table of those who wait, by what they wait for. Never does: wake or drop a waiter; they are
+//! handed out, as what runs then may come back here.
+
+use crate::core::{Event, Handle};
+use crate::{Direction, StreamId};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
+use std::mem;
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Something to read of a stream.
+    Read(StreamId),
+    /// Room to write to a stream.
+    Write(StreamId),
+    /// The peer's answer to what was sent: all of it was acknowledged, or is not wanted.
+    Finished(StreamId),
+    /// A stream that may be opened.
+    Open(Direction),
+    /// A stream that the peer has opened.
+    Accept(Direction),
+    /// A datagram that has come.
+    DatagramIn,
+    /// Room for a datagram.
+    DatagramOut,
+    /// A step of the handshake, an acknowledged ping, the end.
+    Progress,
+}
+
+impl Hash for Wait {
+    /// As one number: streams' numbers have 62 bits.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let on_stream = |kind: u64, stream: &StreamId| stream.0 << 2 | kind;
+        hasher.write_u64(match self {
+            Self::Read(stream) => on_stream(0, stream),
+            Self::Write(stream) => on_stream(1, stream),
+            Self::Finished(stream) => on_stream(2, stream),
+            Self::Open(Direction::Bi) => 3,
+            Self::Open(Direction::Uni) => 7,
+            Self::Accept(Direction::Bi) => 11,
+            Self::Accept(Direction::Uni) => 15,
+            Self::DatagramIn => 19,
+            Self::DatagramOut => 23,
+            Self::Progress => 27,
+        });
+    }
+}
+
+/// Whom to wake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Those who wait for one thing of a connection.
+    For(Handle, Wait),
+    /// All who wait for anything of a connection.
+    All(Handle),
+}
+
+/// Whom an event concerns. `early_rejected`: the session's; with the handshake the streams of refused early data end.
+pub fn wakes(event: &Event, early_rejected: bool) -> impl Iterator<Item = Wake> + use<> {
+    let none = [None; 4];
+    let on = |handle: &Handle, waits: [Option<Wait>; 4]| {
+        waits.map(|wait| wait.map(|wait| Wake::For(*handle, wait)))
+    };
+    let one = |handle: &Handle, wait| on(handle, [Some(wait), None, None, None]);
+    let all = |handle: &Handle| [Some(Wake::All(*handle)), None, None, None];
+    let woken = match event {
+        Event::HandshakeData(handle) | Event::Confirmed(handle) => one(handle, Wait::Progress),
+        Event::Connected(handle) if early_rejected => all(handle),
+        // The peer's limits on streams and datagrams are known by now; no other event tells the first ones.
+        Event::Connected(handle) => {
+            let open = [Direction::Bi, Direction::Uni].map(|way| Some(Wait::Open(way)));
+            let others = [Wait::DatagramOut, Wait::Progress].map(Some);
+            on(handle, [open[0], open[1], others[0], others[1]])
+        }
+        Event::Lost(handle, _) => all(handle),
+        Event::Opened(handle, direction) => one(handle, Wait::Accept(*direction)),
+        Event::Available(handle, direction) => one(handle, Wait::Open(*direction)),
+        Event::Readable(handle, stream) => one(handle, Wait::Read(*stream)),
+        Event::Writable(handle, stream) => one(handle, Wait::Write(*stream)),
+        Event::Finished(handle, stream) => one(handle, Wait::Finished(*stream)),
+        Event::Stopped(handle, stream, _) => {
+            let waits = [Wait::Write(*stream), Wait::Finished(*stream)].map(Some);
+            on(handle, [waits[0], waits[1], None, None])
+        }
+        Event::DatagramReceived(handle) => one(handle, Wait::DatagramIn),
+        Event::DatagramsUnblocked(handle) => one(handle, Wait::DatagramOut),
+        Event::Incoming(_) | Event::Drained(_) | Event::IdIssued(..) | Event::IdRetired(..) => none,
+    };
+    woken.into_iter().flatten()
+}
+
+/// One who waits: a waker, or an embedder's future.
+pub trait Waiter {
+    /// Whether it waits no more, and may be forgotten.
+    fn is_done(&self) -> bool;
+}
+
+/// Those who wait, by what they wait for; most often one each.
+#[derive(Debug)]
+pub struct Waiters<K, W> {
+    queues: HashMap<K, Queue<W>>,
+}
+
+/// First come, first woken.
+#[derive(Debug)]
+struct Queue<W> {
+    first: W,
+    others: Vec<W>,
+}
+
+impl<K, W> Default for Waiters<K, W> {
+    fn default() -> Self {
+        Self {
+            queues: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
+    /// Have one more wait, behind the others; returns those that are done.
+    pub fn add(&mut self, key: K, waiter: W) -> Vec<W> {
+        match self.queues.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(Queue::new(waiter));
+                Vec::new()
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().push(waiter),
+        }
+    }
+
+    /// Have one wait for what only one may wait for; returns the last one, which was done, or as an error the new one.
+    pub fn add_only(&mut self, key: K, waiter: W) -> Result<Option<W>, W> {
+        match self.queues.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(Queue::new(waiter));
+                Ok(None)
+            }
+            Entry::Occupied(entry) if !entry.get().first.is_done() => Err(waiter),
+            Entry::Occupied(mut entry) => Ok(Some(entry.insert(Queue::new(waiter)).first)),
+        }
+    }
+
+    /// The one that `is_it` knows.
+    pub fn find(&mut self, key: &K, is_it: impl Fn(&W) -> bool) -> Option<&mut W> {
+        let queue = self.queues.get_mut(key)?;
+        let mut all = std::iter::once(&mut queue.first).chain(&mut queue.others);
+        all.find(|waiter| is_it(waiter))
+    }
+
+    /// Forget the one that `is_it` knows.
+    pub fn remove(&mut self, key: &K, is_it: impl Fn(&W) -> bool) -> Option<W> {
+        let queue = self.queues.get_mut(key)?;
+        if let Some(index) = queue.others.iter().position(&is_it) {
+            return Some(queue.others.remove(index));
+        }
+        if !is_it(&queue.first) {
+            return None;
+        }
+        if queue.others.is_empty() {
+            return self.queues.remove(key).map(|queue| queue.first);
+        }
+        Some(mem::replace(&mut queue.first, queue.others.remove(0)))
+    }
+
+    /// Take those who wait for one thing.
+    pub fn take(&mut self, key: &K, into: &mut Vec<W>) {
+        if let Some(queue) = self.queues.remove(key) {
+            into.push(queue.first);
+            into.extend(queue.others);
+        }
+    }
+
+    /// Take all.
+    pub fn take_all(&mut self, into: &mut Vec<W>) {
+        for (_, queue) in self.queues.drain() {
+            into.push(queue.first);
+            into.extend(queue.others);
+        }
+    }
+
+    /// Look at all.
+    pub fn iter(&self) -> impl Iterator<Item = &W> {
+        let queues = self.queues.values();
+        queues.flat_map(|queue| std::iter::once(&queue.first).chain(&queue.others))
+    }
+}
+
+impl<W: Waiter> Queue<W> {
+    fn new(first: W) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
+
+    /// Returns those that are done; they are looked for each time there are twice as many.
+    fn push(&mut self, last: W) -> Vec<W> {
+        self.others.push(last);
+        if !self.others.len().is_power_of_two() {
+            return Vec::new();
+        }
+        let others = mem::take(&mut self.others).into_iter();
+        let (mut done, mut waiting): (Vec<_>, Vec<_>) = others.partition(Waiter::is_done);
+        if self.first.is_done() && !waiting.is_empty() {
+            done.push(mem::replace(&mut self.first, waiting.remove(0)));
+        }
+        self.others = waiting;
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[derive(Debug)]
+    struct Numbered(u32, Rc<Cell<bool>>);
+
+    impl Waiter for Numbered {
+        fn is_done(&self) -> bool {
+            self.1.get()
+        }
+    }
+
+    fn numbers(waiters: &[Numbered]) -> Vec<u32> {
+        waiters.iter().map(|waiter| waiter.0).collect()
+    }
+
+    #[test]
+    fn waiters_are_taken_in_order_and_those_that_are_done_do_not_pile_up() {
+        let (mut waiters, done) = (Waiters::default(), Rc::new(Cell::new(false)));
+        let waiting = |number| Numbered(number, Rc::default());
+        let mut forgotten = waiters.add(Wait::DatagramIn, waiting(0));
+        for number in 1..100 {
+            forgotten.extend(waiters.add(Wait::DatagramIn, Numbered(number, Rc::clone(&done))));
+        }
+        assert!(forgotten.is_empty());
+        done.set(true);
+        for number in 100..1000 {
+            forgotten.extend(waiters.add(Wait::DatagramIn, Numbered(number, Rc::clone(&done))));
+        }
+        waiters.add(Wait::DatagramIn, waiting(1000));
+        assert!(waiters.iter().count() < 140, "{}", waiters.iter().count());
+        let is_last = |waiter: &Numbered| waiter.0 == 1000;
+        assert!(
+            waiters
+                .remove(&Wait::DatagramIn, |waiter| waiter.0 == 0)
+                .is_some()
+        );
+        assert!(waiters.find(&Wait::DatagramIn, is_last).is_some());
+        let mut taken = Vec::new();
+        waiters.take(&Wait::DatagramIn, &mut taken);
+        assert!(numbers(&taken).is_sorted() && taken.last().is_some_and(is_last));
+        assert_eq!(waiters.iter().count(), 0);
+    }
+
+    #[test]
+    fn only_one_waits_to_read_unless_the_last_one_is_done() {
+        let (mut waiters, done) = (Waiters::default(), Rc::new(Cell::new(false)));
+        let wait = Wait::Read(StreamId(4));
+        assert!(matches!(
+            waiters.add_only(wait, Numbered(0, Rc::clone(&done))),
+            Ok(None)
+        ));
+        assert!(
+            waiters
+                .add_only(wait, Numbered(1, Rc::clone(&done)))
+                .is_err()
+        );
+        done.set(true);
+        let old = waiters.add_only(wait, Numbered(2, Rc::default()));
+        assert!(matches!(old, Ok(Some(Numbered(0, _)))));
+        let mut all = Vec::new();
+        waiters.take_all(&mut all);
+        assert_eq!(numbers(&all), [2]);
+    }
+}

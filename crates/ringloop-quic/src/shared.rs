@@ -1,0 +1,341 @@
+//! What an endpoint's handles, connections and task share.
+//!
+//! Owns: [`Shared`], the state behind all of them, and [`Inner`], a connection as its handles find it there. Called by:
+//! `endpoint`, `connecting`, `connection`, `stream`, `driver`. Never does: wake or drop a waker while the state is
+//! borrowed.
+
+use crate::config::ClientConfig;
+use crate::core::{self, Event, Handle};
+use crate::error::ConnectionError;
+use crate::session::{self, Closing, Sessions, Wait, Waiters, Wake, wakes};
+use crate::socket_drain::SocketDrain;
+use crate::wakers::{STREAM_SEAT, Seat, Waitable, Waiting, wait};
+use crate::workers::Place;
+use bytes::Bytes;
+use ringloop::net::UdpSocket;
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// What is kept of a connection for its futures.
+#[derive(Debug)]
+pub(crate) struct Futures {
+    /// A program has it.
+    is_held: bool,
+    waiters: Waiters<Wait, Waiting>,
+}
+
+pub(crate) type Session = session::Session<Futures>;
+
+impl Futures {
+    pub fn new() -> Self {
+        Self {
+            is_held: true,
+            waiters: Waiters::default(),
+        }
+    }
+
+    /// A stream was dropped: take those who wait for it, to be dropped once nothing is borrowed.
+    pub fn forget(&mut self, waits: &[Wait]) -> Vec<Waiting> {
+        let mut left = Vec::new();
+        for wait in waits {
+            self.waiters.take(wait, &mut left);
+        }
+        left
+    }
+}
+
+pub(crate) struct Shared {
+    state: RefCell<State>,
+    pub task: RefCell<Option<Waker>>,
+    pub on_failed: RefCell<Option<OnFailed>>,
+}
+
+/// What is waited for on an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum EndpointWait {
+    /// A client.
+    Incoming,
+    /// The end of all connections.
+    Idle,
+}
+
+pub(crate) struct State {
+    pub sessions: Sessions<Futures>,
+    pub incoming: VecDeque<core::Incoming>,
+    pub waiters: Waiters<EndpointWait, Waiting>,
+    pub socket: Rc<UdpSocket>,
+    /// What sockets are asked to keep, each way.
+    pub socket_buffer: usize,
+    /// A message that was made waits for the socket, and is not the core's any more.
+    pub has_unsent: bool,
+    pub is_rebound: bool,
+    pub client: Option<ClientConfig>,
+    /// Where it is one of several workers.
+    pub place: Option<Place>,
+    pub handle_count: usize,
+    pub socket_drain: SocketDrain,
+    /// Clients that a program has taken and not yet decided on: it may refuse them.
+    pub undecided_count: usize,
+    pub is_closed: bool,
+}
+
+/// Is called with each client whose handshake fails.
+type OnFailed = Box<dyn FnMut(SocketAddr, &ConnectionError)>;
+
+impl Shared {
+    pub fn new(state: State) -> Self {
+        Self {
+            state: RefCell::new(state),
+            task: RefCell::new(None),
+            on_failed: RefCell::new(None),
+        }
+    }
+
+    pub fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
+    }
+
+    /// Report handshakes that have failed, with nothing borrowed: the callback may come back here.
+    pub fn report_failures(&self) {
+        let failures = std::mem::take(&mut self.state().sessions.failures);
+        if failures.is_empty() {
+            return;
+        }
+        let Some(mut on_failed) = self.on_failed.take() else {
+            return;
+        };
+        for (address, end) in &failures {
+            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+            if let Some(error) = end.error() {
+                on_failed(address, error);
+            }
+        }
+        // Unless it has put another one there.
+        self.on_failed.borrow_mut().get_or_insert(on_failed);
+    }
+
+    /// The socket to use from now on; `None`: there is no need of one.
+    pub fn next_socket(&self) -> Option<Rc<UdpSocket>> {
+        let mut state = self.state();
+        state.is_rebound = false;
+        // What the last socket did not take is lost, as on a path.
+        state.has_unsent = false;
+        state.is_needed().then(|| Rc::clone(&state.socket))
+    }
+
+    /// Have the task look: something may have to be sent.
+    pub fn wake(&self) {
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Wait until `look` has a result; it is asked again when what `wait` names happens.
+    pub async fn until<T>(
+        &self,
+        on: EndpointWait,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> T {
+        let mut seat = Seat::new(self, on);
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if let Some(result) = look(&mut state) {
+                return Poll::Ready(result);
+            }
+            let (on, place) = seat.place();
+            let old = wait(&mut state.waiters, on, place, cx);
+            drop(state);
+            drop(old);
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Waitable for Shared {
+    type Key = EndpointWait;
+
+    fn with_waiters<T>(&self, look: impl FnOnce(&mut Waiters<EndpointWait, Waiting>) -> T) -> T {
+        look(&mut self.state().waiters)
+    }
+}
+
+impl State {
+    /// Nothing is left to be sent to anybody.
+    pub fn is_idle(&self) -> bool {
+        let core = &self.sessions.core;
+        core.connection_count() == 0
+            && !core.has_responses()
+            && !self.has_unsent
+            && self.socket_drain.is_over()
+    }
+
+    /// Take no more clients; those that wait are refused.
+    pub fn refuse_all(&mut self) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.socket_drain.begin();
+        }
+        for incoming in self.incoming.drain(..) {
+            self.sessions.core.refuse(incoming);
+        }
+    }
+
+    pub fn is_needed(&self) -> bool {
+        self.handle_count > 0 || self.undecided_count > 0 || !self.is_idle()
+    }
+
+    /// Take all events out of the core, and those to wake out of the waiters.
+    pub fn dispatch(&mut self, woken: &mut Vec<Waiting>) {
+        while let Some(event) = self.sessions.next_event() {
+            match event {
+                Event::Incoming(incoming) if self.is_closed => self.sessions.core.refuse(incoming),
+                Event::Incoming(incoming) => {
+                    self.incoming.push_back(incoming);
+                    self.waiters.take(&EndpointWait::Incoming, woken);
+                }
+                Event::Drained(handle) => {
+                    let is_held = |session: &mut Session| session.attached.is_held;
+                    if !self.sessions.get(handle).is_some_and(is_held)
+                        && let Some(mut session) = self.sessions.release(handle)
+                    {
+                        session.attached.waiters.take_all(woken);
+                    }
+                }
+                event => {
+                    let Some(session) = event.handle().and_then(|one| self.sessions.get(one))
+                    else {
+                        continue;
+                    };
+                    for wake in wakes(&event, session.early_rejected) {
+                        match wake {
+                            Wake::For(_, wait) => session.attached.waiters.take(&wait, woken),
+                            Wake::All(_) => session.attached.waiters.take_all(woken),
+                        }
+                    }
+                }
+            }
+        }
+        if self.is_idle() {
+            self.waiters.take(&EndpointWait::Idle, woken);
+        }
+    }
+
+    /// Close one with the program's code and reason, at once.
+    pub fn close(&mut self, handle: Handle, code: u64, reason: Bytes, woken: &mut Vec<Waiting>) {
+        let closed = (code, reason);
+        if self
+            .sessions
+            .close(Instant::now(), handle, closed, Closing::Now)
+            && let Some(session) = self.sessions.get(handle)
+        {
+            session.attached.waiters.take_all(woken);
+        }
+    }
+}
+
+/// A connection, as all its handles share it. Invariants, by which both of its parts are found until it is dropped:
+/// 1. There is one a handle: it is made with the handle that the core has just given, behind `Sessions`.
+/// 2. `Futures::is_held` is true from then on, until it is dropped.
+/// 3. Nothing but `Sessions::release` forgets a session and the core's connection, and it is called for a drained
+///    connection that nobody holds, and here, by the drop.
+pub(crate) struct Inner {
+    pub shared: Rc<Shared>,
+    pub handle: Handle,
+}
+
+impl Inner {
+    /// Look at the connection; nothing is sent for it.
+    pub fn with<T>(&self, look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> T) -> T {
+        let mut state = self.shared.state();
+        let both = state.sessions.both(self.handle);
+        let (mut connection, session) = both.expect("a held connection is not released");
+        look(&mut connection, session)
+    }
+
+    /// Do something with the connection that may have to be sent.
+    pub fn act<T>(&self, act: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> T) -> T {
+        let result = self.with(act);
+        self.shared.wake();
+        result
+    }
+
+    /// Wait until `look` has a result; it is asked again when what `wait` names happens.
+    pub async fn until<T>(
+        &self,
+        on: Wait,
+        mut look: impl FnMut(&mut core::Connection<'_>, &mut Session) -> Option<T>,
+    ) -> T {
+        let mut seat = Seat::new(self, on);
+        poll_fn(|cx| seat.poll(cx, &mut look)).await
+    }
+
+    /// The same as one poll of the only future that waits for something of a stream.
+    pub fn poll_stream<T>(
+        &self,
+        cx: &Context<'_>,
+        on: Wait,
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
+    ) -> Poll<T> {
+        self.poll_in(cx, (on, STREAM_SEAT), look)
+    }
+
+    fn poll_in<T>(
+        &self,
+        cx: &Context<'_>,
+        (on, place): (Wait, u64),
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
+    ) -> Poll<T> {
+        // Dropped once nothing is borrowed: its end may run a program's code, which may come back here.
+        let mut old = None;
+        let polled = self.with(|connection, session| {
+            if let Some(result) = look(connection, session) {
+                return Poll::Ready(result);
+            }
+            old = wait(&mut session.attached.waiters, on, place, cx);
+            Poll::Pending
+        });
+        drop(old);
+        polled
+    }
+}
+
+impl<P: Deref<Target = Inner>> Seat<P> {
+    /// Wait in it until `look` has a result.
+    pub fn poll<T>(
+        &mut self,
+        cx: &Context<'_>,
+        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
+    ) -> Poll<T> {
+        let place = self.place();
+        self.on().poll_in(cx, place, look)
+    }
+}
+
+impl Waitable for Inner {
+    type Key = Wait;
+
+    fn with_waiters<T>(&self, look: impl FnOnce(&mut Waiters<Wait, Waiting>) -> T) -> T {
+        self.with(|_, session| look(&mut session.attached.waiters))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        let mut woken = Vec::new();
+        state.close(self.handle, 0, Bytes::new(), &mut woken);
+        if let Some(session) = state.sessions.get(self.handle) {
+            session.attached.is_held = false;
+        }
+        let session = state.sessions.release(self.handle);
+        drop(state);
+        drop((session, woken));
+        self.shared.wake();
+    }
+}
