@@ -8,14 +8,14 @@
 use crate::coop;
 use crate::shared_fd::SharedFd;
 use crate::wait::block_on;
-use ringloop::executor::Op;
-use ringloop::op::Poll;
+use ringloop::embed::Op;
+use ringloop::embed::op::Poll;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 
-pub use ringloop::sys::interest::Interest;
+pub use ringloop::embed::sys::interest::Interest;
 
 /// A value whose descriptor coroutines wait for.
 ///

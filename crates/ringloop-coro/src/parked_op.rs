@@ -19,8 +19,8 @@
 //!    it. The operation neither moves nor is touched by the coroutine until that is resumed.
 //! 2. Its waker is the coroutine's, at the root of the same stack.
 
-use ringloop::executor::Op;
-use ringloop::op::Kind;
+use ringloop::embed::Op;
+use ringloop::embed::op::Kind;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;

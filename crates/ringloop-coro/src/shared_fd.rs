@@ -14,7 +14,8 @@
 
 use crate::atomics::locked;
 use ringloop::Error;
-use ringloop::executor::{Local, Workers};
+use ringloop::Workers;
+use ringloop::embed::Local;
 use std::fmt;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

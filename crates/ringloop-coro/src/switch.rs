@@ -24,7 +24,7 @@ use crate::parked_op::ParkedOpRef;
 use crate::stack::Stack;
 use crate::task::{Header, Runnable};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use ringloop::executor::Local;
+use ringloop::embed::Local;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -7,7 +7,7 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};

@@ -3,7 +3,7 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
 use ringloop_coro::sync::{Mutex, WaitGroup};
 use ringloop_coro::{JoinError, Spawn, scope, sleep, spawn, spawn_local, yield_now};
 use std::cell::{Cell, RefCell};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
 use ringloop_coro::{
     Builder, JoinError, JoinHandle, block_on, sleep, spawn, spawn_local, start, yield_now,
 };

@@ -3,7 +3,7 @@
 
 mod support;
 
-use ringloop::sys::socket;
+use ringloop::embed::sys::socket;
 use ringloop_coro::net::{UnixDatagram, UnixListener, UnixStream};
 use ringloop_coro::{sleep, spawn, spawn_local};
 use std::cell::Cell;

@@ -6,7 +6,7 @@ use std::path::Path;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use ringloop::Error;
-use ringloop::sys::refused::RefusedCall;
+use ringloop::embed::sys::refused::RefusedCall;
 
 use crate::ffi::{Raise as _, intern, new_path, raise_os};
 

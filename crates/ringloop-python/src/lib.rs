@@ -17,7 +17,7 @@ mod tls;
 mod transport;
 
 use pyo3::prelude::*;
-use ringloop::sys::reserve::Reserved;
+use ringloop::embed::sys::reserve::Reserved;
 
 #[global_allocator]
 static ALLOCATOR: Reserved = Reserved::new();

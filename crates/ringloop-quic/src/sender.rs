@@ -9,7 +9,7 @@
 
 use crate::core::{Core, Transmit};
 use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN};
-use ringloop::sys::datagram::{self, NetworkError, Train};
+use ringloop::embed::sys::datagram::{self, NetworkError, Train};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::config::EndpointConfig;
     use crate::limits::SEGMENTS_MAX;
-    use ringloop::sys::socket::set_option_int;
+    use ringloop::embed::sys::socket::set_option_int;
     use std::net::{IpAddr, UdpSocket};
     use std::os::fd::AsRawFd;
 

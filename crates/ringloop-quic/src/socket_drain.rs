@@ -6,9 +6,9 @@
 //! one comes with the second. Turns of the endpoint's task do not count: there may be many of them in a pass.
 
 use crate::limits::{LAST_READ_PAUSE, LAST_READS_MAX};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
 use ringloop::net::UdpSocket;
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
 use ringloop::time::{Sleep, sleep};
 use std::future::Future;
 use std::os::fd::AsRawFd;

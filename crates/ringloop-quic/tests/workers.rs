@@ -3,7 +3,7 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
 use ringloop::net::UdpSocket;
 use ringloop::time::timeout;
 use ringloop::{Options, Runtime};

@@ -6,11 +6,12 @@
 //! operation (on the ring a completion a datagram, on epoll recvmmsg(2) into the pool); `poll` waits for
 //! readiness by an operation and calls recvmmsg(2) itself. `trains` as a third word turns `UDP_GRO` on.
 
-use ringloop::driver::{Event, Sink, Token};
-use ringloop::executor::{Engine, Options};
-use ringloop::op::{Poll, RecvMsgMulti, Request};
-use ringloop::sys::datagram::{self, Batch, Control, Message};
-use ringloop::sys::interest::Interest;
+use ringloop::Options;
+use ringloop::embed::Engine;
+use ringloop::embed::op::{Poll, RecvMsgMulti, Request};
+use ringloop::embed::sys::datagram::{self, Batch, Control, Message};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Event, Sink, Token};
 use std::io::{self, Write};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};

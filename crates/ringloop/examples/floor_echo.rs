@@ -12,12 +12,13 @@
 //! An embedder owns the loop: it submits requests with a token of its own and takes the completions
 //! one by one. A token here is a connection's place in a table, and which of its operations it was.
 
+use ringloop::Options;
 use ringloop::buf::SendBuf;
-use ringloop::driver::{Completion, Event, Key, Sink, Token};
-use ringloop::executor::{Engine, Options};
-use ringloop::limits::POOL_BUFFER_BYTES;
-use ringloop::op::{Accept, Close, Recv, RecvMulti, Request, Send};
-use ringloop::sys::socket;
+use ringloop::embed::Engine;
+use ringloop::embed::limits::POOL_BUFFER_BYTES;
+use ringloop::embed::op::{Accept, Close, Recv, RecvMulti, Request, Send};
+use ringloop::embed::sys::socket;
+use ringloop::embed::{Completion, Event, Key, Sink, Token};
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};

@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
-use ringloop::executor::Received;
+use ringloop::embed::Received;
 use ringloop::net::{Receive, TcpListener, TcpStream};
 use ringloop::{Runtime, spawn};
 use std::cell::Cell;

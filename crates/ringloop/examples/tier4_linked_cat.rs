@@ -6,9 +6,9 @@
 //!     cargo run --release --example tier4_linked_cat -- Cargo.toml
 
 use ringloop::Runtime;
-use ringloop::executor::Link;
+use ringloop::embed::Link;
+use ringloop::embed::op::Read;
 use ringloop::fs::{CHUNK, File};
-use ringloop::op::Read;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -1,31 +1,30 @@
 //! One async I/O engine: `io_uring` first, readiness where the kernel refuses it, chosen at run time.
 //!
-//! Read the layers in this order; each folder opens with a page on what it owns, who calls it, and
-//! what it never does:
+//! Four layers, each a folder that opens with a page on what it owns and who calls it:
 //!
-//! 1. [`sys`] – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
-//! 2. [`driver`] and [`op`] – operations in flight, one file an operation with both of its forms.
-//! 3. [`executor`] – one turn of the loop, tasks, timers, knocks from other threads.
+//! 1. `sys` – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
+//! 2. `driver` and `op` – operations in flight; one file an operation, with its form on each driver.
+//! 3. `executor` – one turn of the loop, tasks, timers, notifications from other threads.
 //! 4. [`net`], [`fs`], [`process`], [`signal`] and [`time`] – thin `async fn`s over operations.
 //!
 //! Beside them: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
-//! operation owns), [`limits`] (every bound, with its reason).
-//! Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
+//! operation owns). Layers 1 to 3 are private; [`embed`] opens them to code that puts the engine into
+//! another loop. Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
 //!
-//! | what | where | tests |
+//! | subject | where | tests |
 //! |---|---|---|
-//! | the ring, what the kernel has of it, why it may be refused | [`sys::uring`] | `sys`, `faults.rs` |
-//! | the same on readiness, chosen at run time | [`driver::Choice`] | all; each runs on both drivers |
-//! | operations that own their buffers, cancelled when dropped | [`op`], [`executor::Op`] | `drop_states*.rs`, `futures.rs` |
-//! | tasks, handles, aborts, panics | [`executor`] | `tasks.rs`, `runtime.rs` |
+//! | the ring, the kernel's features, refusals | [`embed::sys::uring`] | `sys`, `faults.rs` |
+//! | the same on readiness, chosen at run time | [`Choice`] | all; each runs on both drivers |
+//! | operations that own their buffers, cancelled when dropped | [`embed::op`], [`embed::Op`] | `drop_states*.rs`, `futures.rs` |
+//! | tasks, handles, aborts, panics | [`spawn`], [`JoinHandle`] | `tasks.rs`, `runtime.rs` |
 //! | TCP, UDP, Unix sockets, halves, options, descriptors | [`net`] | `net.rs`, `unix.rs` |
-//! | connections, bytes, datagrams, readiness as they come | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot*.rs`, `future_faults.rs` |
+//! | multishot sequences of connections, bytes, datagrams, readiness | [`net::Incoming`], [`net::Receive`], [`net::Datagrams`], [`net::Readiness`] | `multishot*.rs`, `future_faults.rs` |
 //! | several buffers a completion, pieces of large ones | [`net::Receive::bundled`], [`net::Receive::incremental`] | `receives.rs` |
 //! | files, directories, splice and tee | [`fs`] | `files.rs`, `directories.rs` |
-//! | files and buffers the ring has at hand | [`fs::RegisteredFile`], [`fs::RegisteredBuf`] | `registered.rs` |
-//! | linked operations, time-outs kept by the kernel | [`executor::Link`] | `links.rs` |
-//! | sleep, time-out, deadline, interval | [`time`] | `time.rs` |
-//! | cancelling by operation, by descriptor, of everything | [`executor::Op`], [`net::TcpStream::cancel`], [`executor::Local::cancel_all`] | `cancel.rs` |
+//! | registered files and buffers | [`fs::RegisteredFile`], [`fs::RegisteredBuf`] | `registered.rs` |
+//! | linked operations, time limits in the kernel | [`embed::Link`] | `links.rs` |
+//! | sleep, time limit, deadline, interval | [`time`] | `time.rs` |
+//! | cancelling by operation, by descriptor, of everything | [`embed::Op`], [`net::TcpStream::cancel`], [`embed::Local::cancel_all`] | `cancel.rs` |
 //! | sending without a copy | [`net::TcpStream::write_zero_copy`] | `zero_copy.rs` |
 //! | submission polling by the kernel | [`Options::submission_polling`] | `polling.rs` |
 //! | busy polling before the loop sleeps | [`Options::busy_polling`] | `busy.rs` |
@@ -70,20 +69,22 @@
 pub mod buf;
 mod choice;
 pub mod compat;
-pub mod driver;
-pub mod error;
-pub mod executor;
+mod driver;
+pub mod embed;
+mod error;
+mod executor;
 pub mod fs;
 pub mod future;
-pub mod limits;
+mod limits;
 pub mod net;
-pub mod op;
+mod op;
 pub mod process;
 pub mod signal;
 pub mod sync;
-pub mod sys;
+mod sys;
 pub mod time;
 
+pub use choice::Choice;
 pub use error::Error;
 pub use executor::{
     Builder, JoinError, JoinHandle, Options, RemoteJoinHandle, Runtime, Workers, spawn,

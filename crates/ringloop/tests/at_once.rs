@@ -6,11 +6,11 @@
 mod support;
 
 use ringloop::Runtime;
-use ringloop::driver::Kind;
-use ringloop::executor::Op;
+use ringloop::embed::Kind;
+use ringloop::embed::Op;
+use ringloop::embed::op::{Send, Splice};
+use ringloop::embed::sys::file;
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Send, Splice};
-use ringloop::sys::file;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::Read;

@@ -4,10 +4,12 @@
 
 mod support;
 
-use ringloop::executor::{Local, Op};
-use ringloop::limits::{FULL_RECEIVES_MAX, LARGE_BUFFERS, POOL_BUFFER_BYTES, SMALL_RECEIVES_MAX};
+use ringloop::embed::limits::{
+    FULL_RECEIVES_MAX, LARGE_BUFFERS, POOL_BUFFER_BYTES, SMALL_RECEIVES_MAX,
+};
+use ringloop::embed::op::{Recv, Send};
+use ringloop::embed::{Local, Op};
 use ringloop::net::{Receive, Received, TcpStream, UnixStream};
-use ringloop::op::{Recv, Send};
 use ringloop::{spawn, time};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
@@ -461,7 +463,7 @@ async fn take_bulk(incoming: &mut Receive<'_>, peer: &std::net::TcpStream) {
 }
 
 /// One task that keeps the loop from resting, for ever or for a moment.
-fn busy(for_ever: bool) -> ringloop::executor::JoinHandle<()> {
+fn busy(for_ever: bool) -> ringloop::JoinHandle<()> {
     spawn(async move {
         let mut left = 3;
         while for_ever || left > 0 {

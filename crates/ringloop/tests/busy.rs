@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::{Runtime, spawn, spawn_blocking, time};
 use std::os::unix::net::UnixStream;

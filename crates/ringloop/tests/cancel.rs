@@ -5,13 +5,15 @@
 mod support;
 
 use ringloop::buf::RecvBuf;
-use ringloop::driver::{Kind, Token};
-use ringloop::executor::{Link, Local, Op};
-use ringloop::limits;
+use ringloop::embed::limits;
+use ringloop::embed::op::{
+    Accept, Poll, PollMulti, Read, RecvMulti, Request, Splice, Tee, Timeout,
+};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Kind, Token};
+use ringloop::embed::{Link, Local, Op};
 use ringloop::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
-use ringloop::op::{Accept, Poll, PollMulti, Read, RecvMulti, Request, Splice, Tee, Timeout};
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
 use ringloop::{spawn, time};
 use std::future::IntoFuture;
 use std::io::Write as _;

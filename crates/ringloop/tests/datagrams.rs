@@ -6,11 +6,11 @@ mod support;
 
 use proptest::prelude::*;
 use ringloop::buf::RecvBuf;
-use ringloop::driver::{Completion, Key, Token};
-use ringloop::limits;
-use ringloop::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
-use ringloop::sys::address::SockAddr;
-use ringloop::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_receive_trains};
+use ringloop::embed::limits;
+use ringloop::embed::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_receive_trains};
+use ringloop::embed::{Completion, Key, Token};
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;

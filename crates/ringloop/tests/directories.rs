@@ -4,8 +4,9 @@
 
 mod support;
 
+use ringloop::embed::limits;
 use ringloop::fs::{self, File};
-use ringloop::{limits, spawn};
+use ringloop::spawn;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, ErrorKind};

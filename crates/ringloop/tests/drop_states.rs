@@ -6,17 +6,18 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::{Choice, Kind, Sink, Token};
-use ringloop::limits;
-use ringloop::op::{
+use ringloop::embed::limits;
+use ringloop::embed::op::{
     Accept, Cancel, Close, Connect, Nop, Poll, PollListener, Read, Recv, RecvMsg, RecvMsgMulti,
     RecvMulti, Request, Send, SendMsg, Timeout, Write,
 };
-use ringloop::sys::address::SockAddr;
-use ringloop::sys::datagram::Control;
-use ringloop::sys::interest::Interest;
-use ringloop::sys::{file, socket};
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::datagram::Control;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::{file, socket};
+use ringloop::embed::{Kind, Sink, Token};
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};

@@ -7,12 +7,12 @@
 
 mod support;
 
-use ringloop::driver::Choice;
-use ringloop::op::{
+use ringloop::Choice;
+use ringloop::embed::op::{
     Kind as _, Peek, PollMulti, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc, WaitChild,
 };
-use ringloop::sys::interest::Interest;
-use ringloop::sys::{process, socket};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::{process, socket};
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -40,7 +40,7 @@ fn drivers() -> impl Iterator<Item = &'static str> {
     let mut drivers = DRIVERS.to_vec();
     drivers.retain(|driver| *driver == named || !DRIVERS.contains(&named.as_str()));
     drivers.into_iter().filter(move |driver| {
-        let ring = ringloop::Runtime::builder().driver(ringloop::driver::Choice::Uring);
+        let ring = ringloop::Runtime::builder().driver(ringloop::Choice::Uring);
         *driver != "uring" || !excused || ring.build().is_ok()
     })
 }

@@ -3,9 +3,10 @@
 
 mod support;
 
-use ringloop::driver::Choice;
+use ringloop::Choice;
+use ringloop::embed::limits;
 use ringloop::net::{TcpListener, UnixListener, UnixStream};
-use ringloop::{Runtime, limits, time};
+use ringloop::{Runtime, time};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringloop::limits::POOL_BUFFER_BYTES;
+use ringloop::embed::limits::POOL_BUFFER_BYTES;
 use ringloop::net::UnixStream;
 use ringloop::{spawn, time};
 use std::cell::Cell;

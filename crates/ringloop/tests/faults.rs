@@ -5,13 +5,14 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::Options;
-use ringloop::driver::{Choice, Event, Kind, Sink, Token};
-use ringloop::executor::{Engine, Inbox};
-use ringloop::limits;
-use ringloop::op::{Accept, Nop, Poll, RecvMulti, Request, Timeout};
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
+use ringloop::embed::limits;
+use ringloop::embed::op::{Accept, Nop, Poll, RecvMulti, Request, Timeout};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Engine, Inbox};
+use ringloop::embed::{Event, Kind, Sink, Token};
 use std::collections::{HashSet, VecDeque};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};

@@ -4,9 +4,9 @@
 mod support;
 
 use ringloop::buf::SendBuf;
-use ringloop::driver::Completion;
-use ringloop::op::{Request, Write};
-use ringloop::sys::{file, socket};
+use ringloop::embed::Completion;
+use ringloop::embed::op::{Request, Write};
+use ringloop::embed::sys::{file, socket};
 use std::io::{Seek, Write as _};
 use std::os::fd::AsRawFd;
 use support::{on_both, read, read_exact};

@@ -7,15 +7,16 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::{Choice, Completion, Token};
-use ringloop::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
-use ringloop::op::{
+use ringloop::embed::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
+use ringloop::embed::op::{
     Allocate, Cancel, Fsync, HardLink, MakeDir, Open, Read, ReadV, Rename, Request, Splice, Statx,
     Symlink, Tee, Truncate, Unlink, Write, WriteV,
 };
-use ringloop::sys::file;
-use ringloop::sys::storage::CURRENT_POSITION;
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::storage::CURRENT_POSITION;
+use ringloop::embed::{Completion, Token};
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -313,7 +314,7 @@ fn file_operations_given_up_at_every_state_leave_nothing_behind() {
 /// A read of an empty pipe that a pool thread makes, and that cannot be stopped: by its position, as if
 /// the pipe were a file.
 fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
-    ringloop::sys::file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
+    ringloop::embed::sys::file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
     Request::Read(Read {
         fd: reader.as_raw_fd(),
         buf,
@@ -444,7 +445,7 @@ fn driver_dropped_under_a_call_that_does_not_end_leaks_its_buffer() {
     let begun = Instant::now();
     drop(bed);
     let waited = begun.elapsed().as_millis();
-    assert!(waited >= u128::from(ringloop::limits::DRAIN_TIMEOUT_MS));
+    assert!(waited >= u128::from(ringloop::embed::limits::DRAIN_TIMEOUT_MS));
     assert_eq!(foreign.releases(), 0, "a thread may still write to it");
     file::write(writer.as_raw_fd(), b"late", None).unwrap();
     let begun = Instant::now();

@@ -3,8 +3,8 @@
 
 mod support;
 
+use ringloop::embed::limits::BULK_READ_BYTES;
 use ringloop::fs::{self, File, OpenOptions, Pipe, RegisteredBuf, RegisteredFile};
-use ringloop::limits::BULK_READ_BYTES;
 use ringloop::{Options, Runtime, spawn, spawn_blocking, time};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -529,7 +529,7 @@ async fn time_of_waiting_tasks(count: u32) -> Duration {
     // No thread is free before every task waits.
     let (open, gate) = mpsc::channel::<()>();
     let gate = Arc::new(Mutex::new(gate));
-    let stuck: Vec<_> = (0..ringloop::limits::BLOCKING_THREADS)
+    let stuck: Vec<_> = (0..ringloop::embed::limits::BLOCKING_THREADS)
         .map(|_| Arc::clone(&gate))
         .map(|gate| spawn_blocking(move || assert!(gate.lock().unwrap().recv().is_err())))
         .collect();
@@ -590,7 +590,7 @@ fn call_that_had_not_begun_when_the_runtime_ended_is_aborted() {
                 let wait = wait.clone();
                 spawn_blocking(move || wait.lock().unwrap().recv().is_ok())
             };
-            (0..=ringloop::limits::BLOCKING_THREADS)
+            (0..=ringloop::embed::limits::BLOCKING_THREADS)
                 .map(|_| call())
                 .collect::<Vec<_>>()
         });

@@ -5,11 +5,11 @@
 mod support;
 
 use proptest::prelude::*;
-use ringloop::driver::Choice;
-use ringloop::executor::Op;
+use ringloop::Choice;
+use ringloop::embed::Op;
+use ringloop::embed::op::Timeout;
 use ringloop::future::join_all;
 use ringloop::net::{Received, TcpListener, TcpStream};
-use ringloop::op::Timeout;
 use ringloop::{Options, Runtime, spawn, time};
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
@@ -105,7 +105,7 @@ fn hundred_thousand_futures_complete_or_are_dropped() {
 }
 
 fn in_flight() -> usize {
-    let local = ringloop::executor::Local::current();
+    let local = ringloop::embed::Local::current();
     let mut engine = local.engine();
     engine.driver_mut().in_flight()
 }

@@ -4,10 +4,10 @@
 
 mod support;
 
-use ringloop::executor::{Local, Op};
+use ringloop::embed::op::{Accept, Kind, Nop, Open, Outcome, Poll, Read, Recv, Request, Send};
+use ringloop::embed::sys::{file, interest::Interest};
+use ringloop::embed::{Local, Op};
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Accept, Kind, Nop, Open, Outcome, Poll, Read, Recv, Request, Send};
-use ringloop::sys::{file, interest::Interest};
 use ringloop::time;
 use ringloop::{Options, Runtime, spawn};
 use std::future::poll_fn;

@@ -5,7 +5,7 @@
 
 mod support;
 
-use ringloop::limits::{LENT_BUFFERS, POOL_BUFFERS};
+use ringloop::embed::limits::{LENT_BUFFERS, POOL_BUFFERS};
 use ringloop::net::{Received, UnixStream};
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
 use std::cell::Cell;

@@ -4,14 +4,17 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::Choice;
-use ringloop::executor::{Link, Local, Op};
-use ringloop::op::{Accept, Close, Fsync, Nop, Open, Read, Send, SendDatagram, Timeout, Write};
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
-use ringloop::sys::storage::CURRENT_POSITION;
-use ringloop::{Options, Runtime, limits, spawn, time};
+use ringloop::embed::limits;
+use ringloop::embed::op::{
+    Accept, Close, Fsync, Nop, Open, Read, Send, SendDatagram, Timeout, Write,
+};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::storage::CURRENT_POSITION;
+use ringloop::embed::{Link, Local, Op};
+use ringloop::{Options, Runtime, spawn, time};
 use std::future::{Future, IntoFuture};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};

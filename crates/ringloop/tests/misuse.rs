@@ -2,7 +2,7 @@
 //! process's.
 #![allow(clippy::unwrap_used)]
 
-use ringloop::executor::Local;
+use ringloop::embed::Local;
 use ringloop::fs::RegisteredBuf;
 use ringloop::{Error, Workers, spawn, spawn_blocking, spawn_on, worker};
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -44,6 +44,6 @@ fn errors_out_of_main_are_sentences() {
         count: 2,
     };
     assert_eq!(format!("{error:?}"), error.to_string());
-    let refused = "kqueue".parse::<ringloop::driver::Choice>().unwrap_err();
+    let refused = "kqueue".parse::<ringloop::Choice>().unwrap_err();
     assert!(format!("{refused:?}").contains("use one of auto, uring"));
 }

@@ -9,9 +9,9 @@ mod support;
 
 use proptest::prelude::*;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::executor::{Link, Local};
+use ringloop::embed::op::{Recv, Write};
+use ringloop::embed::{Link, Local};
 use ringloop::net::UnixStream;
-use ringloop::op::{Recv, Write};
 use ringloop::{spawn, time};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -3,10 +3,10 @@
 
 mod support;
 
-use ringloop::limits;
+use ringloop::embed::limits;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::{file, socket};
 use ringloop::net::{Incoming, Readiness, Receive, TcpListener, TcpStream, UdpSocket, UnixStream};
-use ringloop::sys::interest::Interest;
-use ringloop::sys::{file, socket};
 use ringloop::{Runtime, spawn, time};
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringloop::limits;
+use ringloop::embed::limits;
 use ringloop::net::TcpStream;
 use ringloop::{Runtime, time};
 use std::io::Write as _;

@@ -4,14 +4,14 @@
 mod support;
 
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::{Completion, Event};
-use ringloop::op::{
+use ringloop::embed::op::{
     Accept, Cancel, Close, Connect, Nop, Poll, PollListener, RecvMsg, RecvMulti, Request,
     SendDatagram, SendMsg, Timeout, Write,
 };
-use ringloop::sys::address::SockAddr;
-use ringloop::sys::interest::Interest;
-use ringloop::sys::{clock, file, socket};
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::{clock, file, socket};
+use ringloop::embed::{Completion, Event};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -465,7 +465,7 @@ fn cancel_ends_every_waiting_operation_with_ecanceled_and_its_request() {
     });
 }
 
-fn cancel(target: ringloop::driver::Key) -> Request {
+fn cancel(target: ringloop::embed::Key) -> Request {
     Request::Cancel(Cancel { target })
 }
 

@@ -3,9 +3,10 @@
 
 mod support;
 
+use ringloop::embed::limits;
 use ringloop::net::{Polled, TcpListener, TcpStream, UnixStream};
 use ringloop::time::{sleep, timeout, yield_now};
-use ringloop::{Runtime, limits, spawn};
+use ringloop::{Runtime, spawn};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, IoSlice};

@@ -4,12 +4,13 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::buf::SendBuf;
-use ringloop::driver::{Choice, Kind};
-use ringloop::executor::{Engine, Link};
-use ringloop::limits;
+use ringloop::embed::Kind;
+use ringloop::embed::limits;
+use ringloop::embed::op::{Nop, RecvMulti, Request, Send, Timeout};
+use ringloop::embed::{Engine, Link};
 use ringloop::net::{TcpListener, TcpStream};
-use ringloop::op::{Nop, RecvMulti, Request, Send, Timeout};
 use ringloop::{Options, Runtime, spawn, time};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -78,7 +79,7 @@ fn receive_that_was_given_up_takes_no_bytes_from_the_next_descriptor() {
         for _ in 0..50 {
             let foreign = Foreign::new(64);
             let (ours, peer) = tcp_pair();
-            let request = ringloop::op::Recv {
+            let request = ringloop::embed::op::Recv {
                 fd: ours.as_raw_fd(),
                 buf: foreign.recv_buf(),
             };
@@ -101,7 +102,7 @@ fn drop_of_the_driver_with_operations_in_flight_releases_everything() {
     on_both(|bed| {
         let (ours, _peer) = tcp_pair();
         let foreign = Foreign::new(64);
-        let request = ringloop::op::Recv {
+        let request = ringloop::embed::op::Recv {
             fd: ours.as_raw_fd(),
             buf: foreign.recv_buf(),
         };

@@ -4,9 +4,9 @@
 
 mod support;
 
-use ringloop::driver::{Event, Kind};
-use ringloop::limits;
-use ringloop::op::{RecvMulti, Request};
+use ringloop::embed::limits;
+use ringloop::embed::op::{RecvMulti, Request};
+use ringloop::embed::{Event, Kind};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 use support::{Bed, alone, drivers, on_both, open_descriptors, tcp_pair, write_all};

@@ -3,9 +3,9 @@
 
 mod support;
 
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
 use ringloop::net::{Readiness, TcpStream, UnixStream};
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
 use ringloop::{Runtime, time};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

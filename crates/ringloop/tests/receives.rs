@@ -5,10 +5,11 @@
 mod support;
 
 use proptest::prelude::*;
-use ringloop::executor::Local;
+use ringloop::embed::Local;
+use ringloop::embed::limits;
+use ringloop::embed::sys::uring::{Config, Feature, Features, Ring};
 use ringloop::net::{Receive, UnixStream};
-use ringloop::sys::uring::{Config, Feature, Features, Ring};
-use ringloop::{Runtime, limits, spawn, spawn_blocking, time};
+use ringloop::{Runtime, spawn, spawn_blocking, time};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -41,8 +42,8 @@ fn is_real(runtime: &Runtime, mode: Mode) -> bool {
         polling: None,
     };
     let features = match runtime.kind() {
-        ringloop::driver::Kind::Uring => Ring::new(&config).unwrap().features(),
-        ringloop::driver::Kind::Epoll => Features::default(),
+        ringloop::embed::Kind::Uring => Ring::new(&config).unwrap().features(),
+        ringloop::embed::Kind::Epoll => Features::default(),
     };
     match mode {
         Mode::Plain => false,
@@ -122,7 +123,7 @@ fn streams_beside_each_other_get_every_byte_in_order_and_their_end() {
                         held.push_back((start, received));
                     }
                     if held.len() > 1 {
-                        let (start, kept): (usize, ringloop::executor::Received) =
+                        let (start, kept): (usize, ringloop::embed::Received) =
                             held.pop_back().unwrap();
                         let expected = bytes(stream, start, kept.len());
                         assert!(*kept == *expected, "held bytes changed");
@@ -261,10 +262,10 @@ fn pieces_and_bundles_outlive_their_sequence_their_stream_and_their_runtime() {
     in_runtimes(|runtime| {
         let mut kept = Vec::new();
         let inner = Runtime::with_options(ringloop::Options {
-            driver: if runtime.kind() == ringloop::driver::Kind::Uring {
-                ringloop::driver::Choice::Uring
+            driver: if runtime.kind() == ringloop::embed::Kind::Uring {
+                ringloop::Choice::Uring
             } else {
-                ringloop::driver::Choice::Epoll
+                ringloop::Choice::Epoll
             },
             ..ringloop::Options::default()
         })
@@ -349,8 +350,8 @@ async fn play(kinds: [usize; 4], steps: Vec<Step>) {
         .zip(kinds)
         .map(|(stream, mode)| receive(stream, MODES[mode]))
         .collect();
-    let mut held: Vec<(usize, usize, ringloop::executor::Received)> = Vec::new();
-    let check = |(stream, from, received): &(usize, usize, ringloop::executor::Received)| {
+    let mut held: Vec<(usize, usize, ringloop::embed::Received)> = Vec::new();
+    let check = |(stream, from, received): &(usize, usize, ringloop::embed::Received)| {
         assert!(
             **received == *bytes(*stream, *from, received.len()),
             "stream {stream} at {from}"

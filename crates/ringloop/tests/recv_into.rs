@@ -3,8 +3,8 @@
 
 mod support;
 
-use ringloop::executor::{Local, RecvInto};
-use ringloop::limits;
+use ringloop::embed::limits;
+use ringloop::embed::{Local, RecvInto};
 use ringloop::net::UnixStream;
 use ringloop::time::{sleep, timeout, yield_now};
 use ringloop::{Runtime, spawn};

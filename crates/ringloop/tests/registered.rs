@@ -4,11 +4,12 @@
 
 mod support;
 
-use ringloop::driver::Choice;
-use ringloop::executor::{Link, Local};
+use ringloop::Choice;
+use ringloop::embed::limits;
+use ringloop::embed::op::Nop;
+use ringloop::embed::{Link, Local};
 use ringloop::fs::{File, OpenOptions, RegisteredBuf, RegisteredFile};
-use ringloop::op::Nop;
-use ringloop::{Options, Runtime, limits, time};
+use ringloop::{Options, Runtime, time};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -93,7 +94,7 @@ fn more_than_there_are_slots_work_without() {
 #[test]
 fn file_that_was_dropped_is_closed_also_for_the_ring() {
     on_both(|_, _| async move {
-        let (reader, writer) = ringloop::sys::file::pipe().unwrap();
+        let (reader, writer) = ringloop::embed::sys::file::pipe().unwrap();
         let file = RegisteredFile::new(File::from(writer));
         let reader = File::from(reader);
         drop(file);
@@ -190,7 +191,7 @@ fn bulk_reads_fill_the_buffer_as_far_as_the_file_goes() {
 #[test]
 fn registered_pipe_is_written_whole() {
     on_both(|_, _| async move {
-        let (reader, writer) = ringloop::sys::file::pipe().unwrap();
+        let (reader, writer) = ringloop::embed::sys::file::pipe().unwrap();
         let (reader, writer) = (File::from(reader), RegisteredFile::new(File::from(writer)));
         let content: Vec<u8> = (0..=255).cycle().take(1 << 18).collect();
         let mut buf = RegisteredBuf::with_capacity(content.len());

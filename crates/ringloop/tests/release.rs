@@ -3,8 +3,8 @@
 
 mod support;
 
-use ringloop::op::{Poll, Request};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::op::{Poll, Request};
+use ringloop::embed::sys::interest::Interest;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;

@@ -1,8 +1,9 @@
 //! The runtime as a user meets it: tasks, timers, wakes from other threads, TCP; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-use ringloop::driver::{Choice, Kind};
-use ringloop::executor::JoinError;
+use ringloop::Choice;
+use ringloop::JoinError;
+use ringloop::embed::Kind;
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::time::{self, Elapsed};
 use ringloop::{Options, Runtime, spawn};
@@ -246,7 +247,7 @@ fn connect_to_a_closed_port_keeps_its_errno() {
 fn more_operations_than_the_submission_queue_holds_all_complete() {
     on_both(|| async {
         let handles: Vec<_> = (0..10_000)
-            .map(|_| spawn(async { ringloop::executor::Op::new(ringloop::op::Nop).await }))
+            .map(|_| spawn(async { ringloop::embed::Op::new(ringloop::embed::op::Nop).await }))
             .collect();
         for handle in handles {
             handle.await.unwrap().unwrap();

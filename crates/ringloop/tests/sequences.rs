@@ -10,10 +10,10 @@ mod support;
 
 use proptest::prelude::*;
 use ringloop::buf::RecvBuf;
-use ringloop::driver::{BufferId, Event, Key, Token};
-use ringloop::limits;
-use ringloop::op::{Poll, Recv, RecvMulti, Request, Send, Timeout};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::limits;
+use ringloop::embed::op::{Poll, Recv, RecvMulti, Request, Send, Timeout};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{BufferId, Event, Key, Token};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;

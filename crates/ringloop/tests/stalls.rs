@@ -4,15 +4,15 @@
 
 mod support;
 
+use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::Choice;
-use ringloop::executor::{Link, Op};
+use ringloop::embed::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
+use ringloop::embed::op::{Accept, Fsync, Nop, Read, Write};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::storage::CURRENT_POSITION;
+use ringloop::embed::{Link, Op};
 use ringloop::fs::File;
-use ringloop::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
 use ringloop::net::{TcpListener, UdpSocket, UnixListener};
-use ringloop::op::{Accept, Fsync, Nop, Read, Write};
-use ringloop::sys::file;
-use ringloop::sys::storage::CURRENT_POSITION;
 use ringloop::{Runtime, spawn, spawn_blocking, time};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

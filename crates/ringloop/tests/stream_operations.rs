@@ -4,8 +4,8 @@
 mod support;
 
 use ringloop::buf::SendBuf;
-use ringloop::limits;
-use ringloop::op::{RecvMulti, Request, Send, SendMsg};
+use ringloop::embed::limits;
+use ringloop::embed::op::{RecvMulti, Request, Send, SendMsg};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use support::{on_both, read_exact, recv, recv_of, reset, send, tcp_pair, write_all};

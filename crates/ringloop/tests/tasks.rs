@@ -4,7 +4,8 @@
 
 mod support;
 
-use ringloop::executor::{JoinError, Local};
+use ringloop::JoinError;
+use ringloop::embed::Local;
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

@@ -4,9 +4,9 @@
 mod support;
 
 use ringloop::buf::SendBuf;
-use ringloop::executor::{Local, Op};
+use ringloop::embed::op::{self, SendDatagram};
+use ringloop::embed::{Local, Op};
 use ringloop::net::{UnixDatagram, UnixListener, UnixName, UnixStream};
-use ringloop::op::{self, SendDatagram};
 use ringloop::{Options, Runtime, spawn, time};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -368,7 +368,7 @@ async fn send_messages(socket: OwnedFd, is_datagram: bool) {
 fn messages_to_a_full_seqpacket_socket_wait_for_room_and_arrive_whole() {
     for is_datagram in [false, true] {
         in_runtimes(|runtime| {
-            let (one, other) = ringloop::sys::socket::pair(libc::SOCK_SEQPACKET).unwrap();
+            let (one, other) = ringloop::embed::sys::socket::pair(libc::SOCK_SEQPACKET).unwrap();
             let other = UnixDatagram::from(other);
             run(runtime, async {
                 let sending = spawn(send_messages(one, is_datagram));
@@ -490,7 +490,7 @@ fn unix_connect_that_waits_is_given_up_refused_or_bounded_in_time() {
             drop(full);
             let refused = waiting.await.unwrap().unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            while ringloop::executor::Local::current()
+            while ringloop::embed::Local::current()
                 .engine()
                 .driver_mut()
                 .in_flight()

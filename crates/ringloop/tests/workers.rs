@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringloop::executor::JoinError;
+use ringloop::JoinError;
 use ringloop::net::TcpListener;
 use ringloop::{Error, Runtime, spawn, spawn_on, time, worker};
 use std::cell::Cell;
@@ -377,15 +377,15 @@ fn handle_that_outlives_its_runtime_says_aborted() {
 fn pinned_workers_run_on_one_processor_each() {
     // In a thread of its own: worker 0 stays pinned.
     thread::spawn(|| {
-        let allowed = ringloop::sys::thread::allowed_processors().unwrap();
+        let allowed = ringloop::embed::sys::thread::allowed_processors().unwrap();
         let runtime = Runtime::builder()
             .workers(2)
             .pin_to_processors(true)
             .build()
             .unwrap();
-        let handles = runtime
-            .workers()
-            .spawn_on_all(|_| async { ringloop::sys::thread::allowed_processors().unwrap() });
+        let handles = runtime.workers().spawn_on_all(|_| async {
+            ringloop::embed::sys::thread::allowed_processors().unwrap()
+        });
         for (number, handle) in handles.unwrap().into_iter().enumerate() {
             let processors = runtime.block_on(handle).unwrap().unwrap();
             assert_eq!(processors, [allowed[number % allowed.len()]]);
@@ -408,7 +408,7 @@ fn ring_of_a_chosen_size_is_refused_only_where_the_kernel_says_so() {
         // More operations than both queues hold.
         let handle = runtime.workers().spawn_on(1, || async {
             let tasks: Vec<_> = (0..100)
-                .map(|_| spawn(ringloop::executor::Op::new(ringloop::op::Nop)))
+                .map(|_| spawn(ringloop::embed::Op::new(ringloop::embed::op::Nop)))
                 .collect();
             for task in tasks {
                 task.await.unwrap().unwrap();

@@ -4,10 +4,11 @@
 
 mod support;
 
-use ringloop::driver::{Choice, Kind};
-use ringloop::executor::Local;
+use ringloop::Choice;
+use ringloop::embed::Kind;
+use ringloop::embed::Local;
+use ringloop::embed::op::{Request, Send, SendMsg, SendMsgZc, SendZc};
 use ringloop::net::{TcpListener, TcpStream, Transfer};
-use ringloop::op::{Request, Send, SendMsg, SendMsgZc, SendZc};
 use ringloop::{Runtime, spawn, time};
 use std::future::poll_fn;
 use std::io::Read as _;
@@ -214,7 +215,7 @@ fn send_msg_zc(fd: i32, foreign: &Foreign) -> Request {
 /// Fill our side of a connection until a send would block.
 fn fill(fd: i32) {
     let block = [b'f'; 8192];
-    while ringloop::sys::socket::send(fd, &block, 0).is_ok() {}
+    while ringloop::embed::sys::socket::send(fd, &block, 0).is_ok() {}
 }
 
 /// Queued, in flight, and with its count taken but not its notification; each cancelled, forgotten, or

@@ -21,8 +21,8 @@
 use crate::scheduler::Uninterruptible;
 use crate::wait::{block_on_uninterruptible, park_on_op};
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::executor::{Local, Op};
-use ringloop::op::{Kind, Outcome, Recv, Request, Send};
+use ringloop::embed::op::{Kind, Outcome, Recv, Request, Send};
+use ringloop::embed::{Local, Op};
 use std::io;
 use std::mem;
 use std::os::fd::RawFd;

@@ -8,8 +8,8 @@
 use super::macros;
 use super::socket::{Direction, Socket, after_a_pause, pause_after};
 use crate::wait::block_on;
-use ringloop::executor::Op;
-use ringloop::op::Accept;
+use ringloop::embed::Op;
+use ringloop::embed::op::Accept;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::stack::StackPool;
 use crate::task::reject;
 use crate::unwind;
-use ringloop::executor::Local;
+use ringloop::embed::Local;
 use std::io;
 use std::sync::Arc;
 use std::task::Waker;

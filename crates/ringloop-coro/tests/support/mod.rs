@@ -3,9 +3,10 @@
 // Each test binary uses a part of this.
 #![allow(dead_code)]
 
+use ringloop::Choice;
 use ringloop::Error;
-use ringloop::driver::Choice;
-use ringloop::executor::{Engine, Options};
+use ringloop::Options;
+use ringloop::embed::Engine;
 use ringloop_coro::{Builder, JoinError, JoinHandle};
 use std::any::Any;
 use std::io::Write;

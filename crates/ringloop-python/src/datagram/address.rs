@@ -19,7 +19,7 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
-use ringloop::sys::address::{SockAddr, UnixName};
+use ringloop::embed::sys::address::{SockAddr, UnixName};
 
 use crate::ffi::{self, IntoObject as _, Obj};
 

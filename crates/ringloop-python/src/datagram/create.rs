@@ -9,8 +9,8 @@ use std::cell::{Cell, RefCell};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringloop::driver::Token;
-use ringloop::sys;
+use ringloop::embed::Token;
+use ringloop::embed::sys;
 
 use super::Datagram;
 use super::address::Seen;

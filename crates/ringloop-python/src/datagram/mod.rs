@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use ringloop::driver::{Driver, Event, Key, Sink, Token};
-use ringloop::op::{Poll, Request};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::op::{Poll, Request};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Driver, Event, Key, Sink, Token};
 
 use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
 use crate::ffi::{

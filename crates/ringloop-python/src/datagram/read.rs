@@ -28,10 +28,10 @@ use std::os::fd::RawFd;
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ringloop::sys::address::SockAddr;
-use ringloop::sys::datagram::{self, Batch, Control};
-use ringloop::sys::file;
-use ringloop::sys::interest::Interest;
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::datagram::{self, Batch, Control};
+use ringloop::embed::sys::file;
+use ringloop::embed::sys::interest::Interest;
 
 use super::{Armed, Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;

@@ -24,9 +24,9 @@ use std::io;
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
-use ringloop::sys::address::SockAddr;
-use ringloop::sys::datagram::{self, SendError};
-use ringloop::sys::socket;
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::datagram::{self, SendError};
+use ringloop::embed::sys::socket;
 
 use super::{Armed, DATAGRAM, Datagram_, Role, address, lifecycle};
 use crate::error;

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::prelude::*;
-use ringloop::sys::clock;
+use ringloop::embed::sys::clock;
 
 use super::core::LoopCore;
 use super::timers;

@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use ringloop::Error;
-use ringloop::driver::Token;
-use ringloop::executor::{Inbox, Unpark};
-use ringloop::sys::datagram::{Batch, Outgoing};
+use ringloop::embed::Token;
+use ringloop::embed::sys::datagram::{Batch, Outgoing};
+use ringloop::embed::{Inbox, Unpark};
 
 use super::callback::{AsHandle, Contexts, Parts};
 use super::debug;
@@ -358,7 +358,7 @@ impl LoopCore {
 /// The bound of the inbox that the user asked for.
 fn inbox_capacity(messages: Option<isize>) -> PyResult<usize> {
     match messages.map(usize::try_from) {
-        None => Ok(ringloop::limits::INBOX_MESSAGES),
+        None => Ok(ringloop::embed::limits::INBOX_MESSAGES),
         Some(Ok(messages @ 1..)) => Ok(messages),
         Some(_) => Err(PyValueError::raise("inbox_messages must be at least 1")),
     }
@@ -410,7 +410,7 @@ impl LoopCore {
             turns: AtomicU64::new(0),
             scratch: Confined::new(Vec::new()),
             inbox: RwLock::new(None),
-            inbox_capacity: AtomicUsize::new(ringloop::limits::INBOX_MESSAGES),
+            inbox_capacity: AtomicUsize::new(ringloop::embed::limits::INBOX_MESSAGES),
             message_hint: AtomicBool::new(false),
             inbox_batch: Confined::new(VecDeque::new()),
             driver: OnceLock::new(),

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use super::core::LoopCore;
 use crate::ffi::{Fallible, Obj, intern};
-use ringloop::sys::clock;
+use ringloop::embed::sys::clock;
 
 /// The stack of the caller, as asyncio stores it: it ends at whoever called the native method.
 pub fn extract_stack(py: Python<'_>) -> PyResult<Obj> {

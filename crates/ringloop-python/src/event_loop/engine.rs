@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use ringloop::Choice;
 use ringloop::Options;
-use ringloop::driver::{Choice, Driver, Event, Key, Kind};
-use ringloop::executor::{Engine, Unpark};
-use ringloop::sys::fork;
+use ringloop::embed::sys::fork;
+use ringloop::embed::{Driver, Event, Key, Kind};
+use ringloop::embed::{Engine, Unpark};
 
 use crate::error;
 use crate::ffi::{Busy, Confined, Raise as _};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
-use ringloop::sys::clock;
+use ringloop::embed::sys::clock;
 
 use super::core::LoopCore;
 use crate::ffi::{self, Obj, intern};

@@ -9,7 +9,7 @@
 use std::mem;
 
 use pyo3::prelude::*;
-use ringloop::driver::{Event, Token};
+use ringloop::embed::{Event, Token};
 
 use super::core::LoopCore;
 use super::debug;

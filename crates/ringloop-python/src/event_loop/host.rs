@@ -6,9 +6,9 @@
 use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
-use ringloop::driver::{Key, Sink, Token};
-use ringloop::op::{Poll, Request};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::op::{Poll, Request};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Key, Sink, Token};
 
 use super::core::LoopCore;
 use super::handlers::{self, Flush, Handler};

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyNameError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString, PyType};
-use ringloop::sys::clock;
+use ringloop::embed::sys::clock;
 
 use super::callback::{self, Callback};
 use super::clock::foreign_time;

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use ringloop::driver::Kind;
-use ringloop::sys::clock;
+use ringloop::embed::Kind;
+use ringloop::embed::sys::clock;
 
 use super::callback::{AsHandle, Callback};
 use super::core::LoopCore;

@@ -11,10 +11,10 @@ use std::os::fd::RawFd;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use ringloop::driver::{Event, Key, Kind, Sink, Token};
-use ringloop::op;
-use ringloop::sys::interest::Interest;
-use ringloop::sys::{epoll, file, socket};
+use ringloop::embed::op;
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::{epoll, file, socket};
+use ringloop::embed::{Event, Key, Kind, Sink, Token};
 
 use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;

@@ -21,7 +21,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop::buf::SendBuf;
-use ringloop::sys::{file, socket};
+use ringloop::embed::sys::{file, socket};
 
 use super::make::Raise as _;
 use super::make::{new_bytes, try_copy};

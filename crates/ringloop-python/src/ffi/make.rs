@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{PyTypeInfo, ffi};
-use ringloop::sys::reserve;
+use ringloop::embed::sys::reserve;
 
 use crate::limits;
 

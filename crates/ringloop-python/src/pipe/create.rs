@@ -9,8 +9,8 @@ use pyo3::exceptions::{PySystemError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use ringloop::sys::file::{self, FileKind};
-use ringloop::sys::socket;
+use ringloop::embed::sys::file::{self, FileKind};
+use ringloop::embed::sys::socket;
 
 use super::lifecycle::{self, State};
 use super::read::ReadPipe;

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use ringloop::sys::file::FileKind;
+use ringloop::embed::sys::file::FileKind;
 
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};

@@ -11,9 +11,9 @@
 use std::cell::Cell;
 
 use pyo3::prelude::*;
-use ringloop::driver::Event;
-use ringloop::sys::epoll;
-use ringloop::sys::interest::Interest;
+use ringloop::embed::Event;
+use ringloop::embed::sys::epoll;
+use ringloop::embed::sys::interest::Interest;
 
 use super::{Pipe, lifecycle};
 use crate::error;

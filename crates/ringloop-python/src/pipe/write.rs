@@ -19,7 +19,7 @@ use std::io;
 use pyo3::exceptions::{PyBrokenPipeError, PyOSError};
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
-use ringloop::sys::file;
+use ringloop::embed::sys::file;
 
 use super::lifecycle::{self, State};
 use super::poll::{self, Poller, Role};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ringloop::sys::reserve;
+use ringloop::embed::sys::reserve;
 use ringloop_quic::core::{Event, Handle, Incoming};
 use ringloop_quic::session::{Wake, wakes};
 use ringloop_quic::{Direction, StreamId};

@@ -99,7 +99,9 @@ fn steer(fd: RawFd, count: usize) -> PyResult<()> {
         jf: step.jump_false,
         k: step.value,
     });
-    Ok(ringloop::sys::socket::set_reuse_port_program(fd, &steps)?)
+    Ok(ringloop::embed::sys::socket::set_reuse_port_program(
+        fd, &steps,
+    )?)
 }
 
 /// Add the submodule.

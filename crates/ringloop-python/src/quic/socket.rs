@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use ringloop::sys::datagram::{self, Batch, Control, Message};
-use ringloop::sys::socket;
+use ringloop::embed::sys::datagram::{self, Batch, Control, Message};
+use ringloop::embed::sys::socket;
 use ringloop_quic::BytesMut;
 use ringloop_quic::core::{Core, Datagram, Transmit};
 use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use ringloop::sys::socket;
+use ringloop::embed::sys::socket;
 
 use super::operation::{self, Loop, Work};
 use crate::error;

@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ringloop::sys::interest::Interest;
+use ringloop::embed::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
 use crate::ffi::{Args, Obj, Visited, Visitor, intern};

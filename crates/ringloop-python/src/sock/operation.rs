@@ -14,9 +14,9 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
-use ringloop::driver::{Event, Key, Sink, Token};
-use ringloop::op::{Poll, PollListener, Request};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::op::{Poll, PollListener, Request};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::accept;
 use super::connect::Connect;

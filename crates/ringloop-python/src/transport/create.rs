@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
-use ringloop::driver::Token;
-use ringloop::sys;
+use ringloop::embed::Token;
+use ringloop::embed::sys;
 
 use super::flow::Flow;
 use super::gather::Gathering;

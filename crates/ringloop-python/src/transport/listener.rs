@@ -17,9 +17,9 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
-use ringloop::driver::{Event, Key, Sink, Token};
-use ringloop::op::{PollListener, Request};
-use ringloop::sys::socket;
+use ringloop::embed::op::{PollListener, Request};
+use ringloop::embed::sys::socket;
+use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::create;
 use super::leaves_the_loop;

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use ringloop::driver::{Driver, Event, Kind, Sink, Token};
+use ringloop::embed::{Driver, Event, Kind, Sink, Token};
 
 use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
 use crate::ffi::{

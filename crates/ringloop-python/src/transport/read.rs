@@ -25,9 +25,9 @@ use std::collections::VecDeque;
 use std::io;
 
 use pyo3::prelude::*;
-use ringloop::driver::{BufferId, Driver, Event, Key, Kind};
-use ringloop::op::{Poll, RecvMulti, Request};
-use ringloop::sys::interest::Interest;
+use ringloop::embed::op::{Poll, RecvMulti, Request};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{BufferId, Driver, Event, Key, Kind};
 
 pub(super) use buffered::buffer_updated_failed;
 use buffered::{deliver_into_protocol, receive_into_protocol};

@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringloop::sys::path;
+use ringloop::embed::sys::path;
 
 use crate::error;
 use crate::ffi::Raise as _;

@@ -19,10 +19,10 @@ use std::io::{self, IoSlice};
 
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
-use ringloop::driver::{Event, Key, Kind};
-use ringloop::op::{Poll, Request, Send, SendMsg};
-use ringloop::sys::interest::Interest;
-use ringloop::sys::socket;
+use ringloop::embed::op::{Poll, Request, Send, SendMsg};
+use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::socket;
+use ringloop::embed::{Event, Key, Kind};
 
 use super::{Role, Stream_, flow, lifecycle, sendfile};
 use crate::error;
@@ -216,7 +216,7 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
                 Some(Request::Send(Send { fd, buf }))
             }
             (count, None) => {
-                let count = count.min(ringloop::limits::SEND_VECTOR_MAX);
+                let count = count.min(ringloop::embed::limits::SEND_VECTOR_MAX);
                 let bufs: Vec<SendBuf> = queue.drain(..count).collect();
                 Some(Request::SendMsg(SendMsg::new(fd, bufs)))
             }

@@ -5,8 +5,8 @@
 
 pub mod relay;
 
-use ringloop::driver::Choice;
-use ringloop::executor::Engine;
+use ringloop::Choice;
+use ringloop::embed::Engine;
 use ringloop::net::UdpSocket;
 use ringloop::time::timeout;
 use ringloop::{Error, Options, Runtime};

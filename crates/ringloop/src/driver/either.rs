@@ -223,7 +223,7 @@ impl Driver {
     /// means than an operation. Without it the driver may take the next descriptor of that number
     /// for this one. Costs a system call where `fd` was waited for (readiness), or where an entry
     /// that names it has not reached the kernel yet (ring). What may name it still, on a thread or behind another operation
-    /// in a link, is waited for, [`limits::DRAIN_TIMEOUT_MS`] at most: [`Driver::close`] does not have to.
+    /// in a link, is waited for, [`crate::limits::DRAIN_TIMEOUT_MS`] at most: [`Driver::close`] does not have to.
     pub fn release(&mut self, fd: RawFd) {
         each!(self, driver => driver.release(fd));
     }

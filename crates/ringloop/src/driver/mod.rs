@@ -32,11 +32,8 @@ mod working;
 pub(crate) use blocking_pool::{BlockingPool, Call, Place};
 pub use completion::{BufferId, Completion, Event, Sink, Token};
 pub use either::Driver;
-pub use inherited::InheritedDriver;
 pub(crate) use lease::Lease;
-pub use readiness::ReadinessDriver;
 pub(crate) use setup::Setup;
-pub use uring::UringDriver;
 
 pub use crate::choice::{Choice, Kind};
 pub use crate::op::Key;

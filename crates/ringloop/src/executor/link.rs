@@ -185,8 +185,8 @@ impl Chain for ReadThenWrite {
 /// Source: `io_uring_enter(2)`, `IOSQE_IO_LINK`; `io_uring_prep_link_timeout(3)`.
 ///
 /// ```
-/// use ringloop::executor::Link;
-/// use ringloop::op::{Fsync, Write};
+/// use ringloop::embed::Link;
+/// use ringloop::embed::op::{Fsync, Write};
 /// use std::os::fd::AsRawFd;
 ///
 /// # let runtime = ringloop::Runtime::new()?;

@@ -148,7 +148,7 @@ pub(crate) trait Operation {
 /// What an operation ended with. Only a driver makes one: a descriptor in it is owned by whoever has it.
 ///
 /// ```compile_fail,E0451
-/// ringloop::op::Outcome { result: Ok(7), request: None };
+/// ringloop::embed::op::Outcome { result: Ok(7), request: None };
 /// ```
 #[derive(Debug)]
 pub struct Ended<T> {

@@ -87,12 +87,6 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Give the length asked for, in bytes.
-    #[allow(clippy::len_without_is_empty)] // a mapping is never empty (M1)
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Find room for a `T` at `offset`, or `None` where it would leave the mapping or be
     /// misaligned.
     ///
@@ -146,7 +140,7 @@ mod tests {
     #[test]
     fn m1_locate_refuses_what_leaves_the_mapping_or_is_misaligned() {
         let mapping = Mapping::anonymous(4096).unwrap();
-        assert_eq!(mapping.len(), 4096);
+        assert_eq!(mapping.len, 4096);
         assert!(mapping.locate::<u64>(4088).is_some());
         assert!(mapping.locate::<u64>(4089).is_none());
         assert!(mapping.locate::<u64>(4).is_none());

@@ -6,10 +6,11 @@
 pub mod fork;
 pub mod states;
 
+use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
-use ringloop::driver::{Choice, Completion, Event, Key, Kind, Sink, Token};
-use ringloop::executor::Engine;
-use ringloop::op::{Recv, Request};
+use ringloop::embed::Engine;
+use ringloop::embed::op::{Recv, Request};
+use ringloop::embed::{Completion, Event, Key, Kind, Sink, Token};
 use ringloop::{Error, Options, Runtime};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -318,13 +319,13 @@ pub fn recv(fd: RawFd, capacity: usize) -> Request {
 /// One send of a copy of `bytes`.
 pub fn send(fd: RawFd, bytes: &[u8]) -> Request {
     let buf = SendBuf::from(bytes.to_vec());
-    Request::Send(ringloop::op::Send { fd, buf })
+    Request::Send(ringloop::embed::op::Send { fd, buf })
 }
 
 /// One read of at most 64 bytes.
 pub fn read(fd: RawFd, offset: Option<u64>) -> Request {
     let buf = RecvBuf::with_capacity(64);
-    Request::Read(ringloop::op::Read { fd, buf, offset })
+    Request::Read(ringloop::embed::op::Read { fd, buf, offset })
 }
 
 /// A connected TCP pair: ours, non-blocking; and the peer's, blocking.

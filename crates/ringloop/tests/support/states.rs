@@ -1,8 +1,9 @@
 //! Operations brought to a state and given up there: what the tests of every state share.
 
 use super::{Bed, Foreign, alone, drivers};
-use ringloop::driver::{Choice, Key, Token};
-use ringloop::op::Request;
+use ringloop::Choice;
+use ringloop::embed::op::Request;
+use ringloop::embed::{Key, Token};
 use std::time::Duration;
 
 /// One operation in a world of its own: how it is asked for so that it has to wait, and what makes it complete.

@@ -1,0 +1,35 @@
+//! For code that puts the engine into another loop, or builds a runtime on it.
+//!
+//! The asyncio loop, the coroutines and QUIC use the engine through this module. Layers 1 to 3 are
+//! private; applications use the modules beside this one.
+//!
+//! | to | use |
+//! |---|---|
+//! | turn an engine, and get completions as [`Event`]s | [`Engine`], [`Driver`], [`Sink`] |
+//! | turn an engine with tasks and timers | [`Local`], [`Entered`], [`Inbox`] |
+//! | await an operation, or a chain of linked ones | [`Op`], [`Link`], [`op`] |
+//! | make a system call that has no operation | [`sys`] |
+
+pub use crate::driver::{BufferId, Completion, Driver, Event, Key, Kind, Sink, Token};
+pub use crate::executor::{
+    Blocking, Chain, Engine, Entered, First, Inbox, Lent, Limited, Link, Linked, Local, Op,
+    ReadThenWrite, Received, RecvInto, Returned, SendZeroCopy, Step, Then, Timers, Unpark,
+};
+
+/// Operations: what [`Op`] awaits and [`Driver::submit`] takes.
+pub mod op {
+    pub use crate::op::*;
+}
+
+/// The engine's limits, each with its unit and its reason.
+pub mod limits {
+    pub use crate::limits::*;
+}
+
+/// System calls and values of the kernel boundary.
+pub mod sys {
+    pub use crate::sys::{
+        address, clock, datagram, epoll, file, fork, interest, path, process, refused, reserve,
+        socket, storage, thread, uring,
+    };
+}
