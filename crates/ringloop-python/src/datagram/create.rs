@@ -5,24 +5,24 @@
 //!
 //! Source: `_SelectorTransport.__init__` and `_SelectorDatagramTransport.__init__`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringloop::embed::Token;
 use ringloop::embed::sys;
 
 use super::Datagram;
 use super::address::Seen;
-use super::lifecycle::Lifecycle;
 use super::read::ReadSide;
 use super::write::WriteSide;
 use crate::error;
-use crate::event_loop::{Handler, LoopCore};
-use crate::ffi::{self, ObjCell, Payload, Raise as _, SocketCell, intern};
+use crate::event_loop::LoopCore;
+use crate::ffi::{self, ObjCell, SocketCell, intern};
+use crate::transport::base::Base;
 use crate::transport::create;
 use crate::transport::flow::Flow;
 use crate::transport::gather::Gathering;
+use crate::transport::socket::{self, LoopSocket};
 
 /// Where the versions of asyncio differ.
 #[derive(Clone, Copy)]
@@ -74,43 +74,20 @@ pub(super) fn make_datagram_transport<'py>(
         _ => None,
     };
     let endpoint = Datagram {
-        loop_: ObjCell::new(Some(loop_.clone().into())),
-        running_thread: loop_.get().running_thread(),
+        base: Base::new(loop_, Some(protocol), Some(ffi::context_copy_current(py)?)),
+        socket: LoopSocket::new(socket, Gathering::new(may_gather, 0)),
         family,
-        token: Cell::new(Token(0)),
-        registered: Cell::new(true),
-        socket,
-        protocol: ObjCell::new(Some(protocol.clone().into())),
-        context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         address: ObjCell::new(address),
         connected,
         rules: Rules::of_this_python(py),
-        lifecycle: Lifecycle::new(),
         read: ReadSide::new(is_udp && is_own),
         write: WriteSide::new(is_udp),
-        gathering: Gathering::new(may_gather, 0),
         flow: Flow::new(),
         seen: RefCell::new(Seen::default()),
     };
-    let transport = Datagram::native().instantiate(py, endpoint)?;
-    create::show_socket(&extra, &transport, sock, may_gather)?;
-    transport.setattr(intern!(py, "_extra"), extra)?;
-    let Some(this) = Datagram::native().get(&transport) else {
-        return Err(pyo3::exceptions::PySystemError::raise(
-            "a new transport has another type",
-        ));
-    };
-    let handler = Handler {
-        object: transport.clone().into(),
-        behaviour: &super::DATAGRAM,
-    };
-    this.token.set(loop_.get().add_transport(handler, fd)?);
+    let transport = socket::instantiate(endpoint, sock, &extra, may_gather)?;
+    let this = socket::new_one::<Datagram>(&transport)?;
     let context = ffi::context_copy_current(py)?;
-    let scheduled = create::schedule(loop_, protocol, &transport, waiter, context);
-    if let Err(error) = scheduled {
-        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
-        loop_.get().release_handler(this.token.get(), fd)?;
-        return Err(error);
-    }
+    socket::begin(this, loop_, protocol, waiter, context)?;
     Ok(transport)
 }

@@ -17,52 +17,34 @@ mod methods;
 mod read;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::CStr;
-use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Driver, Event, Key, Sink, Token};
+use ringloop::embed::{Driver, Event, Key};
 
-use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
-use crate::ffi::{
-    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
-};
-use crate::transport::flow::Flow;
-use crate::transport::gather::Gathering;
-use crate::transport::{Endpoint, Writable};
+use crate::event_loop::{Flush, handlers};
+use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern};
+use crate::transport::base::{self, Base, Endpoint, Readable};
+use crate::transport::flow::{Flow, Writable};
+use crate::transport::socket::{self, Armed, LoopSocket, SocketTransport};
 
 /// One endpoint.
 pub struct Datagram {
-    /// The loop; cleared only by the collector.
-    loop_: ObjCell,
-    /// Which thread runs the loop; zero for none.
-    running_thread: Arc<AtomicU64>,
+    base: Base,
+    socket: LoopSocket,
     family: i32,
-    /// Its place among the loop's handlers, which keep the transport alive.
-    token: Cell<Token>,
-    /// It has that place. Not so while it rests: see [`lifecycle::rest_if_idle`].
-    registered: Cell<bool>,
-    /// The `socket.socket`; gone once it is closed.
-    socket: SocketCell,
-    protocol: ObjCell,
-    /// What protocol callbacks run in.
-    context: ObjCell,
     /// The `remote_addr` it was made with; empty without one.
     address: ObjCell,
     /// The socket has a peer: datagrams go there, whatever address is given.
     connected: bool,
     /// What this version of asyncio counts for a queued datagram, and whether it sends empty ones.
     rules: create::Rules,
-    lifecycle: lifecycle::Lifecycle,
     read: read::ReadSide,
     write: write::WriteSide,
-    gathering: Gathering,
     flow: Flow,
     /// The addresses last seen in both forms: most datagrams go where the last one came from.
     seen: RefCell<address::Seen>,
@@ -73,15 +55,6 @@ pub struct Datagram {
 enum Role {
     Read,
     Write,
-}
-
-/// The poll of one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Armed {
-    Nothing,
-    Polling(Key),
-    /// Asked to stop; its last completion has yet to come.
-    Stopping(Key),
 }
 
 /// The receiver of the functions of this module.
@@ -103,36 +76,77 @@ impl Payload for Datagram {
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
+        self.base.visit(visitor)?;
         self.socket.visit(visitor)?;
-        self.protocol.visit(visitor)?;
-        self.context.visit(visitor)?;
         self.address.visit(visitor)?;
         self.flow.visit(visitor)
     }
 
     fn clear(&self) {
-        // The loop and the socket stay: the finaliser has run, and a cleared transport that is still
-        // reachable answers like a closed one.
-        drop((self.protocol.take(), self.context.take()));
+        self.base.clear();
     }
 
     fn finalize(this: Datagram_<'_, '_>) {
-        lifecycle::finalize(this);
+        base::finalize(this);
     }
 }
 
 impl Endpoint for Datagram {
-    fn loop_(&self) -> &ObjCell {
-        &self.loop_
+    fn base(&self) -> &Base {
+        &self.base
     }
 
-    fn protocol(&self) -> &ObjCell {
-        &self.protocol
+    fn completed(this: Datagram_<'_, '_>, event: Event) -> PyResult<()> {
+        lifecycle::or_end(this, completed(this, &event))
     }
 
-    fn context(&self) -> Option<&ObjCell> {
-        Some(&self.context)
+    fn flush(this: Datagram_<'_, '_>, why: Flush) -> PyResult<()> {
+        match why {
+            Flush::TurnEnds => lifecycle::or_end(this, write::turn_ends(this)),
+            Flush::Now => write::send_gathered(this),
+        }
+    }
+
+    fn abandoned(this: Datagram_<'_, '_>) {
+        this.read.armed().set(Armed::Nothing);
+        this.write.armed().set(Armed::Nothing);
+        this.write.discard();
+        socket::abandoned(this);
+    }
+
+    fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
+        lifecycle::close(this)
+    }
+
+    fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        lifecycle::force_close(this, error)
+    }
+
+    fn lost(this: Datagram_<'_, '_>) -> PyResult<()> {
+        this.write.discard();
+        socket::close_if_lost(this)
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    fn close_unclosed(this: Datagram_<'_, '_>) -> PyResult<()> {
+        socket::close_unclosed(this)
+    }
+}
+
+impl Readable for Datagram {
+    fn is_paused(&self) -> bool {
+        self.read.is_paused()
+    }
+
+    fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
+        read::pause(this)
+    }
+
+    fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
+        read::resume(this)
     }
 }
 
@@ -140,29 +154,37 @@ impl Writable for Datagram {
     fn flow(&self) -> &Flow {
         &self.flow
     }
+
+    fn size(&self) -> usize {
+        self.write.size()
+    }
 }
 
-/// What the loop does with an endpoint.
-static DATAGRAM: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        Datagram::native().get(object).map_or(Ok(()), |this| {
-            lifecycle::or_end(this, completed(this, &event))
-        })
-    },
-    flush: |object, why| {
-        Datagram::native()
-            .get(object)
-            .map_or(Ok(()), |this| match why {
-                Flush::TurnEnds => lifecycle::or_end(this, write::turn_ends(this)),
-                Flush::Now => write::send_gathered(this),
-            })
-    },
-    abandoned: |object| {
-        if let Some(this) = Datagram::native().get(object) {
-            lifecycle::abandoned(this);
-        }
-    },
-};
+impl SocketTransport for Datagram {
+    fn socket(&self) -> &LoopSocket {
+        &self.socket
+    }
+
+    fn operations(&self) -> [Option<Key>; 2] {
+        [self.read.armed(), self.write.armed()].map(|armed| armed.get().key())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.read.is_paused() && self.write.is_empty()
+    }
+
+    fn start_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
+        read::start(this)
+    }
+
+    fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
+        write::send_gathered(this)
+    }
+
+    fn before_close(this: Datagram_<'_, '_>) {
+        read::end_trains(this);
+    }
+}
 
 /// One completion of an endpoint's poll.
 fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
@@ -178,7 +200,7 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     }
     let handled = match completion.result {
         // The socket may be closed by now.
-        _ if this.lifecycle.is_over() => Ok(()),
+        _ if this.base.is_over() => Ok(()),
         result if result == -libc::ECANCELED => Ok(()),
         result if result < 0 => lifecycle::poll_failed(this, -result),
         _ if is_read => read::ready(this),
@@ -193,88 +215,26 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     } else {
         write::arm(this)
     };
-    let closed = lifecycle::close_socket_if_idle(this);
-    let rested = lifecycle::rest_if_idle(this);
+    let closed = socket::close_if_lost(this);
+    let rested = socket::rest_if_idle(this);
     handled.and(again).and(closed).and(rested)
 }
 
-/// Poll for one direction until [`Datagram::disarm`].
+/// Poll for one direction until it is disarmed.
 fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
-    lifecycle::ensure_registered(this)?;
-    this.poll(this.py(), role)
-}
-
-/// The transport, as the loop's handlers keep it.
-fn handler(this: Datagram_<'_, '_>) -> Handler {
-    Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: &DATAGRAM,
-    }
-}
-
-impl Datagram {
-    /// Open the loop's driver for a moment.
-    fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
-        self.core(py)?.get().engine.driver(body)
-    }
-
-    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
-        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
-    }
-
-    /// The socket's descriptor, for a system call or an operation; -1 once the user has closed it.
-    #[inline]
-    fn fd(&self, py: Python<'_>) -> RawFd {
-        self.socket.fd(py)
-    }
-
-    /// Whether the loop runs, and in another thread.
-    #[inline]
-    fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
-        running != 0 && running != ffi::thread_id()
-    }
-
-    /// Whether a completion of this endpoint's polls has yet to be taken.
-    fn in_flight(&self) -> bool {
-        self.read.armed().get() != Armed::Nothing || self.write.armed().get() != Armed::Nothing
-    }
-
-    /// Whether the kernel is done with all of them.
-    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
-        let core = self.core(py)?;
-        for armed in [self.read.armed().get(), self.write.armed().get()] {
-            if let Armed::Polling(key) | Armed::Stopping(key) = armed
-                && !core.get().engine.has_ended(key)?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn poll(&self, py: Python<'_>, role: Role) -> PyResult<Armed> {
-        let interest = match role {
-            Role::Read => Interest::READ,
-            Role::Write => Interest::WRITE,
-        };
-        let poll = Poll {
-            fd: self.fd(py),
-            interest,
-            level: true,
-        };
-        let sink = Sink::Handler(handlers::with_role(self.token.get(), role as u8));
-        let key = self.driver(py, |driver| driver.submit(Request::Poll(poll), sink))?;
-        Ok(Armed::Polling(key))
-    }
-
-    fn disarm(&self, py: Python<'_>, armed: &Cell<Armed>) -> PyResult<()> {
-        if let Armed::Polling(key) = armed.get() {
-            self.driver(py, |driver| driver.cancel(key))?;
-            armed.set(Armed::Stopping(key));
-        }
-        Ok(())
-    }
+    socket::ensure_registered(this)?;
+    let interest = match role {
+        Role::Read => Interest::READ,
+        Role::Write => Interest::WRITE,
+    };
+    let poll = Poll {
+        fd: this.socket.fd(this.py()),
+        interest,
+        level: true,
+    };
+    let sink = this.socket.sink(role as u8);
+    let submit = |driver: &mut Driver| driver.submit(Request::Poll(poll), sink);
+    Ok(Armed::Running(this.base.driver(this.py(), submit)?))
 }
 
 /// Make the type.

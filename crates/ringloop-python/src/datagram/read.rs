@@ -33,12 +33,13 @@ use ringloop::embed::sys::datagram::{self, Batch, Control};
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
 
-use super::{Armed, Datagram, Datagram_, Role, address, lifecycle};
+use super::{Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;
+use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
-use crate::transport::lifecycle::step as step_of;
-use crate::transport::{leaves_the_loop, with_protocol};
+use crate::transport::base::{step as step_of, with_protocol};
+use crate::transport::socket::{self, Armed};
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +127,7 @@ pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
 pub(super) fn stop(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.read.wish.set(Wish::Stop);
     drop(this.read.held.take());
-    this.disarm(this.py(), &this.read.armed)
+    socket::disarm(this, &this.read.armed)
 }
 
 /// `pause_reading`; `false` where it makes no difference.
@@ -134,8 +135,8 @@ pub(super) fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
     match this.read.wish.get() {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
-            this.disarm(this.py(), &this.read.armed)?;
-            lifecycle::rest_if_idle(this)?;
+            socket::disarm(this, &this.read.armed)?;
+            socket::rest_if_idle(this)?;
             Ok(true)
         }
         Wish::Pause | Wish::Stop => Ok(false),
@@ -160,7 +161,10 @@ pub(super) fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
 pub(super) fn end_trains(this: Datagram_<'_, '_>) {
     if this.read.trains.replace(Trains::Never) == Trains::On {
         // The user may have closed it.
-        drop(datagram::set_receive_trains(this.fd(this.py()), false));
+        drop(datagram::set_receive_trains(
+            this.socket.fd(this.py()),
+            false,
+        ));
     }
 }
 
@@ -184,13 +188,14 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Read && !holds(this) {
         match step(this) {
             Some(step) => this
+                .base
                 .core(this.py())?
                 .get()
                 .bring_or_owe(step, this.object(), pay),
             None => Ok(()),
         }
     } else {
-        this.disarm(this.py(), &this.read.armed)
+        socket::disarm(this, &this.read.armed)
     }
 }
 
@@ -216,7 +221,7 @@ fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
             this.read.errors.set(0);
             deliver(this)
         }
-        Ok(Err(error)) => undelivered(this, error),
+        Ok(Err(error)) => lifecycle::read_failed(this, error),
         Err(error)
             if matches!(
                 error.kind(),
@@ -256,7 +261,7 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
         }
         Err(error) if error.is_instance_of::<PyOSError>(py) => failed(this, error),
         Err(error) if leaves_the_loop(py, &error) => Err(error),
-        Err(error) => lifecycle::fatal_error(this, error, "Fatal read error on datagram transport"),
+        Err(error) => lifecycle::read_failed(this, error),
     }
 }
 
@@ -279,7 +284,7 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
 fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let is_readable =
-        file::poll_now(this.fd(py), Interest::READ).is_ok_and(|ready| !ready.is_none());
+        file::poll_now(this.socket.fd(py), Interest::READ).is_ok_and(|ready| !ready.is_none());
     let errors = if is_readable {
         this.read.errors.get().saturating_add(1)
     } else {
@@ -290,21 +295,17 @@ fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
         return Ok(());
     };
     this.read.rests.set(true);
-    this.disarm(py, &this.read.armed)?;
+    socket::disarm(this, &this.read.armed)?;
     let pause = limits::RECEIVE_PAUSE_MILLISECONDS
         .saturating_mul(1 << doublings.min(32))
         .min(limits::RECEIVE_PAUSE_MILLISECONDS_MAX);
     let again = this.object().getattr(intern!(py, "_start_reading"))?;
     let seconds = pause as f64 / 1000.0;
-    this.loop_
-        .get_or_none(py)
+    this.base
+        .owner
+        .loop_(py)
         .call_method1(intern!(py, "call_later"), (Fallible(seconds), again))?;
     Ok(())
-}
-
-/// What was received cannot be delivered.
-fn undelivered(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
-    lifecycle::fatal_error(this, error, "Fatal read error on datagram transport")
 }
 
 /// One batch, into the queue of what is to be delivered; the inner error is of what was received, and
@@ -312,13 +313,13 @@ fn undelivered(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
 fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     let py = this.py();
     let wanted = this.read.batch_count.get();
-    let fd = this.fd(py);
+    let fd = this.socket.fd(py);
     let control = match this.read.trains.get() {
         Trains::On => Control::Wanted,
         Trains::Never | Trains::Possible => Control::Unwanted,
     };
     let mut held = this.read.held.borrow_mut();
-    let received = this.core(py)?.get().datagrams.with(|batch| {
+    let received = this.base.core(py)?.get().datagrams.with(|batch| {
         let mut one;
         let batch = match with_room(batch) {
             Some(batch) => batch,
@@ -396,7 +397,7 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
         };
         let source = match source_object(this, &source) {
             Ok(source) => source,
-            Err(error) => return undelivered(this, error),
+            Err(error) => return lifecycle::read_failed(this, error),
         };
         let told = with_protocol(this, |protocol| {
             let method = intern!(py, "datagram_received");
@@ -434,10 +435,12 @@ fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
 /// Call `_read_ready` in the next pass.
 fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
     match step(this) {
-        Some(step) => this
-            .core(this.py())?
-            .get()
-            .call_soon_or_owe(step, this.object(), None, pay),
+        Some(step) => {
+            this.base
+                .core(this.py())?
+                .get()
+                .call_soon_or_owe(step, this.object(), None, pay)
+        }
         None => Ok(()),
     }
 }

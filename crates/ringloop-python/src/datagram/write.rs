@@ -26,14 +26,15 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::{self, SendError};
-use ringloop::embed::sys::socket;
+use ringloop::embed::sys::socket as syscalls;
 
-use super::{Armed, DATAGRAM, Datagram_, Role, address, lifecycle};
+use super::{Datagram_, Role, address, lifecycle};
 use crate::error;
-use crate::event_loop::Handler;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
-use crate::transport::{self, flow, tell, with_protocol};
+use crate::transport::base::{call_protocol, call_protocol_here, fatal_error, handler};
+use crate::transport::socket::{self, Armed};
+use crate::transport::{self, flow};
 
 /// Where a datagram goes.
 pub(super) enum Destination {
@@ -181,7 +182,7 @@ pub(super) fn send(
         match send_object(this, data, &to) {
             Sent::Yes => return Ok(()),
             // Its socket is about to be closed, and nothing sends the queue any more.
-            Sent::Blocked if this.lifecycle.is_lost() => return Ok(()),
+            Sent::Blocked if this.base.is_lost() => return Ok(()),
             Sent::Blocked => {}
             Sent::No(error) => return failed(this, error, Who::Sender),
         }
@@ -196,10 +197,10 @@ fn gathers(
     data: Borrowed<'_, '_, PyAny>,
     to: &Destination,
 ) -> PyResult<bool> {
-    if !this.gathering.is_allowed() || this.write.blocked.get() || this.lifecycle.is_closing() {
+    if !this.socket.gathering.is_allowed() || this.write.blocked.get() || this.base.is_closing() {
         return Ok(false);
     }
-    let turn = this.core(this.py())?.get().turn_number();
+    let turn = this.base.core(this.py())?.get().turn_number();
     let is_first = this.write.last_turn.replace(turn) != turn;
     Ok(turn != 0
         && !is_first
@@ -241,11 +242,10 @@ fn call_at_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.write.awaits_end.get() {
         return Ok(());
     }
-    let handler = Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: &DATAGRAM,
-    };
-    this.core(this.py())?.get().flush_later(handler)?;
+    this.base
+        .core(this.py())?
+        .get()
+        .flush_later(handler(this))?;
     this.write.awaits_end.set(true);
     Ok(())
 }
@@ -262,7 +262,7 @@ pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
 
 /// Send what is gathered; what the socket has no room for waits.
 pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.gathering.is_inherited() && !this.write.blocked.get() {
+    if this.socket.gathering.is_inherited() && !this.write.blocked.get() {
         this.write.discard();
         return Ok(());
     }
@@ -287,7 +287,7 @@ pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
 
 /// The socket has no room: what is queued waits for it.
 fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.lifecycle.is_lost() {
+    if this.base.is_lost() {
         this.write.discard();
         return Ok(());
     }
@@ -305,9 +305,9 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
 }
 
 fn send_object(this: Datagram_<'_, '_>, data: Borrowed<'_, '_, PyAny>, to: &Destination) -> Sent {
-    let fd = this.fd(this.py());
+    let fd = this.socket.fd(this.py());
     let sent = match to {
-        Destination::Peer => ffi::with_bytes(data, |bytes| socket::send(fd, bytes, 0)),
+        Destination::Peer => ffi::with_bytes(data, |bytes| syscalls::send(fd, bytes, 0)),
         Destination::To(to) => ffi::with_bytes(data, |bytes| datagram::send_to(fd, bytes, to)),
         Destination::Foreign(to) => return send_by_python(this, data, to),
     };
@@ -349,8 +349,8 @@ fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     this.write.blocked.set(false);
-    this.disarm(this.py(), &this.write.armed)?;
-    if this.lifecycle.is_closing() {
+    socket::disarm(this, &this.write.armed)?;
+    if this.base.is_closing() {
         lifecycle::lose(this, None)
     } else {
         Ok(())
@@ -395,9 +395,9 @@ fn send_batch(this: Datagram_<'_, '_>, queue: &VecDeque<Queued>) -> Result<usize
         Destination::To(to) => Some((queued.buf.as_slice(), Some(to))),
         Destination::Foreign(_) => None,
     });
-    let (fd, segmented) = (this.fd(py), this.write.segmented.get());
+    let (fd, segmented) = (this.socket.fd(py), this.write.segmented.get());
     let in_use = || SendError::from(io::Error::from(io::ErrorKind::WouldBlock));
-    let core = this.core(py).map_err(|_| in_use())?;
+    let core = this.base.core(py).map_err(|_| in_use())?;
     core.get()
         .outgoing
         .with(|outgoing| outgoing.send(fd, batch, segmented))
@@ -432,18 +432,13 @@ enum Who {
 fn failed(this: Datagram_<'_, '_>, error: PyErr, who: Who) -> PyResult<()> {
     let py = this.py();
     if !error.is_instance_of::<PyOSError>(py) {
-        return lifecycle::fatal_error(this, error, "Fatal write error on datagram transport");
+        return fatal_error(this, error, "Fatal write error on datagram transport");
     }
     let exception: Obj = error.into_value(py).into_bound(py).into();
     let method = intern!(py, "error_received");
     if who == Who::Queue {
-        let told = with_protocol(this, |protocol| {
-            tell(this, protocol, method, Some(&exception))
-        });
+        let told = call_protocol(this, method, Some(&exception));
         return lifecycle::report_callback(this, told.map(drop), "_sendto_ready");
     }
-    match this.protocol.get(py) {
-        Some(protocol) => tell(this, &protocol, method, Some(&exception)).map(drop),
-        None => Ok(()),
-    }
+    call_protocol_here(this, method, Some(&exception))
 }

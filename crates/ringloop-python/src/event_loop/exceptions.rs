@@ -1,13 +1,14 @@
-//! What happens to an exception that a callback raised.
+//! What happens to an exception that a callback raised, and who is told: the exception handler, asyncio's log.
 //!
 //! The words and the context dictionary are those of `asyncio.Handle._run`.
 
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use super::callback::Callback;
-use crate::ffi::{self, intern};
+use crate::ffi::{self, Fallible, intern};
 
 /// Say whether an exception leaves `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
@@ -64,6 +65,42 @@ pub fn handler_failed(
 fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResult<()> {
     let name = intern!(loop_.py(), "call_exception_handler");
     loop_.call_method1(name, (context,)).map(drop)
+}
+
+/// Call the loop's exception handler with `message`, `exception` and `more`.
+pub(crate) fn report(
+    loop_: &Bound<'_, PyAny>,
+    message: &str,
+    exception: &Bound<'_, PyBaseException>,
+    more: &[(&Bound<'_, PyString>, &Bound<'_, PyAny>)],
+) -> PyResult<()> {
+    let py = loop_.py();
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), Fallible(message))?;
+    context.set_item(intern!(py, "exception"), exception)?;
+    for (name, value) in more {
+        context.set_item(name, value)?;
+    }
+    call_handler(loop_, &context)
+}
+
+/// Call a method of asyncio's logger: `debug`, `info` or `warning`.
+pub(crate) fn log<'py>(
+    level: &Bound<'py, PyString>,
+    arguments: impl PyCallArgs<'py>,
+    exception: Option<&Bound<'py, PyBaseException>>,
+) -> PyResult<()> {
+    let py = level.py();
+    let logger = py
+        .import(intern!(py, "asyncio.log"))?
+        .getattr(intern!(py, "logger"))?;
+    let keywords = ffi::new_dict(py)?;
+    if let Some(exception) = exception {
+        keywords.set_item(intern!(py, "exc_info"), exception)?;
+    }
+    logger
+        .call_method(level, arguments, Some(&keywords))
+        .map(drop)
 }
 
 /// A report that fails does not end the loop, whose handler contains its own errors: there is no memory

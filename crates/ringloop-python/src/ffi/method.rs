@@ -98,6 +98,9 @@ impl<R: Return> Return for Option<R> {
     }
 }
 
+/// One argument of a call, borrowed from the caller.
+pub type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
+
 /// The arguments of one call, borrowed from the caller.
 #[derive(Clone, Copy)]
 pub struct Args<'a, 'py> {
@@ -122,7 +125,7 @@ impl<'a, 'py> Args<'a, 'py> {
 
     /// The positional argument at `index`.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<Borrowed<'a, 'py, PyAny>> {
+    pub fn get(&self, index: usize) -> Option<Argument<'a, 'py>> {
         (index < self.positional_count).then(|| self.at(index))
     }
 
@@ -172,7 +175,7 @@ impl<'a, 'py> Args<'a, 'py> {
         &self,
         function: &str,
         name: &Bound<'py, PyString>,
-    ) -> PyResult<Option<Borrowed<'a, 'py, PyAny>>> {
+    ) -> PyResult<Option<Argument<'a, 'py>>> {
         if self.keyword_count() == 0 {
             return Ok(None);
         }
@@ -185,6 +188,45 @@ impl<'a, 'py> Args<'a, 'py> {
             }
         }
         Ok(found)
+    }
+
+    /// The arguments that are called `names`, by position or by name; `None` for those that are not there.
+    #[inline]
+    pub fn named<const N: usize>(
+        &self,
+        function: &str,
+        names: [&str; N],
+    ) -> PyResult<[Option<Argument<'a, 'py>>; N]> {
+        if self.len() > N {
+            return Err(too_many(function, N, self.len()));
+        }
+        let mut values = std::array::from_fn(|index| self.get(index));
+        if self.keyword_count() != 0 {
+            self.take_keywords(function, &names, &mut values)?;
+        }
+        Ok(values)
+    }
+
+    #[cold]
+    fn take_keywords(
+        &self,
+        function: &str,
+        names: &[&str],
+        values: &mut [Option<Argument<'a, 'py>>],
+    ) -> PyResult<()> {
+        for (given, value) in self.keywords() {
+            let text = given.cast::<PyString>()?;
+            let text = text.to_str()?;
+            let Some(index) = names.iter().position(|name| *name == text) else {
+                return Err(unexpected(function, given));
+            };
+            if values[index].replace(value).is_some() {
+                return Err(PyTypeError::raise(format!(
+                    "{function}() got multiple values for argument '{text}'"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Refuse keywords and any other number of positional arguments than `count`.
@@ -215,6 +257,22 @@ fn unexpected(function: &str, keyword: Borrowed<'_, '_, PyAny>) -> PyErr {
     PyTypeError::raise(format!(
         "{function}() got an unexpected keyword argument '{}'",
         keyword.to_owned()
+    ))
+}
+
+#[cold]
+fn too_many(function: &str, most: usize, given: usize) -> PyErr {
+    PyTypeError::raise(format!(
+        "{function}() takes at most {most} positional arguments but {given} were given"
+    ))
+}
+
+/// The error of a call without an argument that it needs.
+#[doc(hidden)]
+#[cold]
+pub fn missing(function: &str, name: &str) -> PyErr {
+    PyTypeError::raise(format!(
+        "{function}() missing 1 required positional argument: '{name}'"
     ))
 }
 
@@ -447,22 +505,66 @@ unsafe fn receive_alone<'py, T: Target, R>(
     }
 }
 
-/// Make a [`Method`]: `name() => function, "doc"` of a safe function `fn(This<T>) -> impl Return`, or
-/// `name("parameters") => function, "doc"` of `fn(This<T>, Args) -> impl Return`. `inspect.signature` reads the
-/// parameters.
+/// Give a receiver to a function, or to a closure, whose parameter has its type from here.
+#[doc(hidden)]
+#[inline]
+pub fn apply<'a, 'py, T: Target, R>(
+    this: T::Receiver<'a, 'py>,
+    function: impl FnOnce(T::Receiver<'a, 'py>) -> R,
+) -> R {
+    function(this)
+}
+
+/// Make a [`Method`] of safe functions. `inspect.signature` reads the parameters.
+///
+/// * `name() => function, "doc"`: of `fn(This<T>) -> impl Return`, or of a closure like it;
+/// * `name(first, second=None) => function, "doc"`: of `fn(This<T>, Borrowed<PyAny>, Option<Borrowed<PyAny>>)`; an argument
+///   with a default is an `Option`;
+/// * `name("parameters") => function, "doc"`: of `fn(This<T>, Args)`, which looks at the arguments itself.
 macro_rules! method {
-    ($target:ty, $name:ident() => $function:path, $doc:literal) => {{
-        unsafe extern "C" fn enter(
+    (@ $target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident() => $function:expr, $doc:literal) => {{
+        unsafe extern "C" fn enter<$($generics)*>(
             object: *mut ::pyo3::ffi::PyObject,
             _none: *mut ::pyo3::ffi::PyObject,
         ) -> *mut ::pyo3::ffi::PyObject {
             // SAFETY: ffi/method.rs, invariant 1: installed only through `Method` of this target.
             unsafe { $crate::ffi::enter_getter!($target, object, $function) }
         }
-        $crate::ffi::method!(@ $target, $name, [], $crate::ffi::Entry::NoArgs(enter), $doc)
+        let entry = $crate::ffi::Entry::NoArgs(enter::<$($arguments)*>);
+        $crate::ffi::method!(# $target, $name, [], entry, $doc)
     }};
-    ($target:ty, $name:ident($parameters:literal) => $function:path, $doc:literal) => {{
-        unsafe extern "C" fn enter(
+    (@ $target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident($parameters:literal) => $function:expr, $doc:literal) => {{
+        $crate::ffi::enter_method!($target, [$($generics)*], |this, args| ($function)(this, args));
+        let entry = $crate::ffi::Entry::Args(enter::<$($arguments)*>);
+        $crate::ffi::method!(# $target, $name, [", ", $parameters,], entry, $doc)
+    }};
+    (@ $target:ty, [$($generics:tt)*], [$($arguments:tt)*];
+        $name:ident($($parameter:ident $(= $default:tt)?),+) => $function:expr, $doc:literal) => {{
+        $crate::ffi::enter_method!($target, [$($generics)*], |this, args| {
+            let names = [$(stringify!($parameter)),+];
+            let [$($parameter),+] = args.named(stringify!($name), names)?;
+            ($function)(this, $($crate::ffi::argument!($name, $parameter $(= $default)?)),+)
+        });
+        let entry = $crate::ffi::Entry::Args(enter::<$($arguments)*>);
+        $crate::ffi::method!(# $target, $name, [$(", ", stringify!($parameter), $("=", stringify!($default),)?)+], entry, $doc)
+    }};
+    (# $target:ty, $name:ident, [$($parameters:tt)*], $entry:expr, $doc:literal) => {{
+        const NAME: &::std::ffi::CStr = $crate::ffi::c_text(concat!(stringify!($name), "\0"));
+        const DOC: &::std::ffi::CStr = $crate::ffi::c_text(concat!(
+            stringify!($name), "($self", $($parameters)* ")\n--\n\n", $doc, "\0"
+        ));
+        // SAFETY: the entry treats `self` as the target.
+        unsafe { $crate::ffi::Method::<$target>::new(NAME, $entry, DOC) }
+    }};
+    ($target:ty, $($member:tt)*) => {
+        $crate::ffi::method!(@ $target, [], []; $($member)*)
+    };
+}
+
+/// Make the function `enter` of a method with arguments.
+macro_rules! enter_method {
+    ($target:ty, [$($generics:tt)*], |$this:ident, $args:ident| $call:expr) => {
+        unsafe extern "C" fn enter<$($generics)*>(
             object: *mut ::pyo3::ffi::PyObject,
             arguments: *const *mut ::pyo3::ffi::PyObject,
             count: ::pyo3::ffi::Py_ssize_t,
@@ -475,28 +577,33 @@ macro_rules! method {
                     arguments,
                     count,
                     keyword_names,
-                    |py, this, args| {
-                        $crate::ffi::Return::into_new_reference($function(this, args), py)
-                    },
+                    |py, $this, $args| $crate::ffi::Return::into_new_reference($call, py),
                 )
             }
         }
-        $crate::ffi::method!(@ $target, $name, [", " $parameters], $crate::ffi::Entry::Args(enter), $doc)
-    }};
-    (@ $target:ty, $name:ident, [$($parameters:literal)*], $entry:expr, $doc:literal) => {{
-        const NAME: &::std::ffi::CStr = $crate::ffi::c_text(concat!(stringify!($name), "\0"));
-        const DOC: &::std::ffi::CStr = $crate::ffi::c_text(concat!(
-            stringify!($name), "($self", $($parameters,)* ")\n--\n\n", $doc, "\0"
-        ));
-        // SAFETY: the entry treats `self` as the target.
-        unsafe { $crate::ffi::Method::<$target>::new(NAME, $entry, DOC) }
-    }};
+    };
 }
 
-/// Make a read-only [`Property`] from `fn(This<T>) -> impl Return`.
+/// An argument as a method's function takes it.
+macro_rules! argument {
+    ($name:ident, $parameter:ident) => {
+        match $parameter {
+            Some(given) => given,
+            None => {
+                let (function, parameter) = (stringify!($name), stringify!($parameter));
+                return Err($crate::ffi::missing(function, parameter));
+            }
+        }
+    };
+    ($name:ident, $parameter:ident = $default:tt) => {
+        $parameter
+    };
+}
+
+/// Make a read-only [`Property`] from `fn(This<T>) -> impl Return` or a closure like it.
 macro_rules! property {
-    ($target:ty, $name:ident => $get:path, $doc:literal) => {{
-        unsafe extern "C" fn get(
+    ($target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident => $get:expr, $doc:literal) => {{
+        unsafe extern "C" fn get<$($generics)*>(
             object: *mut ::pyo3::ffi::PyObject,
             _closure: *mut ::std::ffi::c_void,
         ) -> *mut ::pyo3::ffi::PyObject {
@@ -506,29 +613,40 @@ macro_rules! property {
         const NAME: &::std::ffi::CStr = $crate::ffi::c_text(concat!(stringify!($name), "\0"));
         const DOC: &::std::ffi::CStr = $crate::ffi::c_text(concat!($doc, "\0"));
         // SAFETY: the entry treats `self` as the target.
-        unsafe { $crate::ffi::Property::<$target>::new(NAME, get, DOC) }
+        unsafe { $crate::ffi::Property::<$target>::new(NAME, get::<$($arguments)*>, DOC) }
     }};
 }
 
 /// List members in a [`Definition`](super::Definition): methods as in [`method!`], properties as
-/// `get name => function, "doc"`; each ends with a semicolon.
+/// `get name => function, "doc"`; each ends with a semicolon. `T: Trait` in place of a type: of every such type.
 macro_rules! members {
-    ($type_:expr, $target:ty;) => {};
-    ($type_:expr, $target:ty; get $name:ident => $get:path, $doc:literal; $($rest:tt)*) => {
-        $type_.property($crate::ffi::property!($target, $name => $get, $doc));
-        $crate::ffi::members!($type_, $target; $($rest)*);
+    ($type_:expr, $target:ident: $bound:path; $($members:tt)*) => {
+        $crate::ffi::members!(@ $type_, $target, [$target: $bound], [$target]; $($members)*);
     };
-    ($type_:expr, $target:ty; $name:ident($($parameters:literal)?) => $function:path, $doc:literal; $($rest:tt)*) => {
-        $type_.method($crate::ffi::method!($target, $name($($parameters)?) => $function, $doc));
-        $crate::ffi::members!($type_, $target; $($rest)*);
+    ($type_:expr, $target:ty; $($members:tt)*) => {
+        $crate::ffi::members!(@ $type_, $target, [], []; $($members)*);
+    };
+    (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;) => {};
+    (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;
+        get $name:ident => $get:expr, $doc:literal; $($rest:tt)*) => {
+        $type_.property($crate::ffi::property!($target, $generics, $arguments; $name => $get, $doc));
+        $crate::ffi::members!(@ $type_, $target, $generics, $arguments; $($rest)*);
+    };
+    (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;
+        $name:ident $parameters:tt => $function:expr, $doc:literal; $($rest:tt)*) => {
+        $type_.method($crate::ffi::method!(@ $target, $generics, $arguments; $name $parameters => $function, $doc));
+        $crate::ffi::members!(@ $type_, $target, $generics, $arguments; $($rest)*);
     };
 }
 
 /// Enter `fn(This<T>) -> impl Return`.
 macro_rules! enter_getter {
-    ($target:ty, $object:expr, $function:path) => {
+    ($target:ty, $object:expr, $function:expr) => {
         $crate::ffi::entry_getter::<$target, _>($object, ::std::ptr::null_mut(), |py, this| {
-            $crate::ffi::Return::into_new_reference($function(this), py)
+            $crate::ffi::Return::into_new_reference(
+                $crate::ffi::apply::<$target, _>(this, $function),
+                py,
+            )
         })
     };
 }
@@ -544,4 +662,4 @@ macro_rules! repr_slot {
     }};
 }
 
-pub(crate) use {enter_getter, members, method, property, repr_slot};
+pub(crate) use {argument, enter_getter, enter_method, members, method, property, repr_slot};

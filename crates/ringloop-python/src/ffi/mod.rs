@@ -14,16 +14,15 @@
 //!     fn native() -> &'static Native<Self> { static TYPE: Native<Counter> = Native::new(); &TYPE }
 //!     fn define(type_: &mut Definition<Self>) {
 //!         members!(type_, Counter;
-//!             add("n") => add, "Add n.";                       // without "n": `fn add(this)`
-//!             get count => count, "How many.";
+//!             add(n, times=None) => add, "Add n.";             // without parameters: `fn add(this)`
+//!             get count => |this| this.count.get(), "How many.";
 //!         );
 //!         type_.repr(repr_slot!(Counter, repr));
 //!     }
 //!     fn visit(&self, visitor: &mut dyn Visitor) -> Visited { self.callback.visit(visitor) }
 //!     fn clear(&self) { drop(self.callback.take()) }
 //! }
-//! fn add(this: This<'_, '_, Counter>, args: Args<'_, '_>) -> PyResult<()> { … }        // any `Return`
-//! fn count(this: This<'_, '_, Counter>) -> u64 { … }                       // a value or a PyResult
+//! fn add(this: This<'_, '_, Counter>, n: Argument<'_, '_>, times: Option<Argument<'_, '_>>) -> PyResult<()> { … }
 //!
 //! Counter::native().create(py, &base)?            // once, in the module's initialisation
 //! let object = Counter::native().instantiate(py, Counter { … })?;   // Bound<'py, PyAny>
@@ -76,9 +75,9 @@ pub use make::{
     Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
     new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
 };
-pub use method::{Args, Class, Entry, Method, Property, Return, c_text, install_methods};
+pub use method::{Args, Argument, Class, Entry, Method, Property, Return, c_text, install_methods};
 #[doc(hidden)]
-pub use method::{entry, entry_getter};
+pub use method::{apply, entry, entry_getter, missing};
 pub use names::initialise as intern_names;
 #[doc(hidden)]
 pub use names::{index_of, interned};
@@ -88,5 +87,7 @@ pub use socket::SocketCell;
 pub use task_step::StepTypes;
 pub use thread_end::arm;
 
-pub(crate) use method::{enter_getter, members, method, property, repr_slot};
+pub(crate) use method::{
+    argument, enter_getter, enter_method, members, method, property, repr_slot,
+};
 pub(crate) use names::intern;

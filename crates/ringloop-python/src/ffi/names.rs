@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 /// Every name, sorted.
-const NAMES: [&str; 225] = [
+const NAMES: [&str; 226] = [
     "%r: %s",
     "%r: SSL handshake took %.1f ms",
     "BaseEventLoop",
@@ -159,6 +159,7 @@ const NAMES: [&str; 225] = [
     "handle",
     "idna",
     "if_nametoindex",
+    "info",
     "is_closed",
     "is_closing",
     "is_resumed",

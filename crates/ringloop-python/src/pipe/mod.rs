@@ -19,66 +19,34 @@ mod poll;
 mod read;
 mod write;
 
-use std::cell::Cell;
 use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use ringloop::embed::sys::file::FileKind;
 
-use crate::event_loop::LoopCore;
 use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};
-use crate::transport::Endpoint;
+use crate::transport::base::{Base, Endpoint};
 
-use lifecycle::State;
 use poll::{Poller, Role};
 use read::ReadPipe;
 use write::WritePipe;
 
 /// What both ends have.
 struct End {
-    /// The loop; cleared only by the collector.
-    loop_: ObjCell,
-    /// Which thread runs the loop; zero for none.
-    running_thread: Arc<AtomicU64>,
+    base: Base,
     /// The file object; gone once it is closed.
     pipe: ObjCell,
-    /// Gone once the connection is lost.
-    protocol: ObjCell,
     fd: RawFd,
     kind: FileKind,
     /// Each write is a message, and each read takes one: asked once, when the transport is made.
     keeps_messages: bool,
-    state: Cell<State>,
 }
 
 impl End {
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
-        self.pipe.visit(visitor)?;
-        self.protocol.visit(visitor)
-    }
-
-    /// The loop and the pipe stay: the finaliser has run, and a cleared transport that is still
-    /// reachable answers like a closed one.
-    fn clear(&self) {
-        drop(self.protocol.take());
-    }
-
-    /// Whether the loop runs, and in another thread.
-    fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
-        running != 0 && running != ffi::thread_id()
-    }
-
-    fn is_closing(&self) -> bool {
-        self.state.get() != State::Open
-    }
-
-    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
-        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
+        self.base.visit(visitor)?;
+        self.pipe.visit(visitor)
     }
 }
 
@@ -89,8 +57,6 @@ trait Pipe: Endpoint {
     fn poller(&self, role: Role) -> Option<&Poller>;
     /// What a poll found is to be done now.
     fn ready(this: This<'_, '_, Self>, role: Role) -> PyResult<()>;
-    /// What the loop does with it.
-    fn behaviour() -> &'static crate::event_loop::Behaviour;
 }
 
 /// Make the types.

@@ -17,9 +17,9 @@ use ringloop::embed::sys::interest::Interest;
 
 use super::{Pipe, lifecycle};
 use crate::error;
-use crate::event_loop::{Handler, Watch, handlers};
+use crate::event_loop::{Watch, handlers};
 use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor, intern};
-use crate::transport::lifecycle::step as step_of;
+use crate::transport::base::{handler, step as step_of};
 
 /// Which direction is polled; it travels in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,14 +92,10 @@ pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> 
     if end.kind.is_device() {
         epoll::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
     }
-    let handler = Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: T::behaviour(),
-    };
-    let core = end.core(this.py())?;
+    let core = end.base.core(this.py())?;
     let watch = core
         .get()
-        .watch(handler, role as u8, end.fd, role.interest())?;
+        .watch(handler(this), role as u8, end.fd, role.interest())?;
     poller.watch.set(Some(watch));
     Ok(())
 }
@@ -109,7 +105,7 @@ pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     let Some(watch) = this.poller(role).and_then(|poller| poller.watch.take()) else {
         return Ok(());
     };
-    this.end().core(this.py())?.get().unwatch(watch)
+    this.base().core(this.py())?.get().unwatch(watch)
 }
 
 /// A poll has found something: schedule the step that looks.
@@ -136,7 +132,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
         pay_write::<T>
     };
     let step = step_of(this, name, || Ok(context));
-    let core = this.end().core(py)?;
+    let core = this.base().core(py)?;
     core.get().bring_or_owe(step, this.object(), pay)
 }
 

@@ -9,15 +9,17 @@ use std::io;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
+use ringloop::embed::Event;
 
-use super::lifecycle::{self, State};
 use super::poll::{self, Poller, Role};
-use super::{End, Pipe, methods};
+use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::event_loop::Behaviour;
-use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern};
+use crate::ffi::{self, Definition, Native, Obj, Payload, This, Visited, Visitor, intern};
 use crate::limits;
-use crate::transport::{Endpoint, tell};
+use crate::transport::base::{
+    self, Base, Endpoint, Readable, State, call_protocol, call_protocol_here, fatal_error_as,
+    log_debug,
+};
 
 /// A pipe that is read.
 pub struct ReadPipe {
@@ -33,20 +35,6 @@ pub(super) type ReadPipe_<'a, 'py> = This<'a, 'py, ReadPipe>;
 
 const FATAL: &str = "Fatal read error on pipe transport";
 
-static READ_PIPE: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        ReadPipe::native()
-            .get(object)
-            .map_or(Ok(()), |this| poll::completed(this, &event))
-    },
-    flush: Behaviour::NEVER_FLUSHED,
-    abandoned: |object| {
-        if let Some(this) = ReadPipe::native().get(object) {
-            lifecycle::abandoned(this);
-        }
-    },
-};
-
 impl ReadPipe {
     pub(super) fn new(end: End) -> Self {
         // A message is read whole or cut, as long as asyncio's may be.
@@ -61,14 +49,6 @@ impl ReadPipe {
             paused: Cell::new(false),
             chunk_len: Cell::new(chunk_len),
         }
-    }
-
-    pub(super) fn is_reading(&self) -> bool {
-        !self.paused.get() && !self.end.is_closing()
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.paused.get()
     }
 
     pub(super) fn is_polling(&self) -> bool {
@@ -97,26 +77,70 @@ impl Payload for ReadPipe {
     }
 
     fn clear(&self) {
-        self.end.clear();
+        self.end.base.clear();
         self.reader.clear();
     }
 
     fn finalize(this: ReadPipe_<'_, '_>) {
-        lifecycle::finalize(this);
+        base::finalize(this);
     }
 }
 
 impl Endpoint for ReadPipe {
-    fn loop_(&self) -> &ObjCell {
-        &self.end.loop_
+    fn base(&self) -> &Base {
+        &self.end.base
     }
 
-    fn protocol(&self) -> &ObjCell {
-        &self.end.protocol
+    fn completed(this: ReadPipe_<'_, '_>, event: Event) -> PyResult<()> {
+        poll::completed(this, &event)
     }
 
-    fn context(&self) -> Option<&ObjCell> {
-        None
+    fn abandoned(this: ReadPipe_<'_, '_>) {
+        lifecycle::abandoned(this);
+    }
+
+    fn close(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::lose(this, None)
+    }
+
+    fn force_close(this: ReadPipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        lifecycle::lose(this, error)
+    }
+
+    fn lost(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::lost(this)
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.end.pipe.is_some()
+    }
+
+    fn close_unclosed(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::close_pipe(this)
+    }
+}
+
+impl Readable for ReadPipe {
+    fn is_paused(&self) -> bool {
+        self.paused.get()
+    }
+
+    fn pause(this: ReadPipe_<'_, '_>) -> PyResult<bool> {
+        if this.paused.replace(true) {
+            return Ok(false);
+        }
+        poll::stop(this, Role::Read).map(|()| true)
+    }
+
+    fn resume(this: ReadPipe_<'_, '_>) -> PyResult<bool> {
+        if !this.paused.replace(false) {
+            return Ok(false);
+        }
+        if let Err(error) = poll::start(this, Role::Read) {
+            this.paused.set(true);
+            return Err(error);
+        }
+        Ok(true)
     }
 }
 
@@ -132,42 +156,14 @@ impl Pipe for ReadPipe {
     fn ready(this: ReadPipe_<'_, '_>, _: Role) -> PyResult<()> {
         ready(this)
     }
-
-    fn behaviour() -> &'static Behaviour {
-        &READ_PIPE
-    }
 }
 
 /// Begin to read; scheduled right after `connection_made`.
 pub(super) fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-    if this.is_reading() {
-        poll::start(this, Role::Read)
-    } else {
-        Ok(())
-    }
-}
-
-/// Leave what comes in the kernel until [`resume`].
-pub(super) fn pause(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-    if !this.is_reading() {
+    if this.paused.get() || this.end.base.is_closing() {
         return Ok(());
     }
-    this.paused.set(true);
-    poll::stop(this, Role::Read)?;
-    lifecycle::log_debug(this, "debug", "%r pauses reading")
-}
-
-/// Read again.
-pub(super) fn resume(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-    if this.end.is_closing() || !this.paused.get() {
-        return Ok(());
-    }
-    this.paused.set(false);
-    if let Err(error) = poll::start(this, Role::Read) {
-        this.paused.set(true);
-        return Err(error);
-    }
-    lifecycle::log_debug(this, "debug", "%r resumes reading")
+    poll::start(this, Role::Read)
 }
 
 /// Read once, or a few times while every read is full.
@@ -177,7 +173,7 @@ fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
         let bytes = match ffi::read_bytes(this.py(), this.end.fd, asked) {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => return failed(this, &error),
-            Err(error) => return lifecycle::fatal_error(this, error, FATAL, false),
+            Err(error) => return fatal_error_as(this, error, FATAL, false),
         };
         let len = ffi::bytes_len(&bytes);
         if len == 0 {
@@ -208,12 +204,9 @@ fn adapt(this: ReadPipe_<'_, '_>, asked: usize, len: usize) {
 /// the call, the protocol may not have seen the bytes.
 fn deliver(this: ReadPipe_<'_, '_>, bytes: &Obj) -> PyResult<()> {
     let py = this.py();
-    let Some(protocol) = this.end.protocol.get(py) else {
-        return Ok(());
-    };
-    match tell(this, &protocol, intern!(py, "data_received"), Some(bytes)) {
+    match call_protocol(this, intern!(py, "data_received"), Some(bytes)) {
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
-            lifecycle::fatal_error(this, error, FATAL, false)
+            fatal_error_as(this, error, FATAL, false)
         }
         told => told.map(drop),
     }
@@ -222,14 +215,14 @@ fn deliver(this: ReadPipe_<'_, '_>, bytes: &Obj) -> PyResult<()> {
 /// The other end is closed and everything was read.
 fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    let logged = lifecycle::log_debug(this, "info", "%r was closed by peer");
-    this.end.state.set(State::Closing);
+    let logged = log_debug(this, "info", "%r was closed by peer");
+    this.end.base.state.set(State::Closing);
     poll::stop(this, Role::Read)?;
-    let protocol = this.end.protocol.get_or_none(py);
+    let protocol = this.end.base.protocol.get_or_none(py);
     let step = protocol
         .getattr(intern!(py, "eof_received"))
         .and_then(|method| Ok((method.into(), ffi::context_copy_current(py)?)));
-    let core = this.end.core(py)?;
+    let core = this.end.base.core(py)?;
     core.get()
         .call_soon_or_owe(step, this.object(), None, tell_end)?;
     logged.and(lifecycle::lose(this, None))
@@ -237,12 +230,10 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
 
 /// `eof_received`, where there was no memory to have it called.
 fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    let py = object.py();
-    let told = ReadPipe::native().get(object).and_then(|this| {
-        let protocol = this.end.protocol.get(py)?;
-        Some(tell(this, &protocol, intern!(py, "eof_received"), None))
-    });
-    told.map_or(Ok(()), |told| told.map(drop))
+    let method = intern!(object.py(), "eof_received");
+    ReadPipe::native()
+        .get(object)
+        .map_or(Ok(()), |this| call_protocol_here(this, method, None))
 }
 
 fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
@@ -254,5 +245,5 @@ fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
     }
     // A terminal whose other side is gone says EIO.
     let is_everyday = error.raw_os_error() == Some(libc::EIO);
-    lifecycle::fatal_error(this, error::from_io(error), FATAL, is_everyday)
+    fatal_error_as(this, error::from_io(error), FATAL, is_everyday)
 }

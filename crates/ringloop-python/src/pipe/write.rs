@@ -16,23 +16,21 @@ use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::io;
 
-use pyo3::exceptions::{PyBrokenPipeError, PyOSError};
+use pyo3::exceptions::PyBrokenPipeError;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
+use ringloop::embed::Event;
 use ringloop::embed::sys::file;
 
-use super::lifecycle::{self, State};
 use super::poll::{self, Poller, Role};
-use super::{End, Pipe, methods};
+use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::event_loop::Behaviour;
-use crate::ffi::{
-    self, Definition, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
+use crate::ffi::{self, Definition, Native, Obj, Payload, Raise as _, This, Visited, Visitor};
+use crate::transport::base::{
+    self, Base, Endpoint, State, connection_lost, fatal_error, log_debug,
 };
-use crate::limits;
-use crate::transport::flow::{self, Flow};
+use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::write as shared;
-use crate::transport::{Endpoint, Writable};
 
 /// A pipe that is written to.
 pub struct WritePipe {
@@ -43,28 +41,11 @@ pub struct WritePipe {
     writer: Poller,
     queue: RefCell<VecDeque<SendBuf>>,
     queued_bytes: Cell<usize>,
-    /// Writes that failed or came too late: the fifth and later ones are logged.
-    pub(super) lost_writes: Cell<u32>,
     flow: Flow,
 }
 
 /// The receiver of the functions of this module.
 pub(super) type WritePipe_<'a, 'py> = This<'a, 'py, WritePipe>;
-
-static WRITE_PIPE: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        WritePipe::native()
-            .get(object)
-            .map_or(Ok(()), |this| poll::completed(this, &event))
-    },
-    flush: Behaviour::NEVER_FLUSHED,
-    abandoned: |object| {
-        if let Some(this) = WritePipe::native().get(object) {
-            lifecycle::abandoned(this);
-            this.discard();
-        }
-    },
-};
 
 impl WritePipe {
     pub(super) fn new(end: End) -> Self {
@@ -74,13 +55,8 @@ impl WritePipe {
             writer: Poller::default(),
             queue: RefCell::new(VecDeque::new()),
             queued_bytes: Cell::new(0),
-            lost_writes: Cell::new(0),
             flow: Flow::new(),
         }
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.queued_bytes.get()
     }
 
     pub(super) fn is_polling(&self) -> bool {
@@ -142,33 +118,59 @@ impl Payload for WritePipe {
     }
 
     fn clear(&self) {
-        self.end.clear();
+        self.end.base.clear();
         self.peer.clear();
         self.writer.clear();
     }
 
     fn finalize(this: WritePipe_<'_, '_>) {
-        lifecycle::finalize(this);
+        base::finalize(this);
     }
 }
 
 impl Endpoint for WritePipe {
-    fn loop_(&self) -> &ObjCell {
-        &self.end.loop_
+    fn base(&self) -> &Base {
+        &self.end.base
     }
 
-    fn protocol(&self) -> &ObjCell {
-        &self.end.protocol
+    fn completed(this: WritePipe_<'_, '_>, event: Event) -> PyResult<()> {
+        poll::completed(this, &event)
     }
 
-    fn context(&self) -> Option<&ObjCell> {
-        None
+    fn abandoned(this: WritePipe_<'_, '_>) {
+        lifecycle::abandoned(this);
+        this.discard();
+    }
+
+    fn close(this: WritePipe_<'_, '_>) -> PyResult<()> {
+        write_eof(this)
+    }
+
+    fn force_close(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        this.discard();
+        lifecycle::lose(this, error)
+    }
+
+    fn lost(this: WritePipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::lost(this)
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.end.pipe.is_some()
+    }
+
+    fn close_unclosed(this: WritePipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::close_pipe(this)
     }
 }
 
 impl Writable for WritePipe {
     fn flow(&self) -> &Flow {
         &self.flow
+    }
+
+    fn size(&self) -> usize {
+        self.queued_bytes.get()
     }
 }
 
@@ -190,15 +192,11 @@ impl Pipe for WritePipe {
             Role::Write => lifecycle::or_end(this, write_ready(this)),
         }
     }
-
-    fn behaviour() -> &'static Behaviour {
-        &WRITE_PIPE
-    }
 }
 
 /// Watch for the other end to be closed; scheduled right after `connection_made`.
 pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    if this.end.is_closing() {
+    if this.end.base.is_closing() {
         return Ok(());
     }
     poll::start(this, Role::Read)
@@ -237,10 +235,10 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
     poll::stop(this, Role::Write)?;
     // The protocol may write more here, and what it raises may leave the loop: no poll would come back for the end.
     let told = flow::maybe_resume(this, 0);
-    let is_done = this.end.state.get() == State::Closing && this.size() == 0;
+    let is_done = this.end.base.state.get() == State::Closing && this.size() == 0;
     let ended = if is_done {
         let none: Obj = this.py().None().into_bound(this.py()).into();
-        lifecycle::connection_lost(this, &none)
+        connection_lost(this, &none)
     } else {
         Ok(())
     };
@@ -249,59 +247,42 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
 
 /// `write_eof` and `close`: the end of the pipe is closed once everything is written.
 pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    if this.end.is_closing() {
+    if this.end.base.is_closing() {
         return Ok(());
     }
     if this.size() == 0 {
         return lifecycle::lose(this, None);
     }
-    this.end.state.set(State::Closing);
+    this.end.base.state.set(State::Closing);
     Ok(())
-}
-
-/// Close now; what was not written is dropped.
-pub(super) fn abort(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    this.discard();
-    lifecycle::lose(this, error)
 }
 
 /// The other end was closed.
 fn peer_closed(this: WritePipe_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    let logged = lifecycle::log_debug(this, "info", "%r was closed by peer");
+    let logged = log_debug(this, "info", "%r was closed by peer");
     let error = if this.size() > 0 {
         let error = PyBrokenPipeError::raise_bare().into_value(py);
         Some(error.into_bound(py).into_any().into())
     } else {
         None
     };
-    this.discard();
-    logged.and(lifecycle::lose(this, error))
+    logged.and(WritePipe::force_close(this, error))
 }
 
 /// A write failed: the transport ends.
 pub(super) fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
     this.discard();
-    this.lost_writes.set(this.lost_writes.get() + 1);
-    let is_everyday = error.is_instance_of::<PyOSError>(this.py());
-    let message = "Fatal write error on pipe transport";
-    lifecycle::fatal_error(this, error, message, is_everyday)
+    this.end.base.count_lost_write();
+    fatal_error(this, error, "Fatal write error on pipe transport")
 }
 
 /// After the end, writes go nowhere; asyncio logs the fifth and later ones.
 pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
-    let lost = this.lost_writes.get();
-    if lost == 0 && !this.end.is_closing() {
+    let base = &this.end.base;
+    if base.lost_writes.get() == 0 && !base.is_closing() {
         return Ok(false);
     }
-    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
-        let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
-        let py = this.py();
-        let logger = py
-            .import(intern!(py, "asyncio.log"))?
-            .getattr(intern!(py, "logger"))?;
-        logger.call_method1(intern!(py, "warning"), (ffi::new_str(py, text)?,))?;
-    }
-    this.lost_writes.set(lost + 1);
-    Ok(true)
+    let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
+    base.drop_write(this.py(), text).map(|()| true)
 }

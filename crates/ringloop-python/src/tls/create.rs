@@ -18,6 +18,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
 use crate::transport::Marks;
+use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
 /// `connection_made` has been called already.
@@ -49,7 +50,7 @@ pub(super) fn make_tls_protocol<'py>(
     let made = TlsProtocol::native().instantiate(
         py,
         TlsProtocol {
-            loop_: cell(loop_.as_any()),
+            owner: Owner::new(loop_),
             engine,
             state: Cell::new(State::Unwrapped),
             app_state: Cell::new(if call_connection_made {
@@ -94,8 +95,7 @@ pub(super) fn make_tls_protocol<'py>(
     let transport = TlsTransport::native().instantiate(
         py,
         TlsTransport {
-            loop_: cell(loop_.as_any()),
-            running_thread: loop_.get().running_thread(),
+            owner: Owner::new(loop_),
             protocol: cell(&made),
             closed: Cell::new(false),
         },

@@ -11,8 +11,9 @@ use pyo3::types::{PyDict, PyString, PyType};
 use super::engine::{self, Step};
 use super::state::{AppState, State};
 use super::{Tls, TlsProtocol, incoming, log_debug, lower, outgoing, shutdown};
+use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, intern};
-use crate::transport::{leaves_the_loop, tell};
+use crate::transport::base::tell;
 
 /// Begin over a new lower transport.
 pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -45,8 +46,8 @@ pub(super) fn call_later(
     let py = this.py();
     let callback = this.object().getattr(method)?;
     let arguments = (seconds.get_or_none(py), callback);
-    let loop_ = this.loop_.get_or_none(py);
-    loop_
+    this.owner
+        .loop_(py)
         .call_method1(intern!(py, "call_later"), arguments)
         .map(Obj::from)
 }
@@ -161,15 +162,9 @@ fn log_duration(this: Tls<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     let now: f64 = core.call_method0(intern!(py, "time"))?.extract()?;
-    let logger = py
-        .import(intern!(py, "asyncio.log"))?
-        .getattr(intern!(py, "logger"))?;
     let text = intern!(py, "%r: SSL handshake took %.1f ms");
-    logger.call_method1(
-        intern!(py, "debug"),
-        (text, this.object(), Fallible((now - start) * 1e3)),
-    )?;
-    Ok(())
+    let arguments = (text, this.object(), Fallible((now - start) * 1e3));
+    exceptions::log(intern!(py, "debug"), arguments, None)
 }
 
 /// Resolve the waiter, once. What there is no memory for is tried again: nobody else would.

@@ -14,9 +14,10 @@ use pyo3::prelude::*;
 use super::engine::Step;
 use super::state::{AppState, Receiver, State};
 use super::{Tls, TlsProtocol, call_soon, handshake, lower, outgoing, shutdown, warn};
+use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
 use crate::limits;
-use crate::transport::{leaves_the_loop, tell};
+use crate::transport::base::tell;
 
 /// Take ciphertext in. Runs no Python code, so a cell may be open; what comes back is for [`taken`].
 #[inline]

@@ -38,28 +38,24 @@ mod transport;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::CStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use ringloop::buf::SendBuf;
 
 use crate::event_loop::LoopCore;
+use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{
-    self, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
-    intern,
+    self, Definition, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
 };
 use crate::transport::Marks;
-use crate::transport::thread::OfLoop;
+use crate::transport::thread::{Owned, Owner};
 use engine::Engine;
 use state::{AppState, Receiver, State};
 
 /// One TLS connection.
 pub struct TlsProtocol {
-    /// The loop; cleared only by the collector.
-    loop_: ObjCell,
+    owner: Owner,
     engine: Engine,
     state: Cell<State>,
     app_state: Cell<AppState>,
@@ -118,9 +114,7 @@ struct Outgoing {
 
 /// What the user's protocol writes to.
 pub struct TlsTransport {
-    loop_: ObjCell,
-    /// Which thread runs the loop; zero for none.
-    running_thread: Arc<AtomicU64>,
+    owner: Owner,
     /// Empty after a second `close()`: whoever keeps the transport keeps no `SSLContext` alive then.
     protocol: ObjCell,
     closed: Cell<bool>,
@@ -147,7 +141,7 @@ impl Payload for TlsProtocol {
         for cell in self.cells() {
             cell.visit(visitor)?;
         }
-        self.loop_.visit(visitor)?;
+        self.owner.visit(visitor)?;
         self.incoming.marks.visit(visitor)?;
         self.outgoing.marks.visit(visitor)?;
         self.engine.visit(visitor)
@@ -178,7 +172,7 @@ impl Payload for TlsTransport {
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
+        self.owner.visit(visitor)?;
         self.protocol.visit(visitor)
     }
 
@@ -191,18 +185,9 @@ impl Payload for TlsTransport {
     }
 }
 
-impl OfLoop for TlsTransport {
-    fn own_loop(&self) -> &ObjCell {
-        &self.loop_
-    }
-}
-
-impl TlsTransport {
-    /// Whether the loop runs, and in another thread.
-    #[inline]
-    fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
-        running != 0 && running != ffi::thread_id()
+impl Owned for TlsTransport {
+    fn owner(&self) -> &Owner {
+        &self.owner
     }
 }
 
@@ -224,7 +209,7 @@ impl TlsProtocol {
     }
 
     fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
-        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
+        self.owner.core(py)
     }
 
     /// Change the state, or say that this must not be.
@@ -253,44 +238,42 @@ fn call_soon(this: Tls<'_, '_>, method: &Bound<'_, pyo3::types::PyString>) -> Py
 /// Log in debug mode; `%r` in the text is this protocol.
 fn log_debug(this: Tls<'_, '_>, text: &str) -> PyResult<()> {
     let py = this.py();
-    if this.core(py)?.get().debug() {
-        let logger = py
-            .import(intern!(py, "asyncio.log"))?
-            .getattr(intern!(py, "logger"))?;
-        logger.call_method1(intern!(py, "debug"), (Fallible(text), this.object()))?;
+    if !this.core(py)?.get().debug() {
+        return Ok(());
     }
-    Ok(())
+    let text = ffi::new_str(py, text)?;
+    exceptions::log(intern!(py, "debug"), (text, this.object()), None)
 }
 
 /// Log a warning of asyncio's.
 fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    let logger = py
-        .import(intern!(py, "asyncio.log"))?
-        .getattr(intern!(py, "logger"))?;
-    logger.call_method1(intern!(py, "warning"), (Fallible(text),))?;
-    Ok(())
+    exceptions::log(intern!(py, "warning"), (ffi::new_str(py, text)?,), None)
 }
 
 /// Tell the loop's exception handler of a protocol's mistake that does not end the connection.
 fn report(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
     let py = this.py();
-    if crate::transport::leaves_the_loop(py, &error) {
+    if leaves_the_loop(py, &error) {
         return Err(error);
     }
-    let context = ffi::new_dict(py)?;
-    context.set_item(intern!(py, "message"), Fallible(message))?;
-    context.set_item(intern!(py, "exception"), error.into_value(py))?;
-    context.set_item(intern!(py, "transport"), this.app_transport.get_or_none(py))?;
-    context.set_item(intern!(py, "protocol"), this.object())?;
-    call_exception_handler(this, &context)
+    let exception = error.into_value(py).into_bound(py);
+    let transport = this.app_transport.get_or_none(py);
+    call_exception_handler(this, &exception, message, &transport)
 }
 
-fn call_exception_handler(this: Tls<'_, '_>, context: &Bound<'_, PyDict>) -> PyResult<()> {
+/// Call the loop's exception handler with this protocol and one of its transports.
+fn call_exception_handler(
+    this: Tls<'_, '_>,
+    exception: &Bound<'_, PyBaseException>,
+    message: &str,
+    transport: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let py = this.py();
-    this.loop_
-        .get_or_none(py)
-        .call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    let more = [
+        (intern!(py, "transport"), transport),
+        (intern!(py, "protocol"), &*this.object()),
+    ];
+    exceptions::report(&this.owner.loop_(py), message, exception, &more)
 }
 
 /// Say whether an error is an `Exception`: what is not (`KeyboardInterrupt`, `CancelledError`) goes on

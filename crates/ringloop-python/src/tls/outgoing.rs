@@ -14,7 +14,7 @@ use super::state::State;
 use super::{Tls, TlsProtocol, Transport, lower, report, shutdown, warn};
 use crate::ffi::{self, Payload, intern};
 use crate::limits;
-use crate::transport::tell;
+use crate::transport::base::tell;
 
 /// Say whether plaintext waits.
 pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {

@@ -14,9 +14,8 @@ use super::{
     Tls, TlsProtocol, TlsTransport, call_exception_handler, handshake, incoming, log_debug, lower,
     outgoing,
 };
-use crate::event_loop::exceptions;
-use crate::ffi::{self, Fallible, Obj, Payload, Raise as _, intern};
-use crate::transport::leaves_the_loop;
+use crate::event_loop::exceptions::{self, leaves_the_loop};
+use crate::ffi::{self, Obj, Payload, Raise as _, intern};
 
 /// Close: deliver what is there, say goodbye, and close the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -251,28 +250,15 @@ fn report_exception(
     is_os_error: bool,
 ) -> PyResult<()> {
     let py = this.py();
-    if is_os_error {
-        if this.core(py)?.get().debug() {
-            let logger = py
-                .import(intern!(py, "asyncio.log"))?
-                .getattr(intern!(py, "logger"))?;
-            let keywords = ffi::new_dict(py)?;
-            keywords.set_item(intern!(py, "exc_info"), exception)?;
-            logger.call_method(
-                intern!(py, "debug"),
-                (intern!(py, "%r: %s"), this.object(), Fallible(message)),
-                Some(&keywords),
-            )?;
-        }
-    } else {
-        let context = ffi::new_dict(py)?;
-        context.set_item(intern!(py, "message"), Fallible(message))?;
-        context.set_item(intern!(py, "exception"), exception)?;
-        context.set_item(intern!(py, "transport"), lower)?;
-        context.set_item(intern!(py, "protocol"), this.object())?;
-        call_exception_handler(this, &context)?;
+    if !is_os_error {
+        return call_exception_handler(this, exception, message, lower);
     }
-    Ok(())
+    if !this.core(py)?.get().debug() {
+        return Ok(());
+    }
+    let text = ffi::new_str(py, message)?;
+    let arguments = (intern!(py, "%r: %s"), this.object(), text);
+    exceptions::log(intern!(py, "debug"), arguments, Some(exception))
 }
 
 fn exception_of(py: Python<'_>, error: PyErr) -> Obj {

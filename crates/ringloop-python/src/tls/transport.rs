@@ -10,40 +10,41 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use ringloop::buf::SendBuf;
 
 use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
-use crate::ffi::{self, Args, Definition, Obj, Payload, Raise as _, intern, members};
+use crate::ffi::{self, Argument, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
+use crate::transport::marks::given;
+use crate::transport::thread;
 use crate::transport::write::take_over;
-use crate::transport::{high_and_low, one, thread};
 
 /// List the members.
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {
     members!(type_, TlsTransport;
-        write("data") => write, "Send data; returns at once.";
-        writelines("list_of_data") => writelines, "Send several pieces of data.";
+        write(data) => write, "Send data; returns at once.";
+        writelines(list_of_data) => writelines, "Send several pieces of data.";
         write_eof() => write_eof, "Not possible over TLS: raises NotImplementedError.";
-        can_write_eof() => can_write_eof, "Say that write_eof() does not work.";
-        get_write_buffer_size() => get_write_buffer_size, "Return how many bytes the lower transport was not given yet.";
-        get_write_buffer_limits() => get_write_buffer_limits, "Return the low and high water marks, in bytes.";
-        set_write_buffer_limits("high=None, low=None") => set_write_buffer_limits, "Set the water marks, in bytes.";
-        _test__append_write_backlog("data") => append_write_backlog, "Queue data without sending it.";
+        can_write_eof() => |_this| false, "Say that write_eof() does not work.";
+        get_write_buffer_size() => |this| with(this, |tls| Ok(outgoing::size(tls)? as u64)), "Return how many bytes the lower transport was not given yet.";
+        get_write_buffer_limits() => |this| with(this, |tls| tls.outgoing.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
+        set_write_buffer_limits(high=None, low=None) => set_write_buffer_limits, "Set the water marks, in bytes.";
+        _test__append_write_backlog(data) => append_write_backlog, "Queue data without sending it.";
         pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
         resume_reading() => resume_reading, "Deliver again.";
-        is_reading() => is_reading, "Say whether bytes are delivered.";
-        get_read_buffer_size() => get_read_buffer_size, "Return how many bytes of ciphertext wait to be decrypted.";
-        get_read_buffer_limits() => get_read_buffer_limits, "Return the low and high water marks, in bytes.";
-        set_read_buffer_limits("high=None, low=None") => set_read_buffer_limits, "Set the water marks, in bytes.";
-        get_extra_info("name, default=None") => get_extra_info, "Return what is known of the connection.";
-        set_protocol("protocol") => set_protocol, "Hand the connection to another protocol.";
-        get_protocol() => get_protocol, "Return the current protocol.";
+        is_reading() => |this| with(this, |tls| Ok(!tls.incoming.app_paused.get())), "Say whether bytes are delivered.";
+        get_read_buffer_size() => |this| with(this, |tls| Ok(tls.engine.incoming_len(tls.py())? as u64)), "Return how many bytes of ciphertext wait to be decrypted.";
+        get_read_buffer_limits() => |this| with(this, |tls| tls.incoming.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
+        set_read_buffer_limits(high=None, low=None) => set_read_buffer_limits, "Set the water marks, in bytes.";
+        get_extra_info(name, default=None) => get_extra_info, "Return what is known of the connection.";
+        set_protocol(protocol) => set_protocol, "Hand the connection to another protocol.";
+        get_protocol() => |this| with(this, |tls| Ok(tls.app.get_or_none(tls.py()))), "Return the current protocol.";
         is_closing() => is_closing, "Say whether it is closing or closed.";
         close() => close, "Close once everything is sent and the peer has said goodbye.";
         abort() => abort, "Close now; unsent bytes are lost.";
-        _force_close("exc") => force_close, "Close now, with this exception for connection_lost().";
-        get _loop => loop_, "The loop.";
-        get _ssl_protocol => ssl_protocol, "The protocol that speaks TLS.";
-        get _closed => closed, "Whether close() or abort() was called, or the connection is lost.";
-        get _protocol_paused => protocol_paused, "Whether the protocol was told to stop writing.";
-        get _start_tls_compatible => start_tls_compatible, "loop.start_tls() accepts it.";
+        _force_close(exc) => force_close, "Close now, with this exception for connection_lost().";
+        get _loop => |this| this.owner.loop_(this.py()), "The loop.";
+        get _ssl_protocol => |this| this.protocol.get_or_none(this.py()), "The protocol that speaks TLS.";
+        get _closed => |this| this.closed.get(), "Whether close() or abort() was called, or the connection is lost.";
+        get _protocol_paused => |this| with(this, |tls| Ok(tls.outgoing.app_paused.get())), "Whether the protocol was told to stop writing.";
+        get _start_tls_compatible => |_this| true, "loop.start_tls() accepts it.";
         get _sendfile_compatible => sendfile_compatible, "loop.sendfile() reads the file and writes it here.";
     );
 }
@@ -62,8 +63,7 @@ fn with<'py, R>(
     }
 }
 
-fn write(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let data = one(args, "write", intern!(this.py(), "data"))?;
+fn write(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     let bytes_like = data.cast::<PyBytes>().is_ok()
         || data.cast::<PyByteArray>().is_ok()
         || data.cast::<PyMemoryView>().is_ok();
@@ -77,15 +77,14 @@ fn write(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
     if buf.is_empty() {
         return Ok(());
     }
-    if this.is_elsewhere() {
+    if this.owner.is_elsewhere() {
         return thread::hand_over_bytes(this, &[buf]);
     }
     with(this, |tls| outgoing::write(tls, std::iter::once(buf)))
 }
 
-fn writelines(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let list = one(args, "writelines", intern!(this.py(), "list_of_data"))?;
-    if this.is_elsewhere() {
+fn writelines(this: Transport<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
+    if this.owner.is_elsewhere() {
         let (bufs, refused) = take_over_all(list)?;
         thread::hand_over_bytes(this, &bufs)?;
         return refused.map_or(Ok(()), Err);
@@ -107,7 +106,7 @@ fn writelines(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
 }
 
 /// Take over what comes before the first that cannot be sent, and why that cannot.
-fn take_over_all(list: Borrowed<'_, '_, PyAny>) -> PyResult<(Vec<SendBuf>, Option<PyErr>)> {
+fn take_over_all(list: Argument<'_, '_>) -> PyResult<(Vec<SendBuf>, Option<PyErr>)> {
     let mut bufs = Vec::new();
     for data in list.try_iter()? {
         let data = data?;
@@ -127,20 +126,12 @@ fn write_eof(_this: Transport<'_, '_>) -> PyResult<()> {
     Err(PyNotImplementedError::raise_bare())
 }
 
-fn can_write_eof(_this: Transport<'_, '_>) -> bool {
-    false
-}
-
-fn get_write_buffer_size(this: Transport<'_, '_>) -> PyResult<u64> {
-    with(this, |tls| Ok(outgoing::size(tls)? as u64))
-}
-
-fn get_write_buffer_limits<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    with(this, |tls| tls.outgoing.marks.to_python(this.py()))
-}
-
-fn set_write_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let given = high_and_low(args, "set_write_buffer_limits")?;
+fn set_write_buffer_limits(
+    this: Transport<'_, '_>,
+    high: Option<Argument<'_, '_>>,
+    low: Option<Argument<'_, '_>>,
+) -> PyResult<()> {
+    let given = given("set_write_buffer_limits", high, low)?;
     with(this, |tls| {
         tls.outgoing
             .marks
@@ -150,12 +141,7 @@ fn set_write_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyRes
 }
 
 /// For tests of the standard library: as `write`, but nothing is encrypted yet.
-fn append_write_backlog(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let data = one(
-        args,
-        "_test__append_write_backlog",
-        intern!(this.py(), "data"),
-    )?;
+fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     let buf = take_over(data)?;
     with(this, |tls| {
         let before = tls.outgoing.backlog_bytes.get();
@@ -166,7 +152,7 @@ fn append_write_backlog(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult
 }
 
 fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.is_elsewhere() {
+    if this.owner.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "pause_reading"));
     }
     with(this, |tls| {
@@ -176,26 +162,18 @@ fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
 }
 
 fn resume_reading(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.is_elsewhere() {
+    if this.owner.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "resume_reading"));
     }
     with(this, incoming::resume)
 }
 
-fn is_reading(this: Transport<'_, '_>) -> PyResult<bool> {
-    with(this, |tls| Ok(!tls.incoming.app_paused.get()))
-}
-
-fn get_read_buffer_size(this: Transport<'_, '_>) -> PyResult<u64> {
-    with(this, |tls| Ok(tls.engine.incoming_len(this.py())? as u64))
-}
-
-fn get_read_buffer_limits<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    with(this, |tls| tls.incoming.marks.to_python(this.py()))
-}
-
-fn set_read_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let given = high_and_low(args, "set_read_buffer_limits")?;
+fn set_read_buffer_limits(
+    this: Transport<'_, '_>,
+    high: Option<Argument<'_, '_>>,
+    low: Option<Argument<'_, '_>>,
+) -> PyResult<()> {
+    let given = given("set_read_buffer_limits", high, low)?;
     with(this, |tls| {
         tls.incoming
             .marks
@@ -206,26 +184,10 @@ fn set_read_buffer_limits(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResu
 
 fn get_extra_info<'py>(
     this: Transport<'_, 'py>,
-    args: Args<'_, 'py>,
+    name: Argument<'_, 'py>,
+    default: Option<Argument<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    let (mut name, mut default) = (args.get(0), args.get(1));
-    for (keyword, value) in args.keywords() {
-        match keyword.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
-            "name" => name = Some(value),
-            "default" => default = Some(value),
-            other => {
-                return Err(PyTypeError::raise(format!(
-                    "get_extra_info() got an unexpected keyword argument '{other}'"
-                )));
-            }
-        }
-    }
-    let Some(name) = name else {
-        return Err(PyTypeError::raise(
-            "get_extra_info() misses the argument 'name'",
-        ));
-    };
     let default = default.map_or_else(|| py.None().into_bound(py), Borrowed::to_owned);
     with(this, |tls| {
         if let Ok(extra) = tls.extra.get_or_none(py).cast::<PyDict>()
@@ -242,13 +204,8 @@ fn get_extra_info<'py>(
     })
 }
 
-fn set_protocol(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    let protocol = one(args, "set_protocol", intern!(this.py(), "protocol"))?;
+fn set_protocol(this: Transport<'_, '_>, protocol: Argument<'_, '_>) -> PyResult<()> {
     with(this, |tls| create::set_app_protocol(tls, &protocol))
-}
-
-fn get_protocol<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    with(this, |tls| Ok(tls.app.get_or_none(this.py())))
 }
 
 /// Also where only the transport below has ended, which a write of a moment ago may have found: a callback that
@@ -267,7 +224,7 @@ fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
 }
 
 fn close(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.is_elsewhere() {
+    if this.owner.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "close"));
     }
     if this.closed.replace(true) {
@@ -278,16 +235,15 @@ fn close(this: Transport<'_, '_>) -> PyResult<()> {
 }
 
 fn abort(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.is_elsewhere() {
+    if this.owner.is_elsewhere() {
         return thread::hand_over(this, intern!(this.py(), "abort"));
     }
     abort_with(this, None)
 }
 
-fn force_close(this: Transport<'_, '_>, args: Args<'_, '_>) -> PyResult<()> {
-    args.expect_positional("_force_close", 1)?;
-    let error = args.get(0).filter(|error| !error.is_none());
-    abort_with(this, error.map(Obj::from_borrowed).as_ref())
+fn force_close(this: Transport<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
+    let error = (!error.is_none()).then(|| Obj::from_borrowed(error));
+    abort_with(this, error.as_ref())
 }
 
 fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
@@ -296,26 +252,6 @@ fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
         return Ok(());
     }
     with(this, |tls| shutdown::abort(tls, error))
-}
-
-fn loop_<'py>(this: Transport<'_, 'py>) -> Bound<'py, PyAny> {
-    this.loop_.get_or_none(this.py())
-}
-
-fn ssl_protocol<'py>(this: Transport<'_, 'py>) -> Bound<'py, PyAny> {
-    this.protocol.get_or_none(this.py())
-}
-
-fn closed(this: Transport<'_, '_>) -> bool {
-    this.closed.get()
-}
-
-fn protocol_paused(this: Transport<'_, '_>) -> PyResult<bool> {
-    with(this, |tls| Ok(tls.outgoing.app_paused.get()))
-}
-
-fn start_tls_compatible(_this: Transport<'_, '_>) -> bool {
-    true
 }
 
 fn sendfile_compatible<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,6 +1,6 @@
 //! How a connection begins: from a connected socket to `connection_made`.
 //!
-//! Called by: the loop's `_make_socket_transport` (client side, TLS) and [`super::listener`].
+//! Called by: the loop's `_make_socket_transport` (client side, TLS), [`super::listener`], and [`super::socket`].
 //! Never does: connect or accept.
 //!
 //! Source: `_SelectorTransport.__init__` and `_SelectorSocketTransport.__init__`.
@@ -12,104 +12,74 @@ use std::sync::OnceLock;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
-use ringloop::embed::Token;
 use ringloop::embed::sys;
 
+use super::base::Base;
 use super::flow::Flow;
 use super::gather::Gathering;
-use super::lifecycle::Lifecycle;
 use super::read::{ReadSide, Receiver};
+use super::socket::{self, LoopSocket};
 use super::write::WriteSide;
 use super::{Stream, Stream_};
 use crate::datagram::address::to_python as address_to_python;
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, Obj, ObjCell, Payload, Raise as _, SocketCell, intern};
+use crate::ffi::{self, Obj, ObjCell, SocketCell, intern};
 use crate::limits;
 
-/// What a transport is made of.
-pub struct Parts<'a, 'py> {
-    /// The loop.
-    pub loop_: &'a Bound<'py, LoopCore>,
-    /// A connected, non-blocking `socket.socket`.
-    pub socket: &'a Bound<'py, PyAny>,
-    /// The protocol.
-    pub protocol: &'a Bound<'py, PyAny>,
-    /// A future to resolve once `connection_made` has run.
-    pub waiter: Option<&'a Bound<'py, PyAny>>,
-    /// What `get_extra_info` knows besides socket and names.
-    pub extra: Option<&'a Bound<'py, PyDict>>,
-    /// The server that accepted it.
-    pub server: Option<&'a Bound<'py, PyAny>>,
-    /// The loop has made the socket, and nobody else has it.
-    pub is_own: bool,
-}
-
-/// Make a transport and schedule `connection_made`, the first read and the waiter, in this order.
-pub fn create<'py>(parts: &Parts<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    let py = parts.loop_.py();
-    let socket = SocketCell::new(parts.socket)?;
+/// Make a transport of a connected, non-blocking socket; `connection_made` is scheduled. `is_own` says that the loop has
+/// made the socket, and nobody else has it.
+#[pyfunction]
+#[pyo3(signature = (loop_, sock, protocol, waiter, extra, server, is_own))]
+// The arguments of asyncio's own, and one.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn make_socket_transport<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    sock: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
+    waiter: Option<&Bound<'py, PyAny>>,
+    extra: Option<&Bound<'py, PyDict>>,
+    server: Option<&Bound<'py, PyAny>>,
+    is_own: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = loop_.py();
+    let socket = SocketCell::new(sock)?;
     let fd = socket.original_fd();
-    let core = parts.loop_.get();
+    let core = loop_.get();
     let kind = core.engine.kind()?;
-    let may_gather = parts.is_own && !core.writes_eagerly();
+    let gathers = is_own && !core.writes_eagerly();
     let keeps_messages = sys::socket::is_stream(fd).is_ok_and(|is_stream| !is_stream);
     let stream = Stream {
-        loop_: ObjCell::new(Some(parts.loop_.clone().into_any().into())),
-        running_thread: core.running_thread(),
-        token: Cell::new(Token(0)),
-        registered: Cell::new(false),
+        base: Base::new(loop_, None, Some(ffi::context_copy_current(py)?)),
+        socket: LoopSocket::new(socket, Gathering::new(gathers, limits::OPENING_TURNS)),
         kind,
         keeps_messages,
-        socket,
-        protocol: ObjCell::new(None),
         server: ObjCell::new(None),
-        context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
         empty_waiter: ObjCell::new(None),
-        lifecycle: Lifecycle::new(),
+        called_by_loop: Cell::new(false),
         read: ReadSide::new(kind, keeps_messages),
         write: WriteSide::new(),
-        gathering: Gathering::new(may_gather, limits::OPENING_TURNS),
         flow: Flow::new(),
     };
-    let transport = Stream::native().instantiate(py, stream)?;
-    let extra = extra(parts.socket, parts.extra, fd, parts.server.is_some())?;
-    show_socket(&extra, &transport, parts.socket, may_gather)?;
-    transport.setattr(intern!(py, "_extra"), extra)?;
-    let Some(this) = Stream::native().get(&transport) else {
-        return Err(pyo3::exceptions::PySystemError::raise(
-            "a new transport has another type",
-        ));
-    };
-    set_protocol(this, parts.protocol)?;
+    let extra = self::extra(sock, extra, fd, server.is_some())?;
+    let transport = socket::instantiate(stream, sock, &extra, gathers)?;
+    let this = socket::new_one::<Stream>(&transport)?;
+    set_protocol(this, protocol)?;
     // Nagle's algorithm only delays what the loop has gathered already; not every family has it.
     drop(sys::socket::set_nodelay(fd, true));
-    if let Some(server) = parts.server {
+    if let Some(server) = server {
         attach(server, &transport)?;
         drop(this.server.replace(Some(server.clone().into())));
     }
-    this.token
-        .set(core.add_transport(super::handler(transport.clone().into()), fd)?);
-    this.registered.set(true);
-    let context = context_for(this)?;
-    let scheduled = schedule(
-        parts.loop_,
-        parts.protocol,
-        &transport,
-        parts.waiter,
-        context,
-    );
-    if let Err(error) = scheduled {
-        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
-        core.release_handler(this.token.get(), fd)?;
-        return Err(error);
-    }
+    socket::begin(this, loop_, protocol, waiter, context_for(this)?)?;
     Ok(transport)
 }
 
 /// What a callback of a connection is scheduled in: from 3.15 on the connection's own context, the same
 /// for all of them, before a copy of the caller's.
 pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
-    let own = cfg!(Py_3_15).then(|| this.context.get(this.py())).flatten();
+    let own = cfg!(Py_3_15)
+        .then(|| this.base.context.get(this.py()))
+        .flatten();
     own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
 }
 
@@ -218,8 +188,7 @@ pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -
     } else {
         Receiver::Data
     });
-    this.lifecycle.protocol_connected.set(true);
-    drop(this.protocol.replace(Some(protocol.clone().into())));
+    drop(this.base.protocol.replace(Some(protocol.clone().into())));
     Ok(())
 }
 

@@ -1,19 +1,18 @@
 //! Flow control of the writing side: when the protocol is told to pause and to resume.
 //!
-//! Owns: the water marks and whether the protocol is paused. Called by: `write` after every change of
-//! the queue, and by `methods`, of streams, datagram endpoints and pipes. Never does: look at the queue
+//! Owns: the water marks and whether the protocol is paused. Called by: the writing side of streams, datagram endpoints and
+//! pipes after every change of the queue, and user code (the members of [`define`]). Never does: look at the queue
 //! itself; it is told the size.
 //! Source: `asyncio.transports._FlowControlMixin`.
 
 use std::cell::Cell;
 
-use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 
-use super::marks::{Marks, high_and_low};
-use super::{Endpoint, Writable, call_protocol, leaves_the_loop, tell};
-use crate::event_loop::exceptions;
-use crate::ffi::{self, Args, Fallible, This, Visited, Visitor, intern};
+use super::base::{self, Endpoint, call_protocol, call_protocol_here};
+use super::marks::{self, Marks};
+use super::thread;
+use crate::ffi::{Argument, Definition, This, Visited, Visitor, intern, members};
 use crate::limits;
 
 /// Water marks, and the protocol's state.
@@ -30,17 +29,6 @@ impl Flow {
         }
     }
 
-    /// `get_write_buffer_limits()`.
-    pub fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.marks.to_python(py)
-    }
-
-    /// `set_write_buffer_limits(high=None, low=None)`.
-    pub fn set_limits(&self, py: Python<'_>, args: Args<'_, '_>) -> PyResult<()> {
-        let given = high_and_low(args, "set_write_buffer_limits")?;
-        self.marks.set(py, given, limits::WRITE_HIGH_WATER)
-    }
-
     pub fn is_paused(&self) -> bool {
         self.paused.get()
     }
@@ -54,17 +42,63 @@ impl Flow {
     }
 }
 
+/// An endpoint that is written to.
+pub(crate) trait Writable: Endpoint {
+    fn flow(&self) -> &Flow;
+    /// Bytes that wait to be written.
+    fn size(&self) -> usize;
+    /// As [`Writable::size`], without those that the kernel takes now.
+    fn unsent(this: This<'_, '_, Self>) -> PyResult<usize> {
+        Ok(this.size())
+    }
+}
+
+/// List the members of what is written to.
+pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
+    members!(type_, T: Writable;
+        abort() => abort, "Close now; what was not sent is lost.";
+        get_write_buffer_size() => |this| Ok::<_, PyErr>(unsent(this)? as u64), "Return how many bytes wait to be sent.";
+        get_write_buffer_limits() => |this| this.flow().marks.to_python(this.py()), "Return the low and high water marks, in bytes.";
+        set_write_buffer_limits(high=None, low=None) => set_write_buffer_limits, "Set the water marks, in bytes.";
+        get _conn_lost => |this| u64::from(this.base().lost_writes.get()), "Writes since the connection was lost.";
+        get _protocol_paused => |this| this.flow().is_paused(), "Whether the protocol was told to stop writing.";
+    );
+}
+
+fn abort<T: Writable>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "abort"));
+    }
+    T::force_close(this, None)
+}
+
+fn unsent<T: Writable>(this: This<'_, '_, T>) -> PyResult<usize> {
+    if this.base().is_elsewhere() {
+        return Ok(this.size());
+    }
+    T::unsent(this)
+}
+
+fn set_write_buffer_limits<T: Writable>(
+    this: This<'_, '_, T>,
+    high: Option<Argument<'_, '_>>,
+    low: Option<Argument<'_, '_>>,
+) -> PyResult<()> {
+    let given = marks::given("set_write_buffer_limits", high, low)?;
+    this.flow()
+        .marks
+        .set(this.py(), given, limits::WRITE_HIGH_WATER)?;
+    // What was only gathered is no reason to pause: nothing that would end the pause is under way.
+    maybe_pause(this, unsent(this)?)
+}
+
 /// Tell the protocol to stop writing when `size` bytes are too many.
 pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
     if !this.flow().above_high(size) || this.flow().paused.replace(true) {
         return Ok(());
     }
     // In the writer's own context: it is the one that is running.
-    let py = this.py();
-    let told = match this.protocol().get(py) {
-        Some(protocol) => tell(this, &protocol, intern!(py, "pause_writing"), None).map(drop),
-        None => Ok(()),
-    };
+    let told = call_protocol_here(this, intern!(this.py(), "pause_writing"), None);
     report(this, told, "protocol.pause_writing() failed")
 }
 
@@ -78,34 +112,6 @@ pub(crate) fn maybe_resume<T: Writable>(this: This<'_, '_, T>, size: usize) -> P
 }
 
 /// Errors of these callbacks are reported and do not end the connection.
-pub(crate) fn report<T: Endpoint>(
-    this: This<'_, '_, T>,
-    told: PyResult<()>,
-    message: &str,
-) -> PyResult<()> {
-    let py = this.py();
-    let Err(error) = told else { return Ok(()) };
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
-    let exception = error.into_value(py).into_bound(py);
-    let reported = report_exception(this, &exception, message);
-    exceptions::contained(exception, reported)
-}
-
-fn report_exception<T: Endpoint>(
-    this: This<'_, '_, T>,
-    exception: &Bound<'_, PyBaseException>,
-    message: &str,
-) -> PyResult<()> {
-    let py = this.py();
-    let context = ffi::new_dict(py)?;
-    context.set_item(intern!(py, "message"), Fallible(message))?;
-    context.set_item(intern!(py, "exception"), exception)?;
-    context.set_item(intern!(py, "transport"), this.object())?;
-    context.set_item(intern!(py, "protocol"), this.protocol().get_or_none(py))?;
-    this.loop_()
-        .get_or_none(py)
-        .call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+fn report<T: Writable>(this: This<'_, '_, T>, told: PyResult<()>, message: &str) -> PyResult<()> {
+    base::report(this, told, || Ok(message.to_owned()))
 }

@@ -22,8 +22,8 @@ use ringloop::embed::sys::socket;
 use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::create;
-use super::leaves_the_loop;
 use crate::error;
+use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Behaviour, Handler, LoopCore};
 use crate::ffi::{
     self, Definition, Fallible, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
@@ -87,10 +87,11 @@ impl Payload for Listener {
     }
 }
 
-/// Make a listener for `socket`; it accepts after `start()`.
-pub fn new_listener<'py>(
+/// Make a listener; it accepts after `start()`. With `accepted`, sockets go there instead of to a protocol of the factory.
+#[pyfunction]
+pub(super) fn make_listener<'py>(
     loop_: &Bound<'py, LoopCore>,
-    socket: &Bound<'py, PyAny>,
+    sock: &Bound<'py, PyAny>,
     factory: &Bound<'py, PyAny>,
     server: &Bound<'py, PyAny>,
     accepted: &Bound<'py, PyAny>,
@@ -101,14 +102,13 @@ pub fn new_listener<'py>(
         ObjCell::new((!object.is_none()).then(|| object.clone().into()))
     };
     let number = |name: &Bound<'py, PyString>| {
-        socket
-            .getattr(name)?
+        sock.getattr(name)?
             .call_method0(intern!(py, "__index__"))?
             .extract()
     };
     let listener = Listener {
         loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
-        socket: SocketCell::new(socket)?,
+        socket: SocketCell::new(sock)?,
         shape: (
             number(intern!(py, "family"))?,
             number(intern!(py, "type"))?,
@@ -128,10 +128,6 @@ pub fn new_listener<'py>(
 }
 
 fn start(this: Listener_<'_, '_>) -> PyResult<()> {
-    begin(this)
-}
-
-fn begin(this: Listener_<'_, '_>) -> PyResult<()> {
     if this.stopped.get() || this.armed.get().is_some() {
         return Ok(());
     }
@@ -156,10 +152,6 @@ fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
 }
 
 fn stop(this: Listener_<'_, '_>) -> PyResult<()> {
-    end(this)
-}
-
-fn end(this: Listener_<'_, '_>) -> PyResult<()> {
     this.stopped.set(true);
     let loop_ = core(this)?;
     let core = loop_.get();
@@ -245,7 +237,7 @@ fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
         let fd = this.socket.fd(this.py());
         if fd < 0 {
             // Its owner has closed the listening socket; another process may hold the file.
-            return end(this);
+            return stop(this);
         }
         match socket::accept_now(fd) {
             Ok(connection) => taken = accepted(this, connection),
@@ -325,16 +317,9 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
     };
     let protocol = factory.bind(py).call0()?;
     let server = this.server.get(py);
-    create::create(&create::Parts {
-        loop_: &core(this)?,
-        socket: connection,
-        protocol: &protocol,
-        waiter: None,
-        extra: None,
-        server: server.as_ref().map(|server| server.bind(py)),
-        is_own: true,
-    })?;
-    Ok(())
+    let server = server.as_ref().map(|server| server.bind(py));
+    let loop_ = core(this)?;
+    create::make_socket_transport(&loop_, connection, &protocol, None, None, server, true).map(drop)
 }
 
 /// The `socket.socket` of an accepted descriptor, without the system calls by which it would find out
@@ -374,12 +359,9 @@ fn report(
     if !loop_.get().debug() {
         return Ok(());
     }
-    let context = ffi::new_dict(py)?;
+    let exception = error.into_value(py).into_bound(py);
     let message = "Error on transport creation for incoming connection";
-    context.set_item(intern!(py, "message"), Fallible(message))?;
-    context.set_item(intern!(py, "exception"), error.into_value(py))?;
-    loop_.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    exceptions::report(&loop_, message, &exception, &[])
 }
 
 /// Out of descriptors or memory, or what else may pass: say so, and try again in a second.
@@ -400,7 +382,7 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
         loop_
             .get()
             .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                Listener::native().get(object).map_or(Ok(()), begin)
+                Listener::native().get(object).map_or(Ok(()), start)
             })?;
     }
     tell(this, message, errno)
@@ -419,16 +401,12 @@ fn failed(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
 fn tell(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let error = error::from_io(&io::Error::from_raw_os_error(errno));
-    let context = ffi::new_dict(py)?;
-    context.set_item(intern!(py, "message"), Fallible(message))?;
-    context.set_item(intern!(py, "exception"), error.into_value(py))?;
+    let exception = error.into_value(py).into_bound(py);
     let wrapper = py
         .import(intern!(py, "asyncio.trsock"))?
         .getattr(intern!(py, "TransportSocket"))?;
-    context.set_item(
-        intern!(py, "socket"),
-        wrapper.call1((this.socket.get_or_none(py),))?,
-    )?;
-    core(this)?.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    let socket = wrapper.call1((this.socket.get_or_none(py),))?;
+    let more = [(intern!(py, "socket"), &socket)];
+    let loop_ = core(this)?;
+    exceptions::report(&loop_, message, &exception, &more)
 }

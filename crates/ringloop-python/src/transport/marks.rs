@@ -10,7 +10,7 @@ use std::cell::Cell;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::ffi::{self, Args, IntoObject as _, Obj, ObjCell, Raise as _, Visited, Visitor};
+use crate::ffi::{self, Argument, IntoObject as _, Obj, ObjCell, Raise as _, Visited, Visitor};
 
 /// A high and a low mark.
 pub(crate) struct Marks {
@@ -24,7 +24,7 @@ pub(crate) struct Marks {
 }
 
 /// The arguments of `set_*_buffer_limits`.
-pub(crate) type Given<'a, 'py> = [Option<Borrowed<'a, 'py, PyAny>>; 2];
+pub(crate) type Given<'a, 'py> = [Option<Argument<'a, 'py>>; 2];
 
 impl Marks {
     pub fn new(high: usize) -> Self {
@@ -104,35 +104,13 @@ fn whole(number: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
 }
 
-/// The arguments of `function(high=None, low=None)`.
-pub(crate) fn high_and_low<'a, 'py>(
-    args: Args<'a, 'py>,
+/// The arguments of `function(high=None, low=None)`, which must be numbers.
+pub(crate) fn given<'a, 'py>(
     function: &str,
+    high: Option<Argument<'a, 'py>>,
+    low: Option<Argument<'a, 'py>>,
 ) -> PyResult<Given<'a, 'py>> {
-    if args.len() > 2 {
-        return Err(PyTypeError::raise(format!(
-            "{function}() takes at most 2 arguments, but {} were given",
-            args.len()
-        )));
-    }
-    let mut values = [args.get(0), args.get(1)];
-    for (name, value) in args.keywords() {
-        let index = match name.extract::<std::borrow::Cow<'_, str>>()?.as_ref() {
-            "high" => 0,
-            "low" => 1,
-            other => {
-                return Err(PyTypeError::raise(format!(
-                    "{function}() got an unexpected keyword argument '{other}'"
-                )));
-            }
-        };
-        if values[index].replace(value).is_some() {
-            return Err(PyTypeError::raise(format!(
-                "{function}() got multiple values for argument '{}'",
-                ["high", "low"][index]
-            )));
-        }
-    }
+    let mut values = [high, low];
     for (value, name) in values.iter_mut().zip(["high", "low"]) {
         *value = value.filter(|value| !value.is_none());
         if let Some(value) = value

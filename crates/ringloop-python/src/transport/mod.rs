@@ -1,74 +1,63 @@
 //! The stream transport: a connected socket and its protocol.
 //!
-//! Owns: the state of one connection, in four parts that know only their own fields: [`read`],
-//! [`write`], [`flow`] and [`lifecycle`]. Called by: the turn (completions, flush), user code
-//! ([`methods`]), servers ([`listener`]). Never does: wait; every operation is the engine's.
+//! Owns: the state of one connection, in parts that know only their own fields: [`read`] and [`write`] are its own;
+//! [`base`], [`socket`], [`flow`] and [`thread`] are what datagram endpoints and pipes have too. Called by: the turn
+//! (completions, flush), user code ([`methods`]), servers ([`listener`]). Never does: wait; every operation is the engine's.
 //!
 //! Byte path in: `event_loop::dispatch` → [`read`] → `protocol.data_received`.
 //! Byte path out: `transport.write` → [`write`] → one send a turn, submitted by the enter that waits.
 //!
 //! The behaviour is `asyncio.selector_events._SelectorSocketTransport`'s, to the letter.
 
+pub(crate) mod base;
 pub(crate) mod create;
 pub(crate) mod flow;
 pub(crate) mod gather;
-pub(crate) mod lifecycle;
+mod lifecycle;
 mod listener;
 pub(crate) mod marks;
-pub(crate) mod methods;
+mod methods;
 pub(crate) mod native;
 mod read;
 mod sendfile;
+pub(crate) mod socket;
 mod socket_file;
 pub(crate) mod thread;
 pub(crate) mod write;
 
-pub(crate) use marks::{Marks, high_and_low};
-pub(crate) use methods::one;
+pub(crate) use marks::Marks;
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use ringloop::embed::{Driver, Event, Kind, Sink, Token};
+use ringloop::embed::{Event, Key, Kind};
 
-use crate::event_loop::{Behaviour, Flush, Handler, LoopCore, handlers};
+use crate::event_loop::{Flush, handlers};
 use crate::ffi::{
-    self, Definition, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor, intern,
+    self, Argument, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern,
 };
 
+use base::{Base, Endpoint, Readable, fatal_error};
+use flow::Writable;
 use listener::Listener;
+use socket::{LoopSocket, SocketTransport};
 
 /// One connection.
 pub struct Stream {
-    /// The loop; cleared only by the collector and after the connection is lost.
-    loop_: ObjCell,
-    /// Which thread runs the loop; zero for none.
-    running_thread: Arc<AtomicU64>,
-    /// Its place among the loop's handlers, which keep the transport alive while operations are in
-    /// flight or bytes may still come.
-    token: Cell<Token>,
-    /// It has that place. Not so while it rests: see [`lifecycle::rest_if_idle`].
-    registered: Cell<bool>,
+    base: Base,
+    socket: LoopSocket,
     /// Which driver the loop has; it never changes.
     kind: Kind,
     /// The socket is no stream: each send is a message, and each receive takes one.
     keeps_messages: bool,
-    /// The `socket.socket`; gone once it is closed.
-    socket: SocketCell,
-    protocol: ObjCell,
     server: ObjCell,
-    /// What protocol callbacks run in: a copy made when the connection was.
-    context: ObjCell,
     /// Set while a file is sent past the write queue.
     empty_waiter: ObjCell,
-    lifecycle: lifecycle::Lifecycle,
+    /// The loop is at work on the connection, and no caller of the user's.
+    called_by_loop: Cell<bool>,
     read: read::ReadSide,
     write: write::WriteSide,
-    gathering: gather::Gathering,
     flow: flow::Flow,
 }
 
@@ -102,154 +91,110 @@ impl Payload for Stream {
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
+        self.base.visit(visitor)?;
         self.socket.visit(visitor)?;
-        self.protocol.visit(visitor)?;
         self.server.visit(visitor)?;
-        self.context.visit(visitor)?;
         self.empty_waiter.visit(visitor)?;
         self.flow.visit(visitor)
     }
 
     fn clear(&self) {
-        // The loop and the socket stay: the finaliser has run, and a cleared transport that is still
-        // reachable answers like a closed one.
-        drop((
-            self.protocol.take(),
-            self.server.take(),
-            self.context.take(),
-            self.empty_waiter.take(),
-        ));
+        self.base.clear();
+        drop((self.server.take(), self.empty_waiter.take()));
     }
 
     fn finalize(this: Stream_<'_, '_>) {
-        lifecycle::finalize(this);
+        base::finalize(this);
     }
-}
-
-/// What the loop does with a stream.
-static STREAM: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        Stream::native().get(object).map_or(Ok(()), |this| {
-            this.lifecycle
-                .called_by_loop(|| lifecycle::or_end(this, completed(this, event)))
-        })
-    },
-    flush: |object, why| {
-        Stream::native()
-            .get(object)
-            .map_or(Ok(()), |this| match why {
-                Flush::TurnEnds => this.lifecycle.called_by_loop(|| {
-                    let settled = read::settle_pause(this);
-                    lifecycle::or_end(this, settled.and(write::flush(this)))
-                }),
-                Flush::Now => write::send_gathered(this),
-            })
-    },
-    abandoned: |object| {
-        if let Some(this) = Stream::native().get(object) {
-            lifecycle::abandoned(this);
-        }
-    },
-};
-
-/// A transport, as the loop's handlers keep it.
-fn handler(transport: Obj) -> Handler {
-    Handler {
-        object: transport,
-        behaviour: &STREAM,
-    }
-}
-
-/// One completion of a stream's operation.
-#[inline]
-fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
-    match handlers::role(event.token) {
-        role if role == Role::Read as u8 => read::completed(this, event),
-        role if role == Role::Write as u8 => write::completed(this, event),
-        _ => write::writable(this, event),
-    }
-}
-
-impl Stream {
-    /// Open the loop's driver for a moment.
-    fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
-        self.core(py)?.get().engine.driver(body)
-    }
-
-    fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
-        let loop_ = self.loop_.get_or_none(py);
-        Ok(loop_.cast_into::<LoopCore>()?)
-    }
-
-    /// The socket's descriptor, for a system call or an operation; -1 once the user has closed it.
-    #[inline]
-    fn fd(&self, py: Python<'_>) -> RawFd {
-        self.socket.fd(py)
-    }
-
-    /// Whether the loop runs.
-    #[inline]
-    fn is_running(&self) -> bool {
-        self.running_thread.load(Relaxed) != 0
-    }
-
-    /// Whether the loop runs, and in another thread.
-    #[inline]
-    fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
-        running != 0 && running != ffi::thread_id()
-    }
-
-    fn sink(&self, role: Role) -> Sink {
-        Sink::Handler(handlers::with_role(self.token.get(), role as u8))
-    }
-
-    /// Whether a completion of this stream's operations has yet to be taken.
-    fn in_flight(&self) -> bool {
-        self.read.armed() || self.write.armed()
-    }
-
-    /// Whether the kernel is done with all of them.
-    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
-        let core = self.core(py)?;
-        for key in [self.read.key(), self.write.key()].into_iter().flatten() {
-            if !core.get().engine.has_ended(key)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// What streams, datagram endpoints and pipes have in common, for the code that serves both.
-pub(crate) trait Endpoint: Payload {
-    /// The loop.
-    fn loop_(&self) -> &ObjCell;
-    /// The protocol; empty once the connection is lost.
-    fn protocol(&self) -> &ObjCell;
-    /// What protocol callbacks run in; empty once the connection is lost. `None`: they run in the
-    /// caller's, which is the right one.
-    fn context(&self) -> Option<&ObjCell>;
-}
-
-/// An endpoint that is written to.
-pub(crate) trait Writable: Endpoint {
-    /// Flow control of the writing side.
-    fn flow(&self) -> &flow::Flow;
 }
 
 impl Endpoint for Stream {
-    fn loop_(&self) -> &ObjCell {
-        &self.loop_
+    fn base(&self) -> &Base {
+        &self.base
     }
 
-    fn protocol(&self) -> &ObjCell {
-        &self.protocol
+    #[inline]
+    fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+        this.called_by_loop(|| {
+            let done = match handlers::role(event.token) {
+                role if role == Role::Read as u8 => read::completed(this, event),
+                role if role == Role::Write as u8 => write::completed(this, event),
+                _ => write::writable(this, event),
+            };
+            or_end(this, done)
+        })
     }
 
-    fn context(&self) -> Option<&ObjCell> {
-        Some(&self.context)
+    fn flush(this: Stream_<'_, '_>, why: Flush) -> PyResult<()> {
+        match why {
+            Flush::TurnEnds => this.called_by_loop(|| {
+                let settled = read::settle_pause(this);
+                or_end(this, settled.and(write::flush(this)))
+            }),
+            Flush::Now => write::send_gathered(this),
+        }
+    }
+
+    fn abandoned(this: Stream_<'_, '_>) {
+        lifecycle::abandoned(this);
+    }
+
+    fn close(this: Stream_<'_, '_>) -> PyResult<()> {
+        lifecycle::close(this)
+    }
+
+    fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        lifecycle::force_close(this, error)
+    }
+
+    fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
+        lifecycle::lost(this)
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    fn close_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
+        socket::close_unclosed(this).and(lifecycle::detach(this))
+    }
+
+    fn is_closing(this: Stream_<'_, '_>) -> PyResult<bool> {
+        // Where nothing is received any more, only a send finds that the peer has gone; and one in flight may have.
+        if this.read.is_paused() || this.read.is_over() || write::has_queued_behind(this) {
+            write::send_gathered(this)?;
+        }
+        Ok(this.base.is_closing())
+    }
+
+    fn set_protocol(this: Stream_<'_, '_>, protocol: Argument<'_, '_>) -> PyResult<()> {
+        // What becomes of it is the old protocol's.
+        if !this.base.is_elsewhere() {
+            write::send_gathered(this)?;
+        }
+        create::set_protocol(this, &protocol)
+    }
+
+    fn last_context(this: Stream_<'_, '_>) -> PyResult<Obj> {
+        let py = this.py();
+        match this.base.context.get(py) {
+            Some(own) if !cfg!(Py_3_15) && this.called_by_loop.get() => ffi::context_copy(py, &own),
+            _ => create::context_for(this),
+        }
+    }
+}
+
+impl Readable for Stream {
+    fn is_paused(&self) -> bool {
+        self.read.is_paused()
+    }
+
+    fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
+        read::pause(this)
+    }
+
+    fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
+        read::resume(this)
     }
 }
 
@@ -257,63 +202,64 @@ impl Writable for Stream {
     fn flow(&self) -> &flow::Flow {
         &self.flow
     }
+
+    fn size(&self) -> usize {
+        self.write.size()
+    }
+
+    fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
+        write::unsent(this)
+    }
 }
 
-/// Call a method of the protocol in the connection's context. `None`: it is gone.
-fn call_protocol<T: Endpoint>(
-    this: This<'_, '_, T>,
-    method: &Bound<'_, pyo3::types::PyString>,
-    argument: Option<&Obj>,
-) -> PyResult<Option<Obj>> {
-    with_protocol(this, |protocol| tell(this, protocol, method, argument))
+impl SocketTransport for Stream {
+    fn socket(&self) -> &LoopSocket {
+        &self.socket
+    }
+
+    fn operations(&self) -> [Option<Key>; 2] {
+        [self.read.key(), self.write.key()]
+    }
+
+    /// It is paused, or the peer has sent its end and the protocol keeps the connection open.
+    fn is_idle(&self) -> bool {
+        (self.read.is_over() || self.read.is_held_back()) && self.write.is_empty()
+    }
+
+    fn start_reading(this: Stream_<'_, '_>) -> PyResult<()> {
+        read::start(this)
+    }
+
+    fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
+        write::send_gathered(this)
+    }
 }
 
-/// Call a method of a protocol that `this` serves, in the context that is running. Other threads may
-/// come to `this` meanwhile.
-pub(crate) fn tell<T: Payload>(
-    this: This<'_, '_, T>,
-    protocol: &Obj,
-    method: &Bound<'_, pyo3::types::PyString>,
-    argument: Option<&Obj>,
-) -> PyResult<Obj> {
-    let py = this.py();
-    ffi::released(&this.object(), || match argument {
-        Some(argument) => ffi::call_method(py, method, &[protocol, argument]),
-        None => ffi::call_method(py, method, &[protocol]),
-    })
+impl Stream {
+    /// Run what the loop found to do for the connection: what ends by it, ends in the context of the
+    /// connection, as a callback of asyncio's selector does.
+    #[inline]
+    fn called_by_loop<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.called_by_loop.set(true);
+        let result = body();
+        self.called_by_loop.set(false);
+        result
+    }
 }
 
-/// Run `body` with the protocol, in the connection's context. `None`: it is gone.
-pub(crate) fn with_protocol<T: Endpoint, R>(
-    this: This<'_, '_, T>,
-    body: impl FnOnce(&Obj) -> PyResult<R>,
-) -> PyResult<Option<R>> {
-    let py = this.py();
-    let Some(protocol) = this.protocol().get(py) else {
-        return Ok(None);
-    };
-    let Some(context) = this.context() else {
-        return ffi::released(&this.object(), || body(&protocol)).map(Some);
-    };
-    let Some(context) = context.get(py) else {
-        return Ok(None);
-    };
-    ffi::context_enter(py, &context)?;
-    let result = ffi::released(&this.object(), || body(&protocol));
-    ffi::context_exit(py, &context)?;
-    result.map(Some)
+fn or_end(this: Stream_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
+    base::or_end(this, done, "Fatal error on socket transport")
 }
 
-/// Whether an exception must leave the loop instead of ending a connection.
-pub(crate) fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<pyo3::exceptions::PySystemExit>(py)
-        || error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py)
+/// What the kernel has handed over, or the protocol was given, cannot be taken back: the connection ends.
+fn read_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
+    fatal_error(this, error, "Fatal read error on socket transport")
 }
 
 /// Make the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    lifecycle::warn_function(py)?;
+    base::warn_function(py)?;
     // Of asyncio's transports this is the base too, and `loop.sendfile` insists on it.
     let base = py
         .import(intern!(py, "asyncio.transports"))?
@@ -322,47 +268,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketTransport", stream)?;
     module.add("Listener", listener)?;
-    module.add_function(wrap_pyfunction!(make_socket_transport, module)?)?;
+    module.add_function(wrap_pyfunction!(create::make_socket_transport, module)?)?;
     module.add_function(wrap_pyfunction!(socket_file::remove_socket_file, module)?)?;
-    module.add_function(wrap_pyfunction!(make_listener, module)?)
-}
-
-/// Make a transport of a connected socket; `connection_made` is scheduled. `is_own` says that the loop has made the
-/// socket.
-#[pyfunction]
-#[pyo3(signature = (loop_, sock, protocol, waiter, extra, server, is_own))]
-// The arguments of asyncio's own, and one.
-#[allow(clippy::too_many_arguments)]
-fn make_socket_transport<'py>(
-    loop_: &Bound<'py, LoopCore>,
-    sock: &Bound<'py, PyAny>,
-    protocol: &Bound<'py, PyAny>,
-    waiter: Option<&Bound<'py, PyAny>>,
-    extra: Option<&Bound<'py, pyo3::types::PyDict>>,
-    server: Option<&Bound<'py, PyAny>>,
-    is_own: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    create::create(&create::Parts {
-        loop_,
-        socket: sock,
-        protocol,
-        waiter,
-        extra,
-        server,
-        is_own,
-    })
-}
-
-/// Make a listener; it accepts after `start()`. With `accepted`, sockets go there instead of to a
-/// protocol of the factory.
-#[pyfunction]
-fn make_listener<'py>(
-    loop_: &Bound<'py, LoopCore>,
-    sock: &Bound<'py, PyAny>,
-    factory: &Bound<'py, PyAny>,
-    server: &Bound<'py, PyAny>,
-    accepted: &Bound<'py, PyAny>,
-    backlog: usize,
-) -> PyResult<Bound<'py, PyAny>> {
-    listener::new_listener(loop_, sock, factory, server, accepted, backlog)
+    module.add_function(wrap_pyfunction!(listener::make_listener, module)?)
 }

@@ -10,7 +10,8 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
-use super::{Stream, Stream_, lifecycle, methods, read, with_protocol};
+use super::base::with_protocol;
+use super::{Stream, Stream_, lifecycle, methods, read};
 use crate::ffi::{self, Obj, Payload};
 
 /// How a protocol of ours takes bytes. Both are called alone with the protocol (`ffi::locked`).
@@ -33,7 +34,7 @@ pub(crate) fn attach(
         return;
     };
     ffi::locked(transport, || {
-        if this.protocol.get_or_none(this.py()).is(protocol) {
+        if this.base.protocol.get_or_none(this.py()).is(protocol) {
             this.read.set_receiver(read::Receiver::Native(receiver));
         }
     });
@@ -65,9 +66,9 @@ pub(super) fn receive(
     asked: usize,
 ) -> PyResult<io::Result<usize>> {
     let py = this.py();
-    let protocol = this.protocol.get_or_none(py);
-    let fd = this.fd(py);
-    let loop_ = this.core(py)?;
+    let protocol = this.base.protocol.get_or_none(py);
+    let fd = this.socket.fd(py);
+    let loop_ = this.base.core(py)?;
     let receive = |scratch: &mut _| {
         let bytes = ffi::receive_scratch(scratch, fd, asked)?;
         let held = if bytes.is_empty() {

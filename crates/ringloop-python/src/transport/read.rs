@@ -34,9 +34,12 @@ use buffered::{deliver_into_protocol, receive_into_protocol};
 pub(super) use held::deliver_held;
 use held::{Delivery, Held, holds, postpone_delivery, schedule_delivery};
 
+use super::base::{call_protocol, fatal_error};
 use super::native::{self, NativeReceiver};
-use super::{Role, Stream_, call_protocol, leaves_the_loop, lifecycle, write};
+use super::socket::{self, Armed};
+use super::{Role, Stream_, lifecycle, read_failed, write};
 use crate::error;
+use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, intern};
 use crate::limits;
 
@@ -45,15 +48,6 @@ use crate::limits;
 enum Mode {
     Interactive,
     Ready,
-}
-
-/// What the engine is doing for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Armed {
-    Nothing,
-    Reading(Key),
-    /// Asked to stop; its last completion has yet to come.
-    Stopping(Key),
 }
 
 /// What the user wants.
@@ -133,10 +127,7 @@ impl ReadSide {
 
     /// The operation in flight.
     pub fn key(&self) -> Option<Key> {
-        match self.armed.get() {
-            Armed::Reading(key) | Armed::Stopping(key) => Some(key),
-            Armed::Nothing => None,
-        }
+        self.armed.get().key()
     }
 
     pub fn forget(&self) {
@@ -213,7 +204,7 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
 }
 
 /// End of the turn: a pause that was not taken back. Nothing is left in flight, so that a transport which nobody
-/// holds is collected ([`lifecycle::rest_if_idle`]).
+/// holds is collected ([`socket::rest_if_idle`]).
 pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Pause {
         disarm(this)
@@ -226,7 +217,7 @@ pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
 pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
     if this.read.wish.get() != Wish::Pause {
         let was_paused = this.read.paused_after_end.replace(false);
-        if was_paused && this.read.is_over() && !this.lifecycle.is_closing() {
+        if was_paused && this.read.is_over() && !this.base.is_closing() {
             // asyncio reads again and finds the end again, which a protocol set since has not heard of.
             this.read.wish.set(Wish::Read);
             this.read.held_end.set(Some(End::Eof));
@@ -245,11 +236,11 @@ pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
 
 /// Have the engine read, unless it does or is not wanted to.
 fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.read.wish.get() != Wish::Read || this.read.armed() || this.lifecycle.is_closing() {
+    if this.read.wish.get() != Wish::Read || this.read.armed() || this.base.is_closing() {
         return Ok(());
     }
-    lifecycle::ensure_registered(this)?;
-    let fd = this.fd(this.py());
+    socket::ensure_registered(this)?;
+    let fd = this.socket.fd(this.py());
     let request = match this.read.mode.get() {
         Mode::Interactive => Request::RecvMulti(RecvMulti::lent(fd)),
         Mode::Ready => Request::Poll(Poll {
@@ -258,18 +249,16 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
             level: true,
         }),
     };
-    let sink = this.sink(Role::Read);
-    let key = this.driver(this.py(), |driver| driver.submit(request, sink))?;
-    this.read.armed.set(Armed::Reading(key));
+    let sink = this.socket.sink(Role::Read as u8);
+    let key = this
+        .base
+        .driver(this.py(), |driver| driver.submit(request, sink))?;
+    this.read.armed.set(Armed::Running(key));
     Ok(())
 }
 
 fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
-    if let Armed::Reading(key) = this.read.armed.get() {
-        this.driver(this.py(), |driver| driver.cancel(key))?;
-        this.read.armed.set(Armed::Stopping(key));
-    }
-    Ok(())
+    socket::disarm(this, &this.read.armed)
 }
 
 /// One completion of the read operation.
@@ -280,10 +269,10 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     }
     let py = this.py();
     // The kernel holds on to the file of a receive, also when the user has taken the socket away.
-    let taken_away = this.fd(py) < 0;
+    let taken_away = this.socket.fd(py) < 0;
     let handled = match completion.buffer {
         Some(id) if taken_away => {
-            this.driver(py, |driver| driver.recycle(id))?;
+            this.base.driver(py, |driver| driver.recycle(id))?;
             ended(this, End::Failed(libc::EBADF))
         }
         Some(id) => received(this, id, completion.result.max(0) as usize),
@@ -304,8 +293,8 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if !completion.more {
         // A change of mode, or a pause that was taken back.
         let again = if holds(this) { Ok(()) } else { arm(this) };
-        let closed = lifecycle::close_socket_if_idle(this);
-        let rested = lifecycle::rest_if_idle(this);
+        let closed = socket::close_if_lost(this);
+        let rested = socket::rest_if_idle(this);
         return handled.and(again).and(closed).and(rested);
     }
     handled
@@ -315,7 +304,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
 fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
     let py = this.py();
     let wish = this.read.wish.get();
-    let native = match (this.read.receiver.get(), this.protocol.get(py)) {
+    let native = match (this.read.receiver.get(), this.base.protocol.get(py)) {
         (Receiver::Native(native), Some(protocol)) if wish == Wish::Read && !holds(this) => {
             Some((native, protocol))
         }
@@ -333,8 +322,8 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
         driver.recycle(id);
     };
     match &native {
-        Some((_, protocol)) => ffi::locked(protocol.bind(py), || this.driver(py, take)),
-        None => this.driver(py, take),
+        Some((_, protocol)) => ffi::locked(protocol.bind(py), || this.base.driver(py, take)),
+        None => this.base.driver(py, take),
     }?;
     drop(native);
     if let Some((native, held)) = taken {
@@ -347,13 +336,8 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
             look_for_bulk(this, len)?;
             deliver(this, bytes.into())
         }
-        Some(Err(error)) => failed(this, error),
+        Some(Err(error)) => read_failed(this, error),
     }
-}
-
-/// What the kernel has handed over cannot be delivered, so nothing that comes behind it may be.
-fn failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
-    lifecycle::fatal_error(this, error, "Fatal read error on socket transport")
 }
 
 /// Change the mode after a few full buffers.
@@ -413,10 +397,10 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// Receive into a new object; `None`: that failed, and the connection has ended.
 fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<Option<io::Result<usize>>> {
-    let bytes = match ffi::receive_bytes(this.py(), this.fd(this.py()), asked) {
+    let bytes = match ffi::receive_bytes(this.py(), this.socket.fd(this.py()), asked) {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) => return Ok(Some(Err(error))),
-        Err(error) => return failed(this, error).map(|()| None),
+        Err(error) => return read_failed(this, error).map(|()| None),
     };
     let len = ffi::bytes_len(&bytes);
     if len > 0 {
@@ -474,18 +458,18 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
         Receiver::Data => {}
         Receiver::Buffered => return deliver_into_protocol(this, bytes),
         Receiver::Native(native) => {
-            let protocol = this.protocol.get_or_none(py);
+            let protocol = this.base.protocol.get_or_none(py);
             let held = (native.take)(&protocol, bytes.rest(py));
             return native::deliver(this, native, held);
         }
     }
     let bytes = match bytes.into_bytes(py) {
         Ok(bytes) => bytes,
-        Err(error) => return failed(this, error),
+        Err(error) => return read_failed(this, error),
     };
     match call_protocol(this, intern!(py, "data_received"), Some(&bytes)) {
         Ok(_) => Ok(()),
-        Err(error) => lifecycle::fatal_error(
+        Err(error) => fatal_error(
             this,
             error,
             "Fatal error: protocol.data_received() call failed.",
@@ -506,11 +490,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     this.read.wish.set(Wish::Stop);
     let py = this.py();
     if let End::Failed(errno) = end {
-        return lifecycle::fatal_error(
-            this,
-            error::from_errno(errno),
-            "Fatal read error on socket transport",
-        );
+        return read_failed(this, error::from_errno(errno));
     }
     let answer = call_protocol(this, intern!(py, "eof_received"), None);
     let truth =
@@ -518,7 +498,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     let keep_open = match truth {
         Ok(keep_open) => keep_open,
         Err(error) if leaves_the_loop(py, &error) => {
-            if !this.lifecycle.is_closing() {
+            if !this.base.is_closing() {
                 // The protocol hears of it again when the loop runs on.
                 this.read.wish.set(Wish::Read);
                 this.read.held_end.set(Some(end));
@@ -527,7 +507,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
             return Err(error);
         }
         Err(error) => {
-            return lifecycle::fatal_error(
+            return fatal_error(
                 this,
                 error,
                 "Fatal error: protocol.eof_received() call failed.",

@@ -4,60 +4,104 @@
 //! the thread that runs the loop, so the call is handed over and made there, in the order of that
 //! thread's calls; debug mode says that it should not have been made.
 //!
-//! Called by: `methods` of streams, of datagram endpoints and of TLS, where `is_elsewhere`. Never does: touch
-//! a part of the transport.
+//! Owns: [`Owner`]. Called by: methods of all transports, where `is_elsewhere`. Never does: touch a part of the transport.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use ringloop::buf::SendBuf;
 
-use super::Endpoint;
+use super::base::Endpoint;
 use crate::event_loop::LoopCore;
-use crate::ffi::{self, ObjCell, Payload, This, intern};
+use crate::ffi::{self, ObjCell, Payload, This, Visited, Visitor, intern};
 
-/// A transport that belongs to a loop.
-pub(crate) trait OfLoop: Payload {
-    /// The loop.
-    fn own_loop(&self) -> &ObjCell;
+/// The loop of a transport, and the thread that runs it.
+pub(crate) struct Owner {
+    /// Cleared only by the collector.
+    loop_: ObjCell,
+    /// Zero for none.
+    running_thread: Arc<AtomicU64>,
 }
 
-impl<T: Endpoint> OfLoop for T {
-    fn own_loop(&self) -> &ObjCell {
-        self.loop_()
+impl Owner {
+    pub fn new(loop_: &Bound<'_, LoopCore>) -> Self {
+        Self {
+            loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
+            running_thread: loop_.get().running_thread(),
+        }
+    }
+
+    pub fn loop_<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.loop_.get_or_none(py)
+    }
+
+    pub fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
+        Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
+    }
+
+    /// Whether the loop runs.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.running_thread.load(Relaxed) != 0
+    }
+
+    /// Whether the loop runs, and in another thread.
+    #[inline]
+    pub fn is_elsewhere(&self) -> bool {
+        let running = self.running_thread.load(Relaxed);
+        running != 0 && running != ffi::thread_id()
+    }
+
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.loop_.visit(visitor)
+    }
+}
+
+/// A transport that belongs to a loop.
+pub(crate) trait Owned: Payload {
+    fn owner(&self) -> &Owner;
+}
+
+impl<T: Endpoint> Owned for T {
+    fn owner(&self) -> &Owner {
+        &self.base().owner
     }
 }
 
 /// Have the loop call a method that takes nothing.
 #[cold]
-pub(crate) fn hand_over<T: OfLoop>(
+pub(crate) fn hand_over<T: Owned>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
 ) -> PyResult<()> {
-    let loop_ = checked(this)?;
-    let bound = this.object().getattr(method)?;
-    loop_.call_method1(intern!(this.py(), "call_soon_threadsafe"), (bound,))?;
-    Ok(())
+    let method = this.object().getattr(method)?;
+    call_in_loop(this, (method,))
 }
 
 /// Have the loop write these bytes.
 #[cold]
-pub(crate) fn hand_over_bytes<T: OfLoop>(this: This<'_, '_, T>, bufs: &[SendBuf]) -> PyResult<()> {
+pub(crate) fn hand_over_bytes<T: Owned>(this: This<'_, '_, T>, bufs: &[SendBuf]) -> PyResult<()> {
     let py = this.py();
-    let loop_ = checked(this)?;
     let bytes: Vec<u8> = bufs.iter().flat_map(SendBuf::as_slice).copied().collect();
     let write = this.object().getattr(intern!(py, "write"))?;
-    let arguments = (write, ffi::new_bytes(py, &bytes)?);
-    loop_.call_method1(intern!(py, "call_soon_threadsafe"), arguments)?;
-    Ok(())
+    call_in_loop(this, (write, ffi::new_bytes(py, &bytes)?))
 }
 
-/// The loop; in debug mode, the error that `call_soon` would raise.
-pub(crate) fn checked<'py, T: OfLoop>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
+/// `call_soon_threadsafe`; in debug mode, the error that `call_soon` would raise.
+#[cold]
+pub(crate) fn call_in_loop<'py, T: Owned>(
+    this: This<'_, 'py, T>,
+    arguments: impl PyCallArgs<'py>,
+) -> PyResult<()> {
     let py = this.py();
-    let loop_ = this.own_loop().get_or_none(py);
-    let loop_ = loop_.cast_into::<LoopCore>()?;
+    let loop_ = this.owner().core(py)?;
     if loop_.get().debug() {
         loop_.call_method0(intern!(py, "_check_thread"))?;
     }
-    Ok(loop_.into_any())
+    loop_
+        .call_method1(intern!(py, "call_soon_threadsafe"), arguments)
+        .map(drop)
 }

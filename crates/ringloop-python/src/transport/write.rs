@@ -21,12 +21,13 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::op::{Poll, Request, Send, SendMsg};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::sys::socket;
+use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Key, Kind};
 
-use super::{Role, Stream_, flow, lifecycle, sendfile};
+use super::base::{State, fatal_error, handler};
+use super::{Role, Stream_, flow, lifecycle, sendfile, socket};
 use crate::error;
-use crate::ffi::{self, Fallible, Obj, intern};
+use crate::ffi::{self, Fallible, intern};
 use crate::limits;
 
 /// What the engine is doing for us.
@@ -108,7 +109,7 @@ pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
 
 /// Queue buffers, and send them now or at the end of the turn.
 pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
-    if this.gathering.is_inherited() && this.write.armed() {
+    if this.socket.gathering.is_inherited() && this.write.armed() {
         // What the parent has in flight is the parent's.
         this.write.forget();
     }
@@ -126,9 +127,9 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     }
     this.write.queued_bytes.set(this.write.size() + added);
     // While nobody runs the loop, no turn ends.
-    let is_idle = !this.is_running();
+    let is_idle = !this.base.owner.is_running();
     if this.write.armed() {
-        if is_idle || !this.gathering.is_allowed() {
+        if is_idle || !this.socket.gathering.is_allowed() {
             send_behind(this)?;
         } else {
             // That send may have ended, and only its event be on its way; without memory its event is waited for.
@@ -136,7 +137,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         }
         return flow::maybe_pause(this, this.write.size());
     }
-    let may_wait = this.gathering.is_allowed()
+    let may_wait = this.socket.gathering.is_allowed()
         && !(is_idle || this.keeps_messages)
         && this.write.size() < limits::WRITE_AT_ONCE
         && !this.flow.above_high(this.write.size());
@@ -148,7 +149,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         return flow::maybe_pause(this, this.write.size());
     }
     // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
-    let waits = this.flow.is_paused() || (this.gathering.is_opening() && !is_idle);
+    let waits = this.flow.is_paused() || (this.socket.gathering.is_opening() && !is_idle);
     if waits && flush_later(this).is_err() {
         return flow::maybe_resume(this, 0);
     }
@@ -160,9 +161,10 @@ pub(super) fn flush_later(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.write.dirty.get() {
         return Ok(());
     }
-    this.core(this.py())?
+    this.base
+        .core(this.py())?
         .get()
-        .flush_later(super::handler(Obj::from_borrowed(this.object())))?;
+        .flush_later(handler(this))?;
     this.write.dirty.set(true);
     Ok(())
 }
@@ -170,7 +172,7 @@ pub(super) fn flush_later(this: Stream_<'_, '_>) -> PyResult<()> {
 /// End of the turn: hand what was gathered to the kernel.
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     this.write.dirty.set(false);
-    this.gathering.turn_ended();
+    this.socket.gathering.turn_ended();
     if this.write.armed() {
         return Ok(());
     }
@@ -180,7 +182,7 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
         }
         // Somebody had what was gathered sent before.
         let told = flow::maybe_resume(this, 0);
-        return told.and(lifecycle::rest_if_idle(this));
+        return told.and(socket::rest_if_idle(this));
     }
     match this.kind {
         Kind::Uring if !this.keeps_messages => submit(this),
@@ -197,8 +199,8 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// One send operation with everything that is queued.
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
-    lifecycle::ensure_registered(this)?;
-    let fd = this.fd(this.py());
+    socket::ensure_registered(this)?;
+    let fd = this.socket.fd(this.py());
     let request = {
         let mut queue = this.write.queue.borrow_mut();
         let total: usize = queue.iter().map(SendBuf::len).sum();
@@ -227,8 +229,10 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     };
     let queued: usize = this.write.queue.borrow().iter().map(SendBuf::len).sum();
     this.write.sending_bytes.set(this.write.size() - queued);
-    let sink = this.sink(Role::Write);
-    let key = this.driver(this.py(), |driver| driver.submit(request, sink))?;
+    let sink = this.socket.sink(Role::Write as u8);
+    let key = this
+        .base
+        .driver(this.py(), |driver| driver.submit(request, sink))?;
     this.write.armed.set(Armed::Sending(key));
     Ok(())
 }
@@ -270,7 +274,7 @@ fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
     let Armed::Sending(key) = this.write.armed.get() else {
         return Ok(());
     };
-    let sent = this.driver(this.py(), |driver| driver.peek(key))?;
+    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
     if let Some(errno @ 1..) = sent.map(i32::wrapping_neg) {
         return failed(this, errno);
     }
@@ -298,12 +302,12 @@ pub(super) fn send_last(this: Stream_<'_, '_>) {
 
 /// One send(2) of what is queued.
 fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
-    let fd = this.fd(this.py());
+    let fd = this.socket.fd(this.py());
     let queue = this.write.queue.borrow();
     match queue.len() {
         0 => Ok(0),
-        count if count == 1 || this.keeps_messages => socket::send(fd, queue[0].as_slice(), 0),
-        _ => socket::send_vectored(fd, &slices(&queue)),
+        count if count == 1 || this.keeps_messages => syscalls::send(fd, queue[0].as_slice(), 0),
+        _ => syscalls::send_vectored(fd, &slices(&queue)),
     }
 }
 
@@ -317,14 +321,16 @@ pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
-    lifecycle::ensure_registered(this)?;
+    socket::ensure_registered(this)?;
     let poll = Poll {
-        fd: this.fd(this.py()),
+        fd: this.socket.fd(this.py()),
         interest: Interest::WRITE,
         level: true,
     };
-    let sink = this.sink(Role::Writable);
-    let key = this.driver(this.py(), |driver| driver.submit(Request::Poll(poll), sink))?;
+    let sink = this.socket.sink(Role::Writable as u8);
+    let key = this
+        .base
+        .driver(this.py(), |driver| driver.submit(Request::Poll(poll), sink))?;
     this.write.armed.set(Armed::Waiting(key));
     Ok(())
 }
@@ -356,7 +362,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let result = event.completion.result;
     if this.write.discarded.get() {
         drop(event);
-        return lifecycle::close_socket_if_idle(this);
+        return socket::close_if_lost(this);
     }
     if result < 0 {
         drop(event);
@@ -396,10 +402,10 @@ pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         this.write.armed.set(Armed::Nothing);
     }
     if this.write.discarded.get() {
-        return lifecycle::close_socket_if_idle(this);
+        return socket::close_if_lost(this);
     }
     if let Armed::Waiting(key) = this.write.armed.get() {
-        this.driver(this.py(), |driver| driver.forget(key))?;
+        this.base.driver(this.py(), |driver| driver.forget(key))?;
         this.write.armed.set(Armed::Nothing);
     }
     send_now(this)?;
@@ -426,25 +432,25 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
 /// Everything is sent: do what waited for that.
 fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     sendfile::emptied(this)?;
-    match this.lifecycle.state() {
-        lifecycle::State::Closing => lifecycle::lose(this, None),
-        lifecycle::State::Open if this.write.eof.get() => {
+    match this.base.state.get() {
+        State::Closing => lifecycle::lose(this, None),
+        State::Open if this.write.eof.get() => {
             let told = shut_down(this);
-            told.and(lifecycle::rest_if_idle(this))
+            told.and(socket::rest_if_idle(this))
         }
-        _ => lifecycle::rest_if_idle(this),
+        _ => socket::rest_if_idle(this),
     }
 }
 
 /// Nothing more will be written: tell the peer once everything is sent.
 pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.lifecycle.is_closing() || this.write.eof.get() {
+    if this.base.is_closing() || this.write.eof.get() {
         return Ok(());
     }
     // asyncio has sent it, and tells its caller what shutdown(2) says of a peer that has reset since.
     let size = unsent(this)?;
     this.write.eof.set(true);
-    let is_open = this.lifecycle.state() == lifecycle::State::Open;
+    let is_open = this.base.state.get() == State::Open;
     if size == 0 && is_open && !this.write.armed() {
         shut_down(this)
     } else {
@@ -465,7 +471,7 @@ fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
 /// Send now what waits for the end of the turn: to asyncio, which sends inside `write`, it is gone
 /// when the connection is closed or aborted in the same callback.
 pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.gathering.is_inherited() {
+    if this.socket.gathering.is_inherited() {
         return Ok(());
     }
     if this.write.armed() {
@@ -489,14 +495,14 @@ pub(super) fn has_queued_behind(this: Stream_<'_, '_>) -> bool {
 /// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
 /// first, and a send that has ended counts before its event is handed out.
 pub(super) fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
-    let is_plain = this.lifecycle.state() == lifecycle::State::Open && !this.write.eof.get();
+    let is_plain = this.base.state.get() == State::Open && !this.write.eof.get();
     if is_plain && !this.flow.is_paused() {
         send_gathered(this)?;
     }
     let Armed::Sending(key) = this.write.armed.get() else {
         return Ok(this.write.size());
     };
-    let sent = this.driver(this.py(), |driver| driver.peek(key))?;
+    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
     let sent = usize::try_from(sent.unwrap_or(0)).unwrap_or(0);
     Ok(this.write.size().saturating_sub(sent))
 }
@@ -504,7 +510,7 @@ pub(super) fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
 /// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     if !this.write.armed()
-        && !this.gathering.is_inherited()
+        && !this.socket.gathering.is_inherited()
         && let Ok(count) = send_queue(this)
     {
         advance(this, count);
@@ -515,7 +521,7 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     this.write.queued_bytes.set(0);
     match this.write.armed.get() {
         Armed::Sending(key) | Armed::Waiting(key) => {
-            this.driver(this.py(), |driver| driver.cancel(key))
+            this.base.driver(this.py(), |driver| driver.cancel(key))
         }
         Armed::Nothing => Ok(()),
     }
@@ -526,5 +532,5 @@ fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
     let errno = this.read.held_errno().unwrap_or(errno);
     let error = error::from_errno(errno);
     sendfile::failed(this, &error)?;
-    lifecycle::fatal_error(this, error, "Fatal write error on socket transport")
+    fatal_error(this, error, "Fatal write error on socket transport")
 }

@@ -7,7 +7,8 @@ use std::io;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::super::{Stream_, call_protocol, lifecycle};
+use super::super::Stream_;
+use super::super::base::{call_protocol, fatal_error};
 use super::held::{Held, keep};
 use super::{Wish, deliver};
 use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
@@ -57,7 +58,10 @@ pub(super) fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io
     let Some(buffer) = get_buffer(this)? else {
         return Ok(None);
     };
-    let received = ffi::receive_into(buffer.bind(this.py()).as_borrowed(), this.fd(this.py()));
+    let received = ffi::receive_into(
+        buffer.bind(this.py()).as_borrowed(),
+        this.socket.fd(this.py()),
+    );
     drop(buffer);
     match received {
         Err(error) => get_buffer_failed(this, error).map(|()| None),
@@ -82,7 +86,7 @@ fn get_buffer(this: Stream_<'_, '_>) -> PyResult<Option<Obj>> {
 }
 
 fn get_buffer_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
-    lifecycle::fatal_error(
+    fatal_error(
         this,
         error,
         "Fatal error: protocol.get_buffer() call failed.",
@@ -106,7 +110,7 @@ fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
 }
 
 pub(in super::super) fn buffer_updated_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
-    lifecycle::fatal_error(
+    fatal_error(
         this,
         error,
         "Fatal error: protocol.buffer_updated() call failed.",

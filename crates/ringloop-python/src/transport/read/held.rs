@@ -6,7 +6,8 @@
 
 use pyo3::prelude::*;
 
-use super::super::{Stream, Stream_, lifecycle};
+use super::super::base::step;
+use super::super::{Stream, Stream_, socket};
 use super::{Wish, arm, deliver, disarm, ended};
 use crate::ffi::{self, Obj, Payload, intern};
 
@@ -86,8 +87,8 @@ fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
     }
     let py = this.py();
     let context = || ffi::context_copy_current(py);
-    let step = lifecycle::step(this, intern!(py, "_deliver_held"), context);
-    let core = this.core(py)?;
+    let step = step(this, intern!(py, "_deliver_held"), context);
+    let core = this.base.core(py)?;
     core.get()
         .call_soon_or_owe(step, this.object(), None, |object, _| {
             Stream::native().get(object).map_or(Ok(()), deliver_held)
@@ -117,7 +118,7 @@ pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
         return match this.read.held_end.take() {
             Some(end) => {
                 let told = ended(this, end);
-                told.and(lifecycle::rest_if_idle(this))
+                told.and(socket::rest_if_idle(this))
             }
             None => arm(this),
         };

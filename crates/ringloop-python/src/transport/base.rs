@@ -1,0 +1,502 @@
+//! What all transports of a loop have: a protocol, a state, and the ways to the end.
+//!
+//! Owns: [`Base`], which streams, datagram endpoints and pipes hold; each says by [`Endpoint`] what differs. Called by: all
+//! of them, and user code (the members of [`define`]). Never does: I/O.
+//!
+//! ```text
+//!   Open ──close()──▶ Closing ──all sent──▶ Losing ──connection_lost──▶ Lost
+//!     └──abort(), fatal error, nothing to send──▲
+//! ```
+//! `connection_lost` is scheduled as soon as the transport is done, as asyncio does. The descriptor is closed once the
+//! kernel is done with it.
+
+use std::cell::Cell;
+
+use pyo3::exceptions::{PyOSError, PyResourceWarning};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+use ringloop::embed::{Driver, Event};
+
+use super::thread::{self, Owner};
+use crate::event_loop::exceptions::{self, leaves_the_loop};
+use crate::event_loop::{Behaviour, Flush, Handler, LoopCore};
+use crate::ffi::{
+    self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, intern, members,
+};
+use crate::limits;
+
+/// Where a transport stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Bytes may go both ways.
+    Open,
+    /// Closed by the user; what was written is still being sent.
+    Closing,
+    /// `connection_lost` is scheduled, or being called.
+    Losing,
+    /// `connection_lost` was called.
+    Lost,
+}
+
+/// What all transports have.
+pub(crate) struct Base {
+    /// The loop, and the thread that runs it.
+    pub owner: Owner,
+    /// Gone once the connection is lost.
+    pub protocol: ObjCell,
+    /// What protocol callbacks run in; empty where that is what the caller runs in.
+    pub context: ObjCell,
+    pub state: Cell<State>,
+    /// Writes after the connection was lost: the fifth and later ones are logged.
+    pub lost_writes: Cell<u32>,
+}
+
+impl Base {
+    pub fn new(
+        loop_: &Bound<'_, LoopCore>,
+        protocol: Option<&Bound<'_, PyAny>>,
+        context: Option<Obj>,
+    ) -> Self {
+        Self {
+            owner: Owner::new(loop_),
+            protocol: ObjCell::new(protocol.map(|protocol| protocol.clone().into())),
+            context: ObjCell::new(context),
+            state: Cell::new(State::Open),
+            lost_writes: Cell::new(0),
+        }
+    }
+
+    pub fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
+        self.owner.core(py)
+    }
+
+    /// Open the loop's driver for a moment.
+    pub fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
+        self.core(py)?.get().engine.driver(body)
+    }
+
+    #[inline]
+    pub fn is_elsewhere(&self) -> bool {
+        self.owner.is_elsewhere()
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.state.get() != State::Open
+    }
+
+    /// Whether `connection_lost` was called or is about to be.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state.get(), State::Losing | State::Lost)
+    }
+
+    /// Whether `connection_lost` was called.
+    pub fn is_over(&self) -> bool {
+        self.state.get() == State::Lost
+    }
+
+    pub fn count_lost_write(&self) {
+        self.lost_writes.set(self.lost_writes.get() + 1);
+    }
+
+    /// A write after the end: it goes nowhere. asyncio logs the fifth and later ones.
+    pub fn drop_write(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        if self.lost_writes.get() >= limits::LOST_WRITES_BEFORE_WARNING {
+            let text = ffi::new_str(py, text)?;
+            exceptions::log(intern!(py, "warning"), (text,), None)?;
+        }
+        self.count_lost_write();
+        Ok(())
+    }
+
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.owner.visit(visitor)?;
+        self.protocol.visit(visitor)?;
+        self.context.visit(visitor)
+    }
+
+    /// The loop and the descriptor stay: the finaliser has run, and a cleared transport that is still reachable answers
+    /// like a closed one.
+    pub fn clear(&self) {
+        drop((self.protocol.take(), self.context.take()));
+    }
+}
+
+/// What differs between the transports.
+pub(crate) trait Endpoint: Payload {
+    /// What the loop does with it.
+    const BEHAVIOUR: &'static Behaviour = &Behaviour {
+        completed: |_, object, event| {
+            Self::native()
+                .get(object)
+                .map_or(Ok(()), |this| Self::completed(this, event))
+        },
+        flush: |object, why| {
+            Self::native()
+                .get(object)
+                .map_or(Ok(()), |this| Self::flush(this, why))
+        },
+        abandoned: |object| {
+            if let Some(this) = Self::native().get(object) {
+                Self::abandoned(this);
+            }
+        },
+    };
+
+    fn base(&self) -> &Base;
+    /// Take one completion of an operation.
+    fn completed(this: This<'_, '_, Self>, event: Event) -> PyResult<()>;
+    /// Hand over what was gathered.
+    fn flush(_this: This<'_, '_, Self>, _why: Flush) -> PyResult<()> {
+        Ok(())
+    }
+    /// The loop was closed under the transport.
+    fn abandoned(this: This<'_, '_, Self>);
+    /// Close once everything written is sent.
+    fn close(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Close now; what was not sent is dropped.
+    fn force_close(this: This<'_, '_, Self>, error: Option<Obj>) -> PyResult<()>;
+    /// Let go of everything: `connection_lost` was called.
+    fn lost(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Whether the descriptor is still to be closed.
+    fn is_unclosed(&self) -> bool;
+    /// Close it, in the finaliser.
+    fn close_unclosed(this: This<'_, '_, Self>) -> PyResult<()>;
+
+    /// What `is_closing` answers in the loop's thread.
+    fn is_closing(this: This<'_, '_, Self>) -> PyResult<bool> {
+        Ok(this.base().is_closing())
+    }
+    /// Take another protocol.
+    fn set_protocol(this: This<'_, '_, Self>, protocol: Argument<'_, '_>) -> PyResult<()> {
+        let protocol = Obj::from_borrowed(protocol);
+        drop(this.base().protocol.replace(Some(protocol)));
+        Ok(())
+    }
+    /// What `connection_lost` is scheduled in.
+    fn last_context(this: This<'_, '_, Self>) -> PyResult<Obj> {
+        ffi::context_copy_current(this.py())
+    }
+}
+
+/// An endpoint that can stop reading.
+pub(crate) trait Readable: Endpoint {
+    /// Whether the user has paused it.
+    fn is_paused(&self) -> bool;
+    /// Stop; `false` where it makes no difference.
+    fn pause(this: This<'_, '_, Self>) -> PyResult<bool>;
+    /// Go on; `false` where it makes no difference.
+    fn resume(this: This<'_, '_, Self>) -> PyResult<bool>;
+}
+
+/// List the members of all endpoints.
+pub(crate) fn define<T: Endpoint>(type_: &mut Definition<T>) {
+    members!(type_, T: Endpoint;
+        close() => close, "Close once everything is sent.";
+        is_closing() => is_closing, "Say whether it is closing or closed.";
+        set_protocol(protocol) => T::set_protocol, "Hand over to another protocol.";
+        get_protocol() => protocol, "Return the current protocol.";
+        _call_connection_lost(exc) => call_connection_lost, "Tell the protocol and let go of everything.";
+        get _loop => |this| this.base().owner.loop_(this.py()), "The loop.";
+        get _protocol => protocol, "The protocol; None once lost.";
+        get _closing => is_closing, "Whether it is closing or closed.";
+    );
+}
+
+/// List the members of what can be paused.
+pub(crate) fn define_reading<T: Readable>(type_: &mut Definition<T>) {
+    members!(type_, T: Readable;
+        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
+        resume_reading() => resume_reading, "Deliver again.";
+        is_reading() => is_reading, "Say whether anything is delivered.";
+        get _paused => |this| this.is_paused(), "Whether reading is paused.";
+    );
+}
+
+fn close<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "close"));
+    }
+    T::close(this)
+}
+
+fn is_closing<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<bool> {
+    if this.base().is_elsewhere() {
+        return Ok(this.base().is_closing());
+    }
+    T::is_closing(this)
+}
+
+fn protocol<'py, T: Endpoint>(this: This<'_, 'py, T>) -> Bound<'py, PyAny> {
+    this.base().protocol.get_or_none(this.py())
+}
+
+fn call_connection_lost<T: Endpoint>(
+    this: This<'_, '_, T>,
+    error: Argument<'_, '_>,
+) -> PyResult<()> {
+    connection_lost(this, &Obj::from_borrowed(error))
+}
+
+fn pause_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+    }
+    if !this.base().is_closing() && T::pause(this)? {
+        return log_debug(this, "debug", "%r pauses reading");
+    }
+    Ok(())
+}
+
+fn resume_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_elsewhere() {
+        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+    }
+    if !this.base().is_closing() && T::resume(this)? {
+        return log_debug(this, "debug", "%r resumes reading");
+    }
+    Ok(())
+}
+
+fn is_reading<T: Readable>(this: This<'_, '_, T>) -> bool {
+    !this.base().is_closing() && !this.is_paused()
+}
+
+/// A transport, as the loop's handlers keep it.
+pub(crate) fn handler<T: Endpoint>(this: This<'_, '_, T>) -> Handler {
+    Handler {
+        object: Obj::from_borrowed(this.object()),
+        behaviour: T::BEHAVIOUR,
+    }
+}
+
+/// Call a method of the protocol in the connection's context. `None`: it is gone.
+pub(crate) fn call_protocol<T: Endpoint>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+    argument: Option<&Obj>,
+) -> PyResult<Option<Obj>> {
+    with_protocol(this, |protocol| tell(this, protocol, method, argument))
+}
+
+/// As [`call_protocol`], in the context that is running.
+pub(crate) fn call_protocol_here<T: Endpoint>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+    argument: Option<&Obj>,
+) -> PyResult<()> {
+    match this.base().protocol.get(this.py()) {
+        Some(protocol) => tell(this, &protocol, method, argument).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Call a method of a protocol that `this` serves, in the context that is running. Other threads may
+/// come to `this` meanwhile.
+pub(crate) fn tell<T: Payload>(
+    this: This<'_, '_, T>,
+    protocol: &Obj,
+    method: &Bound<'_, PyString>,
+    argument: Option<&Obj>,
+) -> PyResult<Obj> {
+    let py = this.py();
+    ffi::released(&this.object(), || match argument {
+        Some(argument) => ffi::call_method(py, method, &[protocol, argument]),
+        None => ffi::call_method(py, method, &[protocol]),
+    })
+}
+
+/// Run `body` with the protocol, in the connection's context. `None`: it is gone.
+#[inline]
+pub(crate) fn with_protocol<T: Endpoint, R>(
+    this: This<'_, '_, T>,
+    body: impl FnOnce(&Obj) -> PyResult<R>,
+) -> PyResult<Option<R>> {
+    let py = this.py();
+    let Some(protocol) = this.base().protocol.get(py) else {
+        return Ok(None);
+    };
+    let Some(context) = this.base().context.get(py) else {
+        return ffi::released(&this.object(), || body(&protocol)).map(Some);
+    };
+    ffi::context_enter(py, &context)?;
+    let result = ffi::released(&this.object(), || body(&protocol));
+    ffi::context_exit(py, &context)?;
+    result.map(Some)
+}
+
+/// A method of a transport that the loop is to call, and its context.
+pub(crate) fn step<T: Payload>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+    context: impl FnOnce() -> PyResult<Obj>,
+) -> PyResult<(Obj, Obj)> {
+    let callback = this.object().getattr(method)?;
+    Ok((callback.into(), context()?))
+}
+
+/// Schedule `connection_lost`, once.
+pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
+    let py = this.py();
+    let base = this.base();
+    if base.is_lost() {
+        return Ok(());
+    }
+    base.state.set(State::Losing);
+    let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
+    let method = intern!(py, "_call_connection_lost");
+    let step = step(this, method, || T::last_context(this));
+    let core = base.core(py)?;
+    core.get()
+        .call_soon_or_owe(step, this.object(), Some(error), |object, error| {
+            match (T::native().get(object), error) {
+                (Some(this), Some(error)) => connection_lost(this, error),
+                _ => Ok(()),
+            }
+        })
+}
+
+/// `_call_connection_lost`: tell the protocol, then let go of everything.
+pub(crate) fn connection_lost<T: Endpoint>(this: This<'_, '_, T>, error: &Obj) -> PyResult<()> {
+    let base = this.base();
+    if base.is_over() {
+        return Ok(());
+    }
+    base.state.set(State::Losing);
+    let method = intern!(this.py(), "connection_lost");
+    let told = call_protocol_here(this, method, Some(error));
+    base.state.set(State::Lost);
+    drop((base.protocol.take(), base.context.take()));
+    told.and(T::lost(this))
+}
+
+/// Report an error that ends a transport, and end it. An error of the operating system goes to the log of debug mode only.
+pub(crate) fn fatal_error<T: Endpoint>(
+    this: This<'_, '_, T>,
+    error: PyErr,
+    message: &str,
+) -> PyResult<()> {
+    let is_everyday = error.is_instance_of::<PyOSError>(this.py());
+    fatal_error_as(this, error, message, is_everyday)
+}
+
+/// As [`fatal_error`], where the caller knows whether the error is an everyday one, for the log only. An error that must
+/// leave the loop does.
+pub(crate) fn fatal_error_as<T: Endpoint>(
+    this: This<'_, '_, T>,
+    error: PyErr,
+    message: &str,
+    is_everyday: bool,
+) -> PyResult<()> {
+    let py = this.py();
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let exception = error.into_value(py).into_bound(py);
+    let reported = if is_everyday {
+        this.base().core(py).and_then(|core| {
+            if !core.get().debug() {
+                return Ok(());
+            }
+            let text = ffi::new_str(py, message)?;
+            let arguments = (intern!(py, "%r: %s"), this.object(), text);
+            exceptions::log(intern!(py, "debug"), arguments, Some(&exception))
+        })
+    } else {
+        report_to_handler(this, &exception, message)
+    };
+    // A report that fails keeps no connection open.
+    let contained = exceptions::contained(exception.clone(), reported);
+    let closed = T::force_close(this, Some(exception.into_any().into()));
+    contained.and(closed)
+}
+
+/// What failed in the loop's work for a transport ends it, such as an allocation: the rest of what it transports may have a
+/// hole. Of what the kernel refuses asyncio's loop only tells.
+pub(crate) fn or_end<T: Endpoint>(
+    this: This<'_, '_, T>,
+    done: PyResult<()>,
+    message: &str,
+) -> PyResult<()> {
+    match done {
+        Err(error) if !this.base().is_lost() && !error.is_instance_of::<PyOSError>(this.py()) => {
+            fatal_error(this, error, message)
+        }
+        done => done,
+    }
+}
+
+/// Report what a callback of the protocol raised and what does not end the transport.
+pub(crate) fn report<T: Endpoint>(
+    this: This<'_, '_, T>,
+    told: PyResult<()>,
+    message: impl FnOnce() -> PyResult<String>,
+) -> PyResult<()> {
+    let py = this.py();
+    let Err(error) = told else { return Ok(()) };
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let exception = error.into_value(py).into_bound(py);
+    let reported = message().and_then(|message| report_to_handler(this, &exception, &message));
+    exceptions::contained(exception, reported)
+}
+
+fn report_to_handler<T: Endpoint>(
+    this: This<'_, '_, T>,
+    exception: &Bound<'_, pyo3::exceptions::PyBaseException>,
+    message: &str,
+) -> PyResult<()> {
+    let py = this.py();
+    let loop_ = this.base().owner.loop_(py);
+    let protocol = this.base().protocol.get_or_none(py);
+    let more = [
+        (intern!(py, "transport"), &*this.object()),
+        (intern!(py, "protocol"), &protocol),
+    ];
+    exceptions::report(&loop_, message, exception, &more)
+}
+
+/// Write `text`, whose `%r` is the transport, to asyncio's log, in debug mode.
+pub(crate) fn log_debug<T: Endpoint>(
+    this: This<'_, '_, T>,
+    level: &str,
+    text: &str,
+) -> PyResult<()> {
+    let py = this.py();
+    if !this.base().core(py)?.get().debug() {
+        return Ok(());
+    }
+    let text = ffi::new_str(py, text)?;
+    exceptions::log(&ffi::new_str(py, level)?, (text, this.object()), None)
+}
+
+/// `__del__`: nobody holds the transport, and it was never closed.
+pub(crate) fn finalize<T: Endpoint>(this: This<'_, '_, T>) {
+    if !this.is_unclosed() {
+        return;
+    }
+    // The warning shows the transport as it is: open.
+    for result in [warn_unclosed(this), T::close_unclosed(this)] {
+        if let Err(error) = result {
+            error.write_unraisable(this.py(), Some(&this.object()));
+        }
+    }
+}
+
+fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
+    let py = this.py();
+    let template = intern!(py, "unclosed transport %r");
+    let text = ffi::fill_template(template, &[&this.object()])?;
+    let keywords = ffi::new_dict(py)?;
+    keywords.set_item(intern!(py, "source"), this.object())?;
+    let category = py.get_type::<PyResourceWarning>();
+    warn_function(py)?.call((text, category), Some(&keywords))?;
+    Ok(())
+}
+
+/// `warnings.warn`, which is also needed when nothing can be imported any more.
+pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static WARN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    ffi::imported(&WARN, intern!(py, "warnings"), intern!(py, "warn"))
+}

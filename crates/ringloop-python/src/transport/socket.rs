@@ -1,0 +1,296 @@
+//! The socket of a stream or of a datagram endpoint: its registration with the loop, and its end.
+//!
+//! Owns: [`LoopSocket`]. Called by: both, and user code (the members of [`define`]). Never does: send or receive.
+//!
+//! The descriptor is closed once the last operation on it has ended: closed earlier, the kernel would neither complete a
+//! pending receive nor send FIN. A completion that waits to be handed out is no reason to keep it open: the code behind
+//! `connection_lost` may block until the other end sees the close, or bind the address again.
+
+use std::cell::Cell;
+use std::ops::Deref;
+
+use pyo3::exceptions::PySystemError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ringloop::embed::{Key, Sink, Token};
+
+use super::base::{Endpoint, State, handler};
+use super::create;
+use super::flow::Writable;
+use super::gather::Gathering;
+use crate::event_loop::{LoopCore, handlers};
+use crate::ffi::{
+    Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
+};
+
+/// A `socket.socket`, gone once it is closed, and what the loop knows of it.
+pub(crate) struct LoopSocket {
+    socket: SocketCell,
+    /// Its place among the loop's handlers, which keep the transport alive while operations are in flight or bytes may
+    /// still come.
+    token: Cell<Token>,
+    /// It has that place. Not so while it rests: see [`rest_if_idle`].
+    registered: Cell<bool>,
+    pub gathering: Gathering,
+}
+
+impl LoopSocket {
+    pub fn new(socket: SocketCell, gathering: Gathering) -> Self {
+        Self {
+            socket,
+            token: Cell::new(Token(0)),
+            registered: Cell::new(false),
+            gathering,
+        }
+    }
+
+    /// Where the completions of an operation go.
+    pub fn sink(&self, role: u8) -> Sink {
+        Sink::Handler(handlers::with_role(self.token.get(), role))
+    }
+}
+
+impl Deref for LoopSocket {
+    type Target = SocketCell;
+
+    #[inline]
+    fn deref(&self) -> &SocketCell {
+        &self.socket
+    }
+}
+
+/// An operation that repeats until it is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Armed {
+    Nothing,
+    Running(Key),
+    /// Asked to stop; its last completion has yet to come.
+    Stopping(Key),
+}
+
+impl Armed {
+    pub fn key(self) -> Option<Key> {
+        match self {
+            Self::Running(key) | Self::Stopping(key) => Some(key),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// A transport of a socket.
+pub(crate) trait SocketTransport: Writable {
+    fn socket(&self) -> &LoopSocket;
+    /// The operations whose last completion has yet to be taken.
+    fn operations(&self) -> [Option<Key>; 2];
+    /// Whether nothing is read or sent until its owner asks for it.
+    fn is_idle(&self) -> bool;
+    /// Begin to read, after `connection_made`.
+    fn start_reading(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Send what waits for the end of the turn.
+    fn send_gathered(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// The socket is about to be closed.
+    fn before_close(_this: This<'_, '_, Self>) {}
+}
+
+/// List the members of transports of sockets.
+pub(crate) fn define<T: SocketTransport>(type_: &mut Definition<T>) {
+    members!(type_, T: SocketTransport;
+        _start_reading() => T::start_reading, "Begin to read, after connection_made.";
+        _send_gathered() => send_gathered, "Send what waits for the end of the turn.";
+        _write_at_once() => write_at_once, "Send what waits, and have nothing wait any more.";
+        get _sock => socket, "The socket; None once closed.";
+        get _sock_fd => socket_fd, "The socket's descriptor.";
+    );
+}
+
+fn send_gathered<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_elsewhere() {
+        return Ok(());
+    }
+    T::send_gathered(this)
+}
+
+/// The program gets at the descriptor: what it writes from now on leaves at once.
+fn write_at_once<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    this.socket().gathering.refuse();
+    send_gathered(this)
+}
+
+fn socket<'py, T: SocketTransport>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    write_at_once(this)?;
+    Ok(this.socket().get_or_none(this.py()))
+}
+
+fn socket_fd<'py, T: SocketTransport>(this: This<'_, 'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    write_at_once(this)?;
+    this.socket().original_fd().into_object(this.py())
+}
+
+/// Make the Python object of a transport, with its `_extra`.
+pub(crate) fn instantiate<'py, T: SocketTransport>(
+    transport: T,
+    socket: &Bound<'py, PyAny>,
+    extra: &Bound<'py, PyDict>,
+    gathers: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = socket.py();
+    let transport = T::native().instantiate(py, transport)?;
+    create::show_socket(extra, &transport, socket, gathers)?;
+    transport.setattr(intern!(py, "_extra"), extra)?;
+    Ok(transport)
+}
+
+/// The state of a transport that was just made.
+pub(crate) fn new_one<'a, 'py, T: Endpoint>(
+    transport: &'a Bound<'py, PyAny>,
+) -> PyResult<This<'a, 'py, T>> {
+    T::native()
+        .get(transport)
+        .ok_or_else(|| PySystemError::raise("a new transport has another type"))
+}
+
+/// Register a new transport, and schedule `connection_made`, in `context`, the first read and the waiter, in this order.
+pub(crate) fn begin<T: SocketTransport>(
+    this: This<'_, '_, T>,
+    loop_: &Bound<'_, LoopCore>,
+    protocol: &Bound<'_, PyAny>,
+    waiter: Option<&Bound<'_, PyAny>>,
+    context: Obj,
+) -> PyResult<()> {
+    let socket = this.socket();
+    let (core, fd) = (loop_.get(), socket.original_fd());
+    socket.token.set(core.add_transport(handler(this), fd)?);
+    socket.registered.set(true);
+    let scheduled = create::schedule(loop_, protocol, &this.object(), waiter, context);
+    if scheduled.is_err() {
+        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
+        core.release_handler(socket.token.get(), fd)?;
+    }
+    scheduled
+}
+
+/// Have the loop hold on to a transport that has rested: an operation is about to begin.
+pub(crate) fn ensure_registered<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    let socket = this.socket();
+    if socket.registered.get() {
+        return Ok(());
+    }
+    let core = this.base().core(this.py())?;
+    let (last, fd) = (socket.token.get(), socket.original_fd());
+    let token = core.get().wake_transport(handler(this), last, fd)?;
+    socket.token.set(token);
+    socket.registered.set(true);
+    Ok(())
+}
+
+/// Let go of a transport that only its owner can still do something with: nothing is read or sent. Who forgets it has it
+/// collected and its descriptor closed, as a transport of asyncio's is, which its selector does not hold then either.
+pub(crate) fn rest_if_idle<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    let socket = this.socket();
+    let rests = this.base().state.get() == State::Open && this.is_idle() && !in_flight(this);
+    if !rests || !socket.registered.replace(false) {
+        return Ok(());
+    }
+    let py = this.py();
+    let core = this.base().core(py)?;
+    // Its descriptor stays taken, for as long as it is there.
+    core.getattr(intern!(py, "_transports"))?
+        .set_item(Fallible(socket.original_fd()), this.object())?;
+    core.get().rest_transport(socket.token.get())
+}
+
+fn in_flight<T: SocketTransport>(this: This<'_, '_, T>) -> bool {
+    this.operations().iter().any(Option::is_some)
+}
+
+/// Close the descriptor once the connection is lost and the kernel is done with it.
+pub(crate) fn close_if_lost<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    if !this.base().is_over() {
+        return Ok(());
+    }
+    let socket = this.socket();
+    let (token, fd) = (socket.token.get(), socket.original_fd());
+    let core = this.base().core(this.py())?;
+    if !in_flight(this) {
+        core.get().release_handler(token, fd)?;
+    } else if socket.is_some() && has_ended(this, core.get())? {
+        core.get().release_socket(token, fd)?;
+    } else {
+        return Ok(());
+    }
+    close(this)
+}
+
+/// Whether the kernel is done with all operations.
+fn has_ended<T: SocketTransport>(this: This<'_, '_, T>, core: &LoopCore) -> PyResult<bool> {
+    for key in this.operations().into_iter().flatten() {
+        if !core.engine.has_ended(key)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Stop an operation; its last completion has yet to come.
+pub(crate) fn disarm<T: SocketTransport>(
+    this: This<'_, '_, T>,
+    armed: &Cell<Armed>,
+) -> PyResult<()> {
+    if let Armed::Running(key) = armed.get() {
+        this.base().driver(this.py(), |driver| driver.cancel(key))?;
+        armed.set(Armed::Stopping(key));
+    }
+    Ok(())
+}
+
+fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    T::before_close(this);
+    if let Some(socket) = this.socket().take() {
+        let py = this.py();
+        socket.bind(py).call_method0(intern!(py, "close"))?;
+    }
+    Ok(())
+}
+
+/// The loop was closed under the transport, and its operations are forgotten.
+pub(crate) fn abandoned<T: SocketTransport>(this: This<'_, '_, T>) {
+    if this.base().is_over()
+        && let Err(error) = close(this)
+    {
+        error.write_unraisable(this.py(), None);
+    }
+}
+
+/// The finaliser closes the socket.
+pub(crate) fn close_unclosed<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    if let Ok(core) = this.base().core(this.py()) {
+        let socket = this.socket();
+        core.get()
+            .try_release_socket(socket.token.get(), socket.original_fd());
+    }
+    close(this)
+}
+
+/// The state of a transport of a socket, as asyncio's `__repr__` writes it, with our class's name.
+pub(crate) fn repr<'py, T: SocketTransport>(
+    this: This<'_, 'py, T>,
+    polls_read: bool,
+    polls_write: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let is_closed = !this.socket().is_some();
+    let state = match (is_closed, this.base().is_closing()) {
+        (true, _) => " closed",
+        (false, true) => " closing",
+        (false, false) => "",
+    };
+    let traffic = if is_closed || this.base().core(this.py())?.get().is_closed() {
+        String::new()
+    } else {
+        let word = |polls: bool| if polls { "polling" } else { "idle" };
+        let (read, write) = (word(polls_read), word(polls_write));
+        format!(" read={read} write=<{write}, bufsize={}>", this.size())
+    };
+    let name = this.object().get_type().name()?;
+    let fd = this.socket().original_fd();
+    format!("<{name}{state} fd={fd}{traffic}>").into_object(this.py())
+}
