@@ -151,7 +151,8 @@ async def connected(kind: str, certificates: Certificates) -> AsyncIterator[Any]
     try:
         yield transport
     finally:
-        (transport.close if kind == "read pipe" else transport.abort)()
+        if not transport.is_closing():
+            (transport.close if kind == "read pipe" else transport.abort)()
         right.close()
         await support.wait_until(lambda: left.fileno() == -1, "the socket to be closed")
 
@@ -205,3 +206,65 @@ def test_every_method_in_four_threads(
     assert errors == []
     # The loop is whole.
     assert loop.run_until_complete(asyncio.sleep(0.001, "alive")) == "alive"
+
+
+def in_another_thread(use: Callable[[], None]) -> None:
+    """Have `use` called in another thread; this one does nothing meanwhile."""
+    with threads(1, lambda _: use()):
+        pass
+
+
+KINDS = ["stream", "tls", "datagrams", "read pipe", "write pipe"]
+
+
+@pytest.mark.parametrize("ending", ["close", "abort"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_closing_right_after_another_thread_closes(
+    loop: Any, certificates: Certificates, kind: str, ending: str
+) -> None:
+    if (kind, ending) == ("read pipe", "abort"):
+        pytest.skip("a pipe that is read has no abort()")
+
+    async def main() -> None:
+        async with connected(kind, certificates) as transport:
+            answers: list[bool] = []
+
+            def use() -> None:
+                answers.append(transport.is_closing())
+                getattr(transport, ending)()
+                answers.append(transport.is_closing())
+
+            in_another_thread(use)
+            # The loop has not run since.
+            assert [*answers, transport.is_closing()] == [False, True, True]
+            if kind in ("stream", "datagrams", "read pipe"):
+                assert not transport.is_reading()
+
+    loop.run_until_complete(main())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "write pipe"])
+def test_is_reading_right_after_another_thread_pauses(
+    loop: Any, certificates: Certificates, kind: str
+) -> None:
+    async def main() -> None:
+        async with connected(kind, certificates) as transport:
+            await support.wait_until(transport.is_reading, "reading")
+            answers: list[bool] = []
+
+            def use() -> None:
+                for name in ("pause_reading", "resume_reading", "pause_reading"):
+                    getattr(transport, name)()
+                    answers.append(transport.is_reading())
+
+            in_another_thread(use)
+            # The loop has not run since.
+            assert [*answers, transport.is_reading()] == [False, True, False, False]
+            made = loop.create_future()
+            loop.call_soon_threadsafe(made.set_result, None)
+            await made
+            assert not transport.is_reading()
+            transport.resume_reading()
+            assert transport.is_reading()
+
+    loop.run_until_complete(main())

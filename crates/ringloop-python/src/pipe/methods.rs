@@ -16,7 +16,7 @@ use crate::ffi::{
 };
 use crate::transport::base::{self, Endpoint as _};
 use crate::transport::flow::{self, Writable as _};
-use crate::transport::thread;
+use crate::transport::thread::{self, Change};
 use crate::transport::write::take_over;
 
 /// List the members of the reading end.
@@ -75,7 +75,7 @@ fn write_(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
 
 fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "write_eof"));
+        return thread::hand_over(this, intern!(this.py(), "write_eof"), Change::Closing);
     }
     write::write_eof(this)
 }
@@ -97,7 +97,11 @@ fn repr<'py, T: Pipe>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let End { base, pipe, fd, .. } = this.end();
     let name = this.object().get_type().name()?;
-    let state = if base.is_closing() { " closing" } else { "" };
+    let state = if base.appears_closing() {
+        " closing"
+    } else {
+        ""
+    };
     let text = if !pipe.is_some() {
         format!("<{name} closed fd={fd} closed>")
     } else if base.core(this.py())?.get().is_closed() {

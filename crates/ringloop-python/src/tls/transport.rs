@@ -13,7 +13,7 @@ use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoin
 use crate::ffi::{self, Argument, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
 use crate::transport::marks::given;
-use crate::transport::thread;
+use crate::transport::thread::{self, Change};
 use crate::transport::write::take_over;
 
 /// List the members.
@@ -29,7 +29,7 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         _test__append_write_backlog(data) => append_write_backlog, "Queue data without sending it.";
         pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
         resume_reading() => resume_reading, "Deliver again.";
-        is_reading() => |this| with(this, |tls| Ok(!tls.incoming.app_paused.get())), "Say whether bytes are delivered.";
+        is_reading() => |this| with(this, |tls| Ok(!this.owner.will_pause(tls.incoming.app_paused.get()))), "Say whether bytes are delivered.";
         get_read_buffer_size() => |this| with(this, |tls| Ok(tls.engine.incoming_len(tls.py())? as u64)), "Return how many bytes of ciphertext wait to be decrypted.";
         get_read_buffer_limits() => |this| with(this, |tls| tls.incoming.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
         set_read_buffer_limits(high=None, low=None) => set_read_buffer_limits, "Set the water marks, in bytes.";
@@ -42,7 +42,7 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         _force_close(exc) => force_close, "Close now, with this exception for connection_lost().";
         get _loop => |this| this.owner.loop_(this.py()), "The loop.";
         get _ssl_protocol => |this| this.protocol.get_or_none(this.py()), "The protocol that speaks TLS.";
-        get _closed => |this| this.closed.get(), "Whether close() or abort() was called, or the connection is lost.";
+        get _closed => is_closed, "Whether close() or abort() was called, or the connection is lost.";
         get _protocol_paused => |this| with(this, |tls| Ok(tls.outgoing.app_paused.get())), "Whether the protocol was told to stop writing.";
         get _start_tls_compatible => |_this| true, "loop.start_tls() accepts it.";
         get _sendfile_compatible => sendfile_compatible, "loop.sendfile() reads the file and writes it here.";
@@ -153,8 +153,13 @@ fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyRe
 
 fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
     if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+        return thread::hand_over(
+            this,
+            intern!(this.py(), "pause_reading"),
+            Change::Reading(true),
+        );
     }
+    this.owner.reading_called();
     with(this, |tls| {
         incoming::pause(tls);
         Ok(())
@@ -163,8 +168,13 @@ fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
 
 fn resume_reading(this: Transport<'_, '_>) -> PyResult<()> {
     if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+        return thread::hand_over(
+            this,
+            intern!(this.py(), "resume_reading"),
+            Change::Reading(false),
+        );
     }
+    this.owner.reading_called();
     with(this, incoming::resume)
 }
 
@@ -212,7 +222,7 @@ fn set_protocol(this: Transport<'_, '_>, protocol: Argument<'_, '_>) -> PyResult
 /// writes until then must see it. CPython asks the lower transport from 3.14 on.
 fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
     let py = this.py();
-    if this.closed.get() {
+    if is_closed(this) {
         return Ok(true);
     }
     with(this, |tls| match tls.lower.get(py) {
@@ -223,9 +233,14 @@ fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
     })
 }
 
+/// Also where another thread has just called `close()`.
+fn is_closed(this: Transport<'_, '_>) -> bool {
+    this.closed.get() || this.owner.will_close()
+}
+
 fn close(this: Transport<'_, '_>) -> PyResult<()> {
     if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "close"));
+        return thread::hand_over(this, intern!(this.py(), "close"), Change::Closing);
     }
     if this.closed.replace(true) {
         drop(this.protocol.take());
@@ -236,7 +251,7 @@ fn close(this: Transport<'_, '_>) -> PyResult<()> {
 
 fn abort(this: Transport<'_, '_>) -> PyResult<()> {
     if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "abort"));
+        return thread::hand_over(this, intern!(this.py(), "abort"), Change::Closing);
     }
     abort_with(this, None)
 }

@@ -18,7 +18,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use ringloop::embed::{Driver, Event};
 
-use super::thread::{self, Owner};
+use super::thread::{self, Change, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Behaviour, Flush, Handler, LoopCore};
 use crate::ffi::{
@@ -83,6 +83,11 @@ impl Base {
 
     pub fn is_closing(&self) -> bool {
         self.state.get() != State::Open
+    }
+
+    /// As [`Base::is_closing`], for those who ask: also where a thread has just called `close()`.
+    pub fn appears_closing(&self) -> bool {
+        self.is_closing() || self.owner.will_close()
     }
 
     /// Whether `connection_lost` was called or is about to be.
@@ -209,20 +214,20 @@ pub(crate) fn define_reading<T: Readable>(type_: &mut Definition<T>) {
         pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
         resume_reading() => resume_reading, "Deliver again.";
         is_reading() => is_reading, "Say whether anything is delivered.";
-        get _paused => |this| this.is_paused(), "Whether reading is paused.";
+        get _paused => is_paused, "Whether reading is paused.";
     );
 }
 
 fn close<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "close"));
+        return thread::hand_over(this, intern!(this.py(), "close"), Change::Closing);
     }
     T::close(this)
 }
 
 fn is_closing<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<bool> {
-    if this.base().is_elsewhere() {
-        return Ok(this.base().is_closing());
+    if this.base().is_elsewhere() || this.base().owner.will_close() {
+        return Ok(this.base().appears_closing());
     }
     T::is_closing(this)
 }
@@ -240,8 +245,13 @@ fn call_connection_lost<T: Endpoint>(
 
 fn pause_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "pause_reading"));
+        return thread::hand_over(
+            this,
+            intern!(this.py(), "pause_reading"),
+            Change::Reading(true),
+        );
     }
+    this.base().owner.reading_called();
     if !this.base().is_closing() && T::pause(this)? {
         return log_debug(this, "debug", "%r pauses reading");
     }
@@ -250,8 +260,13 @@ fn pause_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
 
 fn resume_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "resume_reading"));
+        return thread::hand_over(
+            this,
+            intern!(this.py(), "resume_reading"),
+            Change::Reading(false),
+        );
     }
+    this.base().owner.reading_called();
     if !this.base().is_closing() && T::resume(this)? {
         return log_debug(this, "debug", "%r resumes reading");
     }
@@ -259,7 +274,11 @@ fn resume_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
 }
 
 fn is_reading<T: Readable>(this: This<'_, '_, T>) -> bool {
-    !this.base().is_closing() && !this.is_paused()
+    !this.base().appears_closing() && !is_paused(this)
+}
+
+fn is_paused<T: Readable>(this: This<'_, '_, T>) -> bool {
+    this.base().owner.will_pause(this.is_paused())
 }
 
 /// A transport, as the loop's handlers keep it.

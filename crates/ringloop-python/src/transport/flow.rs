@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::base::{self, Endpoint, call_protocol, call_protocol_here};
 use super::marks::{self, Marks};
-use super::thread;
+use super::thread::{self, Change};
 use crate::ffi::{Argument, Definition, This, Visited, Visitor, intern, members};
 use crate::limits;
 
@@ -67,7 +67,7 @@ pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
 
 fn abort<T: Writable>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "abort"));
+        return thread::hand_over(this, intern!(this.py(), "abort"), Change::Closing);
     }
     T::force_close(this, None)
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use ringloop::buf::SendBuf;
 
+use super::thread::Change;
 use super::{Stream, Stream_, base, flow, lifecycle, read, sendfile, socket, thread, write};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
 
@@ -100,7 +101,7 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
 
 fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.base.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "write_eof"));
+        return thread::hand_over(this, intern!(this.py(), "write_eof"), Change::Other);
     }
     write::write_eof(this)
 }

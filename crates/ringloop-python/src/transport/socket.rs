@@ -278,7 +278,7 @@ pub(crate) fn repr<'py, T: SocketTransport>(
     polls_write: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let is_closed = !this.socket().is_some();
-    let state = match (is_closed, this.base().is_closing()) {
+    let state = match (is_closed, this.base().appears_closing()) {
         (true, _) => " closed",
         (false, true) => " closing",
         (false, false) => "",

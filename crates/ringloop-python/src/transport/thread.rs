@@ -6,6 +6,7 @@
 //!
 //! Owns: [`Owner`]. Called by: methods of all transports, where `is_elsewhere`. Never does: touch a part of the transport.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,6 +25,22 @@ pub(crate) struct Owner {
     loop_: ObjCell,
     /// Zero for none.
     running_thread: Arc<AtomicU64>,
+    /// A call that closes was handed over.
+    closes: Cell<bool>,
+    /// Calls of `pause_reading` and `resume_reading` that were handed over and have yet to be made.
+    reading_calls: Cell<u32>,
+    /// The last of them pauses.
+    pauses: Cell<bool>,
+}
+
+/// What a call that is handed over will have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Closing,
+    /// Paused or not.
+    Reading(bool),
+    /// Nothing that can be asked for.
+    Other,
 }
 
 impl Owner {
@@ -31,6 +48,9 @@ impl Owner {
         Self {
             loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
             running_thread: loop_.get().running_thread(),
+            closes: Cell::new(false),
+            reading_calls: Cell::new(0),
+            pauses: Cell::new(false),
         }
     }
 
@@ -55,6 +75,37 @@ impl Owner {
         running != 0 && running != ffi::thread_id()
     }
 
+    /// Whether a call that closes was handed over: asyncio, which makes it at once, is closing then.
+    pub fn will_close(&self) -> bool {
+        self.closes.get()
+    }
+
+    /// Whether reading is paused once the calls that were handed over are made; `is_paused` where there are none.
+    pub fn will_pause(&self, is_paused: bool) -> bool {
+        if self.reading_calls.get() == 0 {
+            is_paused
+        } else {
+            self.pauses.get()
+        }
+    }
+
+    /// `pause_reading` or `resume_reading` is called in the loop's thread.
+    pub fn reading_called(&self) {
+        let calls = self.reading_calls.get();
+        self.reading_calls.set(calls.saturating_sub(1));
+    }
+
+    fn note(&self, change: Change) {
+        match change {
+            Change::Closing => self.closes.set(true),
+            Change::Reading(pauses) => {
+                self.reading_calls.set(self.reading_calls.get() + 1);
+                self.pauses.set(pauses);
+            }
+            Change::Other => {}
+        }
+    }
+
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.loop_.visit(visitor)
     }
@@ -71,14 +122,27 @@ impl<T: Endpoint> Owned for T {
     }
 }
 
-/// Have the loop call a method that takes nothing.
+/// Have the loop call a method that takes nothing, and makes this change.
 #[cold]
 pub(crate) fn hand_over<T: Owned>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
+    change: Change,
 ) -> PyResult<()> {
     let method = this.object().getattr(method)?;
-    call_in_loop(this, (method,))
+    // Before, because the loop may make the call while this thread waits.
+    let owner = this.owner();
+    let before = (owner.closes.get(), owner.pauses.get());
+    owner.note(change);
+    let handed_over = call_in_loop(this, (method,));
+    if handed_over.is_err() {
+        owner.closes.set(before.0);
+        owner.pauses.set(before.1);
+        if let Change::Reading(_) = change {
+            owner.reading_called();
+        }
+    }
+    handed_over
 }
 
 /// Have the loop write these bytes.
