@@ -292,12 +292,14 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     async def sock_recvfrom(self, sock: Any, bufsize: int) -> tuple[bytes, Any]:
         """Receive a datagram of at most `bufsize` bytes; return it and its sender's address."""
-        datagram: tuple[bytes, Any] = await _sock.finish(self._begin_recvfrom(sock, bufsize))
+        datagram: tuple[bytes, Any] = await _sock.finish(
+            self._begin_call(sock, "recvfrom", (bufsize,), False)
+        )
         return datagram
 
     async def sock_recvfrom_into(self, sock: Any, buf: Any, nbytes: int = 0) -> tuple[int, Any]:
         """Receive a datagram into `buf`; return its size and its sender's address."""
-        answer = self._begin_recvfrom_into(sock, buf, nbytes or len(buf))
+        answer = self._begin_call(sock, "recvfrom_into", (buf, nbytes or len(buf)), False)
         size: tuple[int, Any] = await _sock.finish(answer)
         return size
 
@@ -307,7 +309,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     async def sock_sendto(self, sock: Any, data: Any, address: Any) -> int:
         """Send a datagram to `address`; return how many bytes went."""
-        count: int = await _sock.finish(self._begin_sendto(sock, data, address))
+        count: int = await _sock.finish(self._begin_call(sock, "sendto", (data, address), True))
         return count
 
     async def sock_recvmsg(
@@ -317,7 +319,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
         asyncio has no such method. One that is cancelled has taken no message and no descriptor.
         """
-        answer = self._begin_recvmsg(sock, bufsize, ancbufsize, flags)
+        answer = self._begin_call(sock, "recvmsg", (bufsize, ancbufsize, flags), False)
         message: tuple[bytes, list[tuple[int, int, bytes]], int, Any] = await _sock.finish(answer)
         return message
 
@@ -335,7 +337,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         took a part of the buffers, the rest is for `sock_sendall`.
         """
         # Tried again after a wait: an iterator would be empty by then.
-        answer = self._begin_sendmsg(sock, tuple(buffers), tuple(ancdata), flags, address)
+        answer = self._begin_call(
+            sock, "sendmsg", (tuple(buffers), tuple(ancdata), flags, address), True
+        )
         count: int = await _sock.finish(answer)
         return count
 

@@ -26,7 +26,7 @@ use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Driver, Event, Key};
 
-use crate::event_loop::{Flush, handlers};
+use crate::event_loop::{Completes, Flush, handlers};
 use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern};
 use crate::transport::base::{self, Base, Endpoint, Readable};
 use crate::transport::flow::{Flow, Writable};
@@ -91,11 +91,7 @@ impl Payload for Datagram {
     }
 }
 
-impl Endpoint for Datagram {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
+impl Completes for Datagram {
     fn completed(this: Datagram_<'_, '_>, event: Event) -> PyResult<()> {
         lifecycle::or_end(this, completed(this, &event))
     }
@@ -112,6 +108,12 @@ impl Endpoint for Datagram {
         this.write.armed().set(Armed::Nothing);
         this.write.discard();
         socket::abandoned(this);
+    }
+}
+
+impl Endpoint for Datagram {
+    fn base(&self) -> &Base {
+        &self.base
     }
 
     fn close(this: Datagram_<'_, '_>) -> PyResult<()> {

@@ -39,18 +39,7 @@ use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
 use crate::transport::base::{step as step_of, with_protocol};
-use crate::transport::socket::{self, Armed};
-
-/// What the user wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    /// `connection_made` has not run yet.
-    NotStarted,
-    Read,
-    Pause,
-    /// Closed: for good.
-    Stop,
-}
+use crate::transport::socket::{self, Armed, Wish};
 
 /// Whether the kernel may hand over several datagrams as one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use super::{Datagram_, Role, address, lifecycle};
 use crate::error;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
-use crate::transport::base::{call_protocol, call_protocol_here, fatal_error, handler};
+use crate::transport::base::{call_protocol, call_protocol_here, fatal_error};
 use crate::transport::socket::{self, Armed};
 use crate::transport::{self, flow};
 
@@ -96,8 +96,6 @@ pub(super) struct WriteSide {
     blocked: Cell<bool>,
     /// The turn whose first datagram was sent.
     last_turn: Cell<u64>,
-    /// The loop will say when the turn ends.
-    awaits_end: Cell<bool>,
     /// The kernel has not refused to cut messages into datagrams.
     segmented: Cell<bool>,
 }
@@ -110,7 +108,6 @@ impl WriteSide {
             armed: Cell::new(Armed::Nothing),
             blocked: Cell::new(false),
             last_turn: Cell::new(0),
-            awaits_end: Cell::new(false),
             segmented: Cell::new(is_udp),
         }
     }
@@ -235,28 +232,20 @@ fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     {
         return send_gathered(this);
     }
-    call_at_end(this).or_else(|_| send_gathered(this))
-}
-
-fn call_at_end(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.write.awaits_end.get() {
-        return Ok(());
-    }
-    this.base
-        .core(this.py())?
-        .get()
-        .flush_later(handler(this))?;
-    this.write.awaits_end.set(true);
-    Ok(())
+    socket::flush_later(this).or_else(|_| send_gathered(this))
 }
 
 /// The turn is over.
 pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
-    this.write.awaits_end.set(false);
+    this.socket.turn_ended();
     let sent = send_gathered(this);
     // An interrupt out of `error_received` leaves the loop, and the rest behind.
     let is_over = this.write.blocked.get() || this.write.is_empty();
-    let rest = if is_over { Ok(()) } else { call_at_end(this) };
+    let rest = if is_over {
+        Ok(())
+    } else {
+        socket::flush_later(this)
+    };
     sent.and(rest)
 }
 

@@ -14,7 +14,7 @@ use ringloop::embed::{Event, Token};
 use super::core::LoopCore;
 use super::debug;
 use super::exceptions;
-use crate::ffi::{self, Obj, Visited, Visitor};
+use crate::ffi::{self, Obj, Payload, This, Visited, Visitor};
 
 /// Generations are 24 bits wide: the top byte of a token is the owner's.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
@@ -58,6 +58,37 @@ impl Behaviour {
     pub const NOTHING_LEFT: fn(&Bound<'_, PyAny>) = |_| ();
 }
 
+/// A native type whose instances wait for completions.
+pub(crate) trait Completes: Payload {
+    /// What the loop does with one.
+    const BEHAVIOUR: &'static Behaviour = &Behaviour {
+        completed: |_, object, event| {
+            Self::native()
+                .get(object)
+                .map_or(Ok(()), |this| Self::completed(this, event))
+        },
+        flush: |object, why| {
+            Self::native()
+                .get(object)
+                .map_or(Ok(()), |this| Self::flush(this, why))
+        },
+        abandoned: |object| {
+            if let Some(this) = Self::native().get(object) {
+                Self::abandoned(this);
+            }
+        },
+    };
+
+    /// As [`Behaviour::completed`].
+    fn completed(this: This<'_, '_, Self>, event: Event) -> PyResult<()>;
+    /// As [`Behaviour::flush`].
+    fn flush(_this: This<'_, '_, Self>, _why: Flush) -> PyResult<()> {
+        Ok(())
+    }
+    /// As [`Behaviour::abandoned`].
+    fn abandoned(_this: This<'_, '_, Self>) {}
+}
+
 /// An object that waits for completions.
 pub struct Handler {
     /// The object.
@@ -67,6 +98,14 @@ pub struct Handler {
 }
 
 impl Handler {
+    /// One of a native type.
+    pub(crate) fn of<T: Completes>(this: This<'_, '_, T>) -> Self {
+        Self {
+            object: Obj::from_borrowed(this.object()),
+            behaviour: T::BEHAVIOUR,
+        }
+    }
+
     /// Hand a completion over.
     #[inline]
     fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {

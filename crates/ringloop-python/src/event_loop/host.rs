@@ -211,14 +211,19 @@ impl LoopCore {
         fd: RawFd,
         interest: Interest,
     ) -> PyResult<Watch> {
-        self.check_open()?;
-        let token = self.handlers.with(|slab| slab.register(handler))??;
         let level = true;
-        let poll = Request::Poll(Poll {
+        let poll = Poll {
             fd,
             interest,
             level,
-        });
+        };
+        self.watch_by(handler, role, Request::Poll(poll))
+    }
+
+    /// As [`LoopCore::watch`], by any kind of poll.
+    pub(crate) fn watch_by(&self, handler: Handler, role: u8, poll: Request) -> PyResult<Watch> {
+        self.check_open()?;
+        let token = self.handlers.with(|slab| slab.register(handler))??;
         let sink = Sink::Handler(handlers::with_role(token, role));
         match self.engine.driver(|driver| driver.submit(poll, sink)) {
             Ok(key) => Ok(Watch { token, key }),

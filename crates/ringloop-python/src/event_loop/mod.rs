@@ -40,7 +40,8 @@ mod watchers;
 
 pub use core::LoopCore;
 pub use engine::forks;
-pub use handlers::{Behaviour, Flush, Handler};
+pub(crate) use handlers::Completes;
+pub use handlers::{Flush, Handler};
 pub(crate) use host::Watch;
 
 use pyo3::prelude::*;

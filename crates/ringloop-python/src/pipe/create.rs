@@ -7,7 +7,6 @@ use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use ringloop::embed::sys::file::{self, FileKind};
 use ringloop::embed::sys::socket;
@@ -19,6 +18,7 @@ use crate::error;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Raise as _, intern};
 use crate::transport::base::Base;
+use crate::transport::create;
 use crate::transport::socket::new_one;
 
 /// Make a transport that reads a pipe; `connection_made` is scheduled.
@@ -87,10 +87,7 @@ fn instantiate<'py, T: Pipe>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = pipe.py();
     let transport = T::native().instantiate(py, transport)?;
-    let extra = match extra {
-        Some(known) => known.copy()?,
-        None => ffi::new_dict(py)?,
-    };
+    let extra = create::copy_extra(py, extra)?;
     extra.set_item(intern!(py, "pipe"), pipe)?;
     transport.setattr(intern!(py, "_extra"), extra)?;
     Ok(transport)
@@ -103,7 +100,6 @@ fn schedule<T: Pipe>(
     waiter: Option<&Bound<'_, PyAny>>,
     polls: bool,
 ) -> PyResult<()> {
-    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = transport.py();
     let loop_ = new_one::<T>(transport)?.base().core(py)?;
     let call_soon = |callback: Bound<'_, PyAny>, argument: Option<Bound<'_, PyAny>>| {
@@ -118,15 +114,5 @@ fn schedule<T: Pipe>(
     if polls {
         call_soon(transport.getattr(intern!(py, "_start_polling"))?, None)?;
     }
-    if let Some(waiter) = waiter {
-        let set_result = ffi::imported(
-            &SET_RESULT,
-            intern!(py, "asyncio.futures"),
-            intern!(py, "_set_result_unless_cancelled"),
-        )?;
-        loop_
-            .getattr(intern!(py, "call_soon"))?
-            .call1((set_result, waiter, py.None()))?;
-    }
-    Ok(())
+    waiter.map_or(Ok(()), |waiter| create::wake_soon(&loop_, waiter))
 }

@@ -17,9 +17,9 @@ use ringloop::embed::sys::interest::Interest;
 
 use super::{Pipe, lifecycle};
 use crate::error;
-use crate::event_loop::{Watch, handlers};
+use crate::event_loop::{Handler, Watch, handlers};
 use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor, intern};
-use crate::transport::base::{handler, step as step_of};
+use crate::transport::base::step as step_of;
 
 /// Which direction is polled; it travels in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> 
     let core = end.base.core(this.py())?;
     let watch = core
         .get()
-        .watch(handler(this), role as u8, end.fd, role.interest())?;
+        .watch(Handler::of(this), role as u8, end.fd, role.interest())?;
     poller.watch.set(Some(watch));
     Ok(())
 }

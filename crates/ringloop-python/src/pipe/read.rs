@@ -14,6 +14,7 @@ use ringloop::embed::Event;
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
+use crate::event_loop::Completes;
 use crate::ffi::{self, Definition, Native, Obj, Payload, This, Visited, Visitor, intern};
 use crate::limits;
 use crate::transport::base::{
@@ -86,17 +87,19 @@ impl Payload for ReadPipe {
     }
 }
 
-impl Endpoint for ReadPipe {
-    fn base(&self) -> &Base {
-        &self.end.base
-    }
-
+impl Completes for ReadPipe {
     fn completed(this: ReadPipe_<'_, '_>, event: Event) -> PyResult<()> {
         poll::completed(this, &event)
     }
 
     fn abandoned(this: ReadPipe_<'_, '_>) {
         lifecycle::abandoned(this);
+    }
+}
+
+impl Endpoint for ReadPipe {
+    fn base(&self) -> &Base {
+        &self.end.base
     }
 
     fn close(this: ReadPipe_<'_, '_>) -> PyResult<()> {

@@ -25,6 +25,7 @@ use ringloop::embed::sys::file;
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
+use crate::event_loop::Completes;
 use crate::ffi::{self, Definition, Native, Obj, Payload, Raise as _, This, Visited, Visitor};
 use crate::transport::base::{
     self, Base, Endpoint, State, connection_lost, fatal_error, log_debug,
@@ -128,11 +129,7 @@ impl Payload for WritePipe {
     }
 }
 
-impl Endpoint for WritePipe {
-    fn base(&self) -> &Base {
-        &self.end.base
-    }
-
+impl Completes for WritePipe {
     fn completed(this: WritePipe_<'_, '_>, event: Event) -> PyResult<()> {
         poll::completed(this, &event)
     }
@@ -140,6 +137,12 @@ impl Endpoint for WritePipe {
     fn abandoned(this: WritePipe_<'_, '_>) {
         lifecycle::abandoned(this);
         this.discard();
+    }
+}
+
+impl Endpoint for WritePipe {
+    fn base(&self) -> &Base {
+        &self.end.base
     }
 
     fn close(this: WritePipe_<'_, '_>) -> PyResult<()> {

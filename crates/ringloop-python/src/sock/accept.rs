@@ -3,11 +3,10 @@
 use pyo3::prelude::*;
 
 use super::operation::{self, Loop, Work};
-use crate::ffi::{Args, Obj, intern};
+use crate::ffi::{Argument, Obj, intern};
 
 /// `_begin_accept(sock)`.
-pub fn accept(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    let [socket] = operation::positional(args, "sock_accept")?;
+pub fn accept(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<Obj> {
     operation::begin(loop_, socket, Work::Accept)
 }
 

@@ -6,7 +6,7 @@ use ringloop::embed::sys::socket;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{self, Args, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
+use crate::ffi::{self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
 
 /// A connect(2) that goes on in the background.
 pub(super) struct Connect {
@@ -14,9 +14,12 @@ pub(super) struct Connect {
 }
 
 /// `_begin_connect(sock, address)`.
-pub fn connect(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+pub fn connect(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    address: Argument<'_, '_>,
+) -> PyResult<Obj> {
     let py = loop_.py();
-    let [socket, address] = operation::positional(args, "sock_connect")?;
     // The socket's own method, which knows every family's form of an address.
     let connected = operation::call_socket(&socket, intern!(py, "connect"), (address,))?;
     if let Some(none) = connected {

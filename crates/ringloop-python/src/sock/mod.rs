@@ -14,13 +14,13 @@
 //! | `send`      | `sock_sendall`                                                    |
 //! | `connect`   | `sock_connect`                                                    |
 //! | `accept`    | `sock_accept`                                                     |
-//! | `datagram`  | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`, and         |
+//! | `method`    | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`, and         |
 //! |             | `sock_recvmsg`, `sock_sendmsg`, which asyncio does not have       |
 //! | `operation` | waiting, and what the families share                              |
 
 mod accept;
 mod connect;
-mod datagram;
+mod method;
 mod operation;
 mod receive;
 mod send;
@@ -39,16 +39,12 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let operation = Operation::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketOperation", operation)?;
     let methods = vec![
-        method!(Target, _begin_recv("sock, n") => receive::recv, "Receive, or return the operation that waits for bytes."),
-        method!(Target, _begin_recv_into("sock, buf") => receive::recv_into, "Receive into `buf`, or return the operation that waits for bytes."),
-        method!(Target, _begin_sendall("sock, data") => send::sendall, "Send, or return the operation that waits for room."),
-        method!(Target, _begin_connect("sock, address") => connect::connect, "Connect, or return the operation that waits for the peer."),
-        method!(Target, _begin_accept("sock") => accept::accept, "Accept, or return the operation that waits for a connection."),
-        method!(Target, _begin_recvfrom("sock, bufsize") => datagram::recvfrom, "Receive a datagram, or return the operation that waits for one."),
-        method!(Target, _begin_recvfrom_into("sock, buf, nbytes") => datagram::recvfrom_into, "Receive a datagram into `buf`, or return the operation that waits for one."),
-        method!(Target, _begin_sendto("sock, data, address") => datagram::sendto, "Send a datagram, or return the operation that waits for room."),
-        method!(Target, _begin_recvmsg("sock, bufsize, ancbufsize, flags") => datagram::recvmsg, "Receive a message with its control data, or return the operation that waits for one."),
-        method!(Target, _begin_sendmsg("sock, buffers, ancdata, flags, address") => datagram::sendmsg, "Send a message with control data, or return the operation that waits for room."),
+        method!(Target, _begin_recv(sock, n) => receive::recv, "Receive, or return the operation that waits for bytes."),
+        method!(Target, _begin_recv_into(sock, buf) => receive::recv_into, "Receive into `buf`, or return the operation that waits for bytes."),
+        method!(Target, _begin_sendall(sock, data) => send::sendall, "Send, or return the operation that waits for room."),
+        method!(Target, _begin_connect(sock, address) => connect::connect, "Connect, or return the operation that waits for the peer."),
+        method!(Target, _begin_accept(sock) => accept::accept, "Accept, or return the operation that waits for a connection."),
+        method!(Target, _begin_call(sock, name, arguments, sends) => method::call, "Call a method of the socket, or return the operation that waits for it."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }

@@ -14,18 +14,18 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
+use ringloop::embed::Event;
 use ringloop::embed::op::{Poll, PollListener, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::accept;
 use super::connect::Connect;
-use super::datagram::Datagram;
+use super::method::Method;
 use super::receive::Receive;
 use super::send::SendAll;
-use crate::event_loop::{Behaviour, Handler, LoopCore};
+use crate::event_loop::{Completes, Handler, LoopCore, Watch};
 use crate::ffi::{
-    self, Args, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited,
+    self, Argument, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited,
     Visitor, intern, members,
 };
 
@@ -37,7 +37,7 @@ pub(super) enum Work {
     SendAll(SendAll),
     Connect(Connect),
     Accept,
-    Datagram(Datagram),
+    Method(Method),
 }
 
 impl Work {
@@ -47,7 +47,7 @@ impl Work {
             Self::SendAll(work) => work.attempt(socket),
             Self::Connect(work) => work.attempt(socket),
             Self::Accept => accept::attempt(socket),
-            Self::Datagram(work) => work.attempt(socket),
+            Self::Method(work) => work.attempt(socket),
         }
     }
 
@@ -55,7 +55,7 @@ impl Work {
         match self {
             Self::Receive(_) | Self::Accept => Interest::READ,
             Self::SendAll(_) | Self::Connect(_) => Interest::WRITE,
-            Self::Datagram(work) => work.interest(),
+            Self::Method(work) => work.interest(),
         }
     }
 
@@ -65,16 +65,9 @@ impl Work {
             Self::SendAll(work) => work.visit(visitor),
             Self::Connect(work) => work.visit(visitor),
             Self::Accept => Visited::Continue(()),
-            Self::Datagram(work) => work.visit(visitor),
+            Self::Method(work) => work.visit(visitor),
         }
     }
-}
-
-/// The poll in flight.
-#[derive(Clone, Copy)]
-struct Armed {
-    token: Token,
-    key: Key,
 }
 
 /// An operation that waits.
@@ -85,7 +78,7 @@ pub struct Operation {
     work: Work,
     /// Resolved when the socket is ready.
     future: ObjCell,
-    armed: Cell<Option<Armed>>,
+    armed: Cell<Option<Watch>>,
 }
 
 type Operation_<'a, 'py> = This<'a, 'py, Operation>;
@@ -103,7 +96,7 @@ impl Payload for Operation {
         members!(type_, Operation;
             wait() => wait, "Return a future that is done once the socket is ready.";
             attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
-            end() => end, "Stop waiting.";
+            end() => disarm, "Stop waiting.";
         );
     }
 
@@ -120,11 +113,7 @@ impl Payload for Operation {
 }
 
 /// Try at once; where that would block, return the operation that waits.
-pub(super) fn begin(
-    loop_: Loop<'_, '_>,
-    socket: Borrowed<'_, '_, PyAny>,
-    work: Work,
-) -> PyResult<Obj> {
+pub(super) fn begin(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
     check(loop_, socket)?;
     match work.attempt(&socket)? {
         Some(result) => Ok(result),
@@ -133,11 +122,7 @@ pub(super) fn begin(
 }
 
 /// Make the operation that waits until `work` can go on.
-pub(super) fn suspend(
-    loop_: Loop<'_, '_>,
-    socket: Borrowed<'_, '_, PyAny>,
-    work: Work,
-) -> PyResult<Obj> {
+pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
     let py = loop_.py();
     let fd: RawFd = fileno(&socket)?;
     loop_.get().check_open()?;
@@ -158,7 +143,7 @@ pub(super) fn suspend(
 }
 
 /// What asyncio checks before each operation.
-pub(super) fn check(loop_: Loop<'_, '_>, socket: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
+pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<()> {
     static SSL_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = loop_.py();
     // A class of its own is no `ssl.SSLSocket`, and `ssl` need not be there to know.
@@ -211,17 +196,6 @@ pub(super) fn would_block(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyBlockingIOError>(py) || error.is_instance_of::<PyInterruptedError>(py)
 }
 
-/// The arguments of a method that takes exactly `N`.
-pub(super) fn positional<'a, 'py, const N: usize>(
-    args: Args<'a, 'py>,
-    function: &str,
-) -> PyResult<[Borrowed<'a, 'py, PyAny>; N]> {
-    args.expect_positional(function, N)?;
-    let all: Vec<_> = args.skip(0).collect();
-    all.try_into()
-        .map_err(|_| PyTypeError::raise(format!("{function}() takes {N} arguments")))
-}
-
 fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let py = this.py();
     let loop_ = core(this)?;
@@ -229,11 +203,6 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     disarm(this)?;
     let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
     drop(this.future.replace(Some(future.clone_ref(py))));
-    let handler = Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: &OPERATION,
-    };
-    let token = core.handlers.with(|slab| slab.register(handler))??;
     // Level: the user may close the socket as soon as this is over, so no registration may be left.
     let poll = match this.work {
         Work::Accept => {
@@ -245,16 +214,8 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
             level: true,
         }),
     };
-    let submitted = core
-        .engine
-        .driver(|driver| driver.submit(poll, Sink::Handler(token)));
-    match submitted {
-        Ok(key) => this.armed.set(Some(Armed { token, key })),
-        Err(error) => {
-            drop(core.handlers.with(|slab| slab.remove(token))?);
-            return Err(error);
-        }
-    }
+    this.armed
+        .set(Some(core.watch_by(Handler::of(this), 0, poll)?));
     Ok(future)
 }
 
@@ -264,20 +225,11 @@ fn attempt(this: Operation_<'_, '_>) -> PyResult<Obj> {
     Ok(result.unwrap_or_else(|| Obj::from_borrowed(this.object())))
 }
 
-fn end(this: Operation_<'_, '_>) -> PyResult<()> {
-    disarm(this)
+impl Completes for Operation {
+    fn completed(this: Operation_<'_, '_>, event: Event) -> PyResult<()> {
+        completed(this, &event)
+    }
 }
-
-/// What the loop does with an operation that waits.
-static OPERATION: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        Operation::native()
-            .get(object)
-            .map_or(Ok(()), |this| completed(this, &event))
-    },
-    flush: Behaviour::NEVER_FLUSHED,
-    abandoned: Behaviour::NOTHING_LEFT,
-};
 
 /// The socket is ready, or the poll failed: either way the attempt finds out.
 fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
@@ -321,7 +273,7 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
 
 /// Stop the poll, at once: nothing of it is left when this returns.
 fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
-    let Some(armed) = this.armed.take() else {
+    let Some(watch) = this.armed.take() else {
         return Ok(());
     };
     let loop_ = core(this)?;
@@ -329,9 +281,7 @@ fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
     if core.is_closed() || core.engine.is_of_another_process() {
         return Ok(());
     }
-    core.forget_poll(armed.key)?;
-    drop(core.handlers.with(|slab| slab.remove(armed.token))?);
-    Ok(())
+    core.unwatch(watch)
 }
 
 fn core<'py>(this: Operation_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {

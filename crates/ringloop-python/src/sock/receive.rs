@@ -4,9 +4,10 @@ use std::io;
 
 use pyo3::prelude::*;
 
+use super::method::Method;
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{self, Args, IntoObject as _, Obj, Visited, Visitor, intern};
+use crate::ffi::{self, Argument, IntoObject as _, Obj, Visited, Visitor, intern};
 
 /// Where received bytes go.
 pub(super) enum Receive {
@@ -14,36 +15,37 @@ pub(super) enum Receive {
     Bytes(usize),
     /// Into a writable object.
     Into(Obj),
-    /// Whatever the socket's own method makes of this argument: a socket of a class of its own, or an
-    /// argument that the method refuses or has a special case for.
-    Method(Obj),
-    /// The same for `recv_into`.
-    MethodInto(Obj),
 }
 
 /// `_begin_recv(sock, n)`.
-pub fn recv(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    let [socket, size] = operation::positional(args, "sock_recv")?;
+pub fn recv(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    size: Argument<'_, '_>,
+) -> PyResult<Obj> {
     let work = match size.extract::<isize>() {
         // recv(0) is answered without a system call.
         Ok(bytes) if bytes > 0 && operation::is_plain(&socket) => {
-            Receive::Bytes(bytes.unsigned_abs())
+            Work::Receive(Receive::Bytes(bytes.unsigned_abs()))
         }
-        _ => Receive::Method(Obj::from_borrowed(size)),
+        // A socket of a class of its own, or an argument that the method refuses or has a special case for.
+        _ => Work::Method(Method::receiving(intern!(loop_.py(), "recv"), size)?),
     };
-    operation::begin(loop_, socket, Work::Receive(work))
+    operation::begin(loop_, socket, work)
 }
 
 /// `_begin_recv_into(sock, buf)`.
-pub fn recv_into(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    let [socket, buffer] = operation::positional(args, "sock_recv_into")?;
-    let buffer_object = Obj::from_borrowed(buffer);
+pub fn recv_into(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    buffer: Argument<'_, '_>,
+) -> PyResult<Obj> {
     let work = if operation::is_plain(&socket) && ffi::is_writable(buffer) {
-        Receive::Into(buffer_object)
+        Work::Receive(Receive::Into(Obj::from_borrowed(buffer)))
     } else {
-        Receive::MethodInto(buffer_object)
+        Work::Method(Method::receiving(intern!(loop_.py(), "recv_into"), buffer)?)
     };
-    operation::begin(loop_, socket, Work::Receive(work))
+    operation::begin(loop_, socket, work)
 }
 
 impl Receive {
@@ -62,21 +64,13 @@ impl Receive {
                     None => Ok(None),
                 }
             }
-            Self::Method(size) => {
-                operation::call_socket(socket, intern!(py, "recv"), (size.bind(py),))
-            }
-            Self::MethodInto(buffer) => {
-                operation::call_socket(socket, intern!(py, "recv_into"), (buffer.bind(py),))
-            }
         }
     }
 
     pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         match self {
             Self::Bytes(_) => Visited::Continue(()),
-            Self::Into(object) | Self::Method(object) | Self::MethodInto(object) => {
-                visitor.visit(object)
-            }
+            Self::Into(object) => visitor.visit(object),
         }
     }
 }

@@ -8,7 +8,7 @@ use pyo3::types::PyMemoryView;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::ffi::{self, Args, Obj, Visited, Visitor, intern};
+use crate::ffi::{self, Argument, Obj, Visited, Visitor, intern};
 
 /// Bytes to send, all of them.
 pub(super) struct SendAll {
@@ -18,9 +18,12 @@ pub(super) struct SendAll {
 }
 
 /// `_begin_sendall(sock, data)`.
-pub fn sendall(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
+pub fn sendall(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    data: Argument<'_, '_>,
+) -> PyResult<Obj> {
     let py = loop_.py();
-    let [socket, data] = operation::positional(args, "sock_sendall")?;
     operation::check(loop_, socket)?;
     let sent = match send_once(&socket, &data, 0)? {
         Progress::All => return Ok(py.None().into_bound(py).into()),

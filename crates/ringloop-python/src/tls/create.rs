@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 
 use pyo3::exceptions::PySystemError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
 
 use super::engine::Engine;
 use super::state::{AppState, Receiver, State};
@@ -18,6 +16,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
 use crate::transport::Marks;
+use crate::transport::create::is_buffered;
 use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
@@ -106,16 +105,9 @@ pub(super) fn make_tls_protocol<'py>(
 
 /// Take a user's protocol, and find out how it wants its bytes.
 pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = this.py();
-    let buffered = ffi::imported(
-        &BUFFERED,
-        intern!(py, "asyncio.protocols"),
-        intern!(py, "BufferedProtocol"),
-    )?;
     let receiver = if TlsProtocol::native().is_exactly(protocol) {
         Receiver::Tls
-    } else if protocol.is_instance(buffered)? {
+    } else if is_buffered(protocol)? {
         Receiver::Buffered
     } else {
         Receiver::Data

@@ -206,11 +206,6 @@ pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// `pause_reading` of the user's transport.
-pub(super) fn pause(this: Tls<'_, '_>) {
-    this.incoming.app_paused.set(true);
-}
-
 /// `resume_reading` of the user's transport.
 pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     if !this.incoming.app_paused.replace(false) {

@@ -5,7 +5,6 @@
 
 use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use ringloop::buf::SendBuf;
 
@@ -13,6 +12,7 @@ use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoin
 use crate::ffi::{self, Argument, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
 use crate::transport::marks::given;
+use crate::transport::sendfile;
 use crate::transport::thread::{self, Change};
 use crate::transport::write::take_over;
 
@@ -27,8 +27,8 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         get_write_buffer_limits() => |this| with(this, |tls| tls.outgoing.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
         set_write_buffer_limits(high=None, low=None) => set_write_buffer_limits, "Set the water marks, in bytes.";
         _test__append_write_backlog(data) => append_write_backlog, "Queue data without sending it.";
-        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
-        resume_reading() => resume_reading, "Deliver again.";
+        pause_reading() => |this| set_reading(this, true), "Deliver nothing until resume_reading().";
+        resume_reading() => |this| set_reading(this, false), "Deliver again.";
         is_reading() => |this| with(this, |tls| Ok(!this.owner.will_pause(tls.incoming.app_paused.get()))), "Say whether bytes are delivered.";
         get_read_buffer_size() => |this| with(this, |tls| Ok(tls.engine.incoming_len(tls.py())? as u64)), "Return how many bytes of ciphertext wait to be decrypted.";
         get_read_buffer_limits() => |this| with(this, |tls| tls.incoming.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
@@ -45,7 +45,7 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         get _closed => is_closed, "Whether close() or abort() was called, or the connection is lost.";
         get _protocol_paused => |this| with(this, |tls| Ok(tls.outgoing.app_paused.get())), "Whether the protocol was told to stop writing.";
         get _start_tls_compatible => |_this| true, "loop.start_tls() accepts it.";
-        get _sendfile_compatible => sendfile_compatible, "loop.sendfile() reads the file and writes it here.";
+        get _sendfile_compatible => |this| sendfile::mode(intern!(this.py(), "FALLBACK")), "loop.sendfile() reads the file and writes it here.";
     );
 }
 
@@ -151,31 +151,24 @@ fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyRe
     })
 }
 
-fn pause_reading(this: Transport<'_, '_>) -> PyResult<()> {
+fn set_reading(this: Transport<'_, '_>, pauses: bool) -> PyResult<()> {
+    let py = this.py();
     if this.owner.is_elsewhere() {
-        return thread::hand_over(
-            this,
-            intern!(this.py(), "pause_reading"),
-            Change::Reading(true),
-        );
+        let name = if pauses {
+            intern!(py, "pause_reading")
+        } else {
+            intern!(py, "resume_reading")
+        };
+        return thread::hand_over(this, name, Change::Reading(pauses));
     }
     this.owner.reading_called();
     with(this, |tls| {
-        incoming::pause(tls);
-        Ok(())
+        if pauses {
+            tls.incoming.app_paused.set(true);
+            return Ok(());
+        }
+        incoming::resume(tls)
     })
-}
-
-fn resume_reading(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.owner.is_elsewhere() {
-        return thread::hand_over(
-            this,
-            intern!(this.py(), "resume_reading"),
-            Change::Reading(false),
-        );
-    }
-    this.owner.reading_called();
-    with(this, incoming::resume)
 }
 
 fn set_read_buffer_limits(
@@ -267,18 +260,6 @@ fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
         return Ok(());
     }
     with(this, |tls| shutdown::abort(tls, error))
-}
-
-fn sendfile_compatible<'py>(this: Transport<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static FALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = this.py();
-    let mode = FALLBACK.get_or_try_init(py, || {
-        let modes = py
-            .import(intern!(py, "asyncio.constants"))?
-            .getattr(intern!(py, "_SendfileMode"))?;
-        Ok::<_, PyErr>(modes.getattr(intern!(py, "FALLBACK"))?.unbind())
-    })?;
-    Ok(mode.bind(py).clone())
 }
 
 /// `__del__`: nobody holds the transport, and it was never closed.

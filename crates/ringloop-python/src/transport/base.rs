@@ -16,11 +16,11 @@ use pyo3::exceptions::{PyOSError, PyResourceWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
-use ringloop::embed::{Driver, Event};
+use ringloop::embed::Driver;
 
 use super::thread::{self, Change, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::event_loop::{Behaviour, Flush, Handler, LoopCore};
+use crate::event_loop::{Completes, LoopCore};
 use crate::ffi::{
     self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, intern, members,
 };
@@ -128,35 +128,8 @@ impl Base {
 }
 
 /// What differs between the transports.
-pub(crate) trait Endpoint: Payload {
-    /// What the loop does with it.
-    const BEHAVIOUR: &'static Behaviour = &Behaviour {
-        completed: |_, object, event| {
-            Self::native()
-                .get(object)
-                .map_or(Ok(()), |this| Self::completed(this, event))
-        },
-        flush: |object, why| {
-            Self::native()
-                .get(object)
-                .map_or(Ok(()), |this| Self::flush(this, why))
-        },
-        abandoned: |object| {
-            if let Some(this) = Self::native().get(object) {
-                Self::abandoned(this);
-            }
-        },
-    };
-
+pub(crate) trait Endpoint: Completes {
     fn base(&self) -> &Base;
-    /// Take one completion of an operation.
-    fn completed(this: This<'_, '_, Self>, event: Event) -> PyResult<()>;
-    /// Hand over what was gathered.
-    fn flush(_this: This<'_, '_, Self>, _why: Flush) -> PyResult<()> {
-        Ok(())
-    }
-    /// The loop was closed under the transport.
-    fn abandoned(this: This<'_, '_, Self>);
     /// Close once everything written is sent.
     fn close(this: This<'_, '_, Self>) -> PyResult<()>;
     /// Close now; what was not sent is dropped.
@@ -211,8 +184,8 @@ pub(crate) fn define<T: Endpoint>(type_: &mut Definition<T>) {
 /// List the members of what can be paused.
 pub(crate) fn define_reading<T: Readable>(type_: &mut Definition<T>) {
     members!(type_, T: Readable;
-        pause_reading() => pause_reading, "Deliver nothing until resume_reading().";
-        resume_reading() => resume_reading, "Deliver again.";
+        pause_reading() => |this| set_reading(this, true), "Deliver nothing until resume_reading().";
+        resume_reading() => |this| set_reading(this, false), "Deliver again.";
         is_reading() => is_reading, "Say whether anything is delivered.";
         get _paused => is_paused, "Whether reading is paused.";
     );
@@ -243,32 +216,25 @@ fn call_connection_lost<T: Endpoint>(
     connection_lost(this, &Obj::from_borrowed(error))
 }
 
-fn pause_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
+fn set_reading<T: Readable>(this: This<'_, '_, T>, pauses: bool) -> PyResult<()> {
+    let py = this.py();
+    let (name, text) = if pauses {
+        (intern!(py, "pause_reading"), "%r pauses reading")
+    } else {
+        (intern!(py, "resume_reading"), "%r resumes reading")
+    };
     if this.base().is_elsewhere() {
-        return thread::hand_over(
-            this,
-            intern!(this.py(), "pause_reading"),
-            Change::Reading(true),
-        );
+        return thread::hand_over(this, name, Change::Reading(pauses));
     }
     this.base().owner.reading_called();
-    if !this.base().is_closing() && T::pause(this)? {
-        return log_debug(this, "debug", "%r pauses reading");
-    }
-    Ok(())
-}
-
-fn resume_reading<T: Readable>(this: This<'_, '_, T>) -> PyResult<()> {
-    if this.base().is_elsewhere() {
-        return thread::hand_over(
-            this,
-            intern!(this.py(), "resume_reading"),
-            Change::Reading(false),
-        );
-    }
-    this.base().owner.reading_called();
-    if !this.base().is_closing() && T::resume(this)? {
-        return log_debug(this, "debug", "%r resumes reading");
+    let is_changed = !this.base().is_closing()
+        && if pauses {
+            T::pause(this)?
+        } else {
+            T::resume(this)?
+        };
+    if is_changed {
+        return log_debug(this, "debug", text);
     }
     Ok(())
 }
@@ -279,14 +245,6 @@ fn is_reading<T: Readable>(this: This<'_, '_, T>) -> bool {
 
 fn is_paused<T: Readable>(this: This<'_, '_, T>) -> bool {
     this.base().owner.will_pause(this.is_paused())
-}
-
-/// A transport, as the loop's handlers keep it.
-pub(crate) fn handler<T: Endpoint>(this: This<'_, '_, T>) -> Handler {
-    Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: T::BEHAVIOUR,
-    }
 }
 
 /// Call a method of the protocol in the connection's context. `None`: it is gone.

@@ -91,7 +91,6 @@ pub(crate) fn schedule(
     waiter: Option<&Bound<'_, PyAny>>,
     context: Obj,
 ) -> PyResult<()> {
-    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = loop_.py();
     let core = loop_.get();
     let made = protocol.getattr(intern!(py, "connection_made"))?;
@@ -100,17 +99,34 @@ pub(crate) fn schedule(
     let Some(waiter) = waiter else {
         return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
     };
-    let set_result = ffi::imported(
-        &SET_RESULT,
-        intern!(py, "asyncio.futures"),
-        intern!(py, "_set_result_unless_cancelled"),
-    )?;
-    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
-    call_soon.call1((set_result, waiter, py.None()))?;
+    wake_soon(loop_, waiter)?;
     // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
     // has bytes, as where a selector only queues what it found.
+    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
     call_soon.call1((&call_soon, start))?;
     Ok(())
+}
+
+/// Schedule the result of a future that waits for a transport.
+pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = loop_.py();
+    let (module, name) = (
+        intern!(py, "asyncio.futures"),
+        intern!(py, "_set_result_unless_cancelled"),
+    );
+    let set_result = ffi::imported(&SET_RESULT, module, name)?;
+    let arguments = (set_result, waiter, py.None());
+    loop_.call_method1(intern!(py, "call_soon"), arguments)?;
+    Ok(())
+}
+
+/// A new `_extra` dictionary with what the caller knows.
+pub(crate) fn copy_extra<'py>(
+    py: Python<'py>,
+    known: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    known.map_or_else(|| ffi::new_dict(py), |known| known.copy())
 }
 
 /// The `_extra` dictionary without the socket: names, and what the caller knows. Of an accepted connection asyncio has the peer's
@@ -122,10 +138,7 @@ pub(crate) fn extra<'py>(
     is_accepted: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = socket.py();
-    let extra = match known {
-        Some(known) => known.copy()?,
-        None => ffi::new_dict(py)?,
-    };
+    let extra = copy_extra(py, known)?;
     let sockname = intern!(py, "sockname");
     match socket.call_method0(intern!(py, "getsockname")) {
         Ok(name) => extra.set_item(sockname, name)?,
@@ -176,20 +189,22 @@ pub(crate) fn show_socket(
 
 /// Take a protocol, and find out how it wants its bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = this.py();
-    let buffered = ffi::imported(
-        &BUFFERED,
-        intern!(py, "asyncio.protocols"),
-        intern!(py, "BufferedProtocol"),
-    )?;
-    this.read.set_receiver(if protocol.is_instance(buffered)? {
+    this.read.set_receiver(if is_buffered(protocol)? {
         Receiver::Buffered
     } else {
         Receiver::Data
     });
     drop(this.base.protocol.replace(Some(protocol.clone().into())));
     Ok(())
+}
+
+/// Whether a protocol is a `BufferedProtocol`.
+pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = protocol.py();
+    let module = intern!(py, "asyncio.protocols");
+    let class = ffi::imported(&BUFFERED, module, intern!(py, "BufferedProtocol"))?;
+    protocol.is_instance(class)
 }
 
 /// `Server._attach` learnt to take the transport together with `close_clients`.

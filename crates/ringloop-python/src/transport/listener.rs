@@ -24,9 +24,9 @@ use ringloop::embed::{Event, Key, Sink, Token};
 use super::create;
 use crate::error;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::event_loop::{Behaviour, Handler, LoopCore};
+use crate::event_loop::{Completes, Handler, LoopCore};
 use crate::ffi::{
-    self, Definition, Fallible, Native, Obj, ObjCell, Payload, SocketCell, This, Visited, Visitor,
+    self, Definition, Fallible, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor,
     intern, members,
 };
 use crate::limits;
@@ -133,10 +133,7 @@ fn start(this: Listener_<'_, '_>) -> PyResult<()> {
     }
     let loop_ = core(this)?;
     let core = loop_.get();
-    let handler = Handler {
-        object: Obj::from_borrowed(this.object()),
-        behaviour: &LISTENER,
-    };
+    let handler = Handler::of(this);
     let token = core.handlers.with(|slab| slab.register(handler))??;
     this.token.set(token);
     arm(this, core)
@@ -203,16 +200,11 @@ fn core<'py>(this: Listener_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {
     Ok(this.loop_.get_or_none(this.py()).cast_into::<LoopCore>()?)
 }
 
-/// What the loop does with a listener.
-static LISTENER: Behaviour = Behaviour {
-    completed: |_, object, event| {
-        Listener::native()
-            .get(object)
-            .map_or(Ok(()), |this| completed(this, event))
-    },
-    flush: Behaviour::NEVER_FLUSHED,
-    abandoned: Behaviour::NOTHING_LEFT,
-};
+impl Completes for Listener {
+    fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
+        completed(this, event)
+    }
+}
 
 /// One completion of the poll: take what waits.
 fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {

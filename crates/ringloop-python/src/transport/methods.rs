@@ -4,7 +4,6 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use ringloop::buf::SendBuf;
 
 use super::thread::Change;
@@ -30,7 +29,7 @@ pub(super) fn define(type_: &mut Definition<Stream>) {
         get _server => |this| this.server.get_or_none(this.py()), "The server that accepted it, or None.";
         get _eof => |this| this.write.eof.get(), "Whether write_eof() was called.";
         get _start_tls_compatible => |_this| true, "loop.start_tls() accepts it.";
-        get _sendfile_compatible => sendfile_compatible, "loop.sendfile() tries its socket first.";
+        get _sendfile_compatible => |this| sendfile::mode(intern!(this.py(), "TRY_NATIVE")), "loop.sendfile() tries its socket first.";
     );
     type_.repr(repr_slot!(Stream, repr));
 }
@@ -121,18 +120,6 @@ fn fatal_error(
         None => "Fatal error on transport".to_owned(),
     };
     base::fatal_error(this, PyErr::from_value(error.to_owned()), &message)
-}
-
-fn sendfile_compatible<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static TRY_NATIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = this.py();
-    let mode = TRY_NATIVE.get_or_try_init(py, || {
-        let modes = py
-            .import(intern!(py, "asyncio.constants"))?
-            .getattr(intern!(py, "_SendfileMode"))?;
-        Ok::<_, PyErr>(modes.getattr(intern!(py, "TRY_NATIVE"))?.unbind())
-    })?;
-    Ok(mode.bind(py).clone())
 }
 
 fn repr<'py>(this: Stream_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -19,7 +19,7 @@ pub(crate) mod marks;
 mod methods;
 pub(crate) mod native;
 mod read;
-mod sendfile;
+pub(crate) mod sendfile;
 pub(crate) mod socket;
 mod socket_file;
 pub(crate) mod thread;
@@ -33,7 +33,7 @@ use std::ffi::CStr;
 use pyo3::prelude::*;
 use ringloop::embed::{Event, Key, Kind};
 
-use crate::event_loop::{Flush, handlers};
+use crate::event_loop::{Completes, Flush, handlers};
 use crate::ffi::{
     self, Argument, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern,
 };
@@ -108,11 +108,7 @@ impl Payload for Stream {
     }
 }
 
-impl Endpoint for Stream {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
+impl Completes for Stream {
     #[inline]
     fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         this.called_by_loop(|| {
@@ -137,6 +133,12 @@ impl Endpoint for Stream {
 
     fn abandoned(this: Stream_<'_, '_>) {
         lifecycle::abandoned(this);
+    }
+}
+
+impl Endpoint for Stream {
+    fn base(&self) -> &Base {
+        &self.base
     }
 
     fn close(this: Stream_<'_, '_>) -> PyResult<()> {

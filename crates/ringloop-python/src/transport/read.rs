@@ -36,8 +36,8 @@ use held::{Delivery, Held, holds, postpone_delivery, schedule_delivery};
 
 use super::base::{call_protocol, fatal_error};
 use super::native::{self, NativeReceiver};
-use super::socket::{self, Armed};
-use super::{Role, Stream_, lifecycle, read_failed, write};
+use super::socket::{self, Armed, Wish};
+use super::{Role, Stream_, lifecycle, read_failed};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, intern};
@@ -48,17 +48,6 @@ use crate::limits;
 enum Mode {
     Interactive,
     Ready,
-}
-
-/// What the user wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    /// `connection_made` has not run yet.
-    NotStarted,
-    Read,
-    Pause,
-    /// After the end of the stream, or closed: for good.
-    Stop,
 }
 
 /// How a stream ended.
@@ -193,7 +182,7 @@ pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
     match this.read.wish.get() {
         Wish::Read | Wish::NotStarted => {
             this.read.wish.set(Wish::Pause);
-            if write::flush_later(this).is_err() {
+            if socket::flush_later(this).is_err() {
                 disarm(this)?;
             }
             Ok(true)

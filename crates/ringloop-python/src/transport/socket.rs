@@ -14,11 +14,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::embed::{Key, Sink, Token};
 
-use super::base::{Endpoint, State, handler};
+use super::base::{Endpoint, State};
 use super::create;
 use super::flow::Writable;
 use super::gather::Gathering;
-use crate::event_loop::{LoopCore, handlers};
+use crate::event_loop::{Handler, LoopCore, handlers};
 use crate::ffi::{
     Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
 };
@@ -31,6 +31,8 @@ pub(crate) struct LoopSocket {
     token: Cell<Token>,
     /// It has that place. Not so while it rests: see [`rest_if_idle`].
     registered: Cell<bool>,
+    /// On the loop's list of what to flush at the end of the turn.
+    flushes: Cell<bool>,
     pub gathering: Gathering,
 }
 
@@ -40,8 +42,14 @@ impl LoopSocket {
             socket,
             token: Cell::new(Token(0)),
             registered: Cell::new(false),
+            flushes: Cell::new(false),
             gathering,
         }
+    }
+
+    /// The turn has ended, and the next one may be asked for again.
+    pub fn turn_ended(&self) {
+        self.flushes.set(false);
     }
 
     /// Where the completions of an operation go.
@@ -75,6 +83,17 @@ impl Armed {
             Self::Nothing => None,
         }
     }
+}
+
+/// What the user wants of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// `connection_made` has not run yet.
+    NotStarted,
+    Read,
+    Pause,
+    /// After the end of the stream, or closed: for good.
+    Stop,
 }
 
 /// A transport of a socket.
@@ -159,7 +178,7 @@ pub(crate) fn begin<T: SocketTransport>(
 ) -> PyResult<()> {
     let socket = this.socket();
     let (core, fd) = (loop_.get(), socket.original_fd());
-    socket.token.set(core.add_transport(handler(this), fd)?);
+    socket.token.set(core.add_transport(Handler::of(this), fd)?);
     socket.registered.set(true);
     let scheduled = create::schedule(loop_, protocol, &this.object(), waiter, context);
     if scheduled.is_err() {
@@ -177,9 +196,22 @@ pub(crate) fn ensure_registered<T: SocketTransport>(this: This<'_, '_, T>) -> Py
     }
     let core = this.base().core(this.py())?;
     let (last, fd) = (socket.token.get(), socket.original_fd());
-    let token = core.get().wake_transport(handler(this), last, fd)?;
+    let token = core.get().wake_transport(Handler::of(this), last, fd)?;
     socket.token.set(token);
     socket.registered.set(true);
+    Ok(())
+}
+
+/// Have the loop call at the end of the turn; an error is that there was no memory for it.
+pub(crate) fn flush_later<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.socket().flushes.get() {
+        return Ok(());
+    }
+    this.base()
+        .core(this.py())?
+        .get()
+        .flush_later(Handler::of(this))?;
+    this.socket().flushes.set(true);
     Ok(())
 }
 

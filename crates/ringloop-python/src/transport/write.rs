@@ -24,7 +24,7 @@ use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Key, Kind};
 
-use super::base::{State, fatal_error, handler};
+use super::base::{State, fatal_error};
 use super::{Role, Stream_, flow, lifecycle, sendfile, socket};
 use crate::error;
 use crate::ffi::{self, Fallible, intern};
@@ -48,8 +48,6 @@ pub(super) struct WriteSide {
     /// Bytes of the send in flight.
     sending_bytes: Cell<usize>,
     armed: Cell<Armed>,
-    /// On the loop's list of streams to flush.
-    dirty: Cell<bool>,
     /// `write_eof` was called.
     pub eof: Cell<bool>,
     /// The result of a send in flight is of no interest any more.
@@ -63,7 +61,6 @@ impl WriteSide {
             queued_bytes: Cell::new(0),
             sending_bytes: Cell::new(0),
             armed: Cell::new(Armed::Nothing),
-            dirty: Cell::new(false),
             eof: Cell::new(false),
             discarded: Cell::new(false),
         }
@@ -133,7 +130,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
             send_behind(this)?;
         } else {
             // That send may have ended, and only its event be on its way; without memory its event is waited for.
-            drop(flush_later(this));
+            drop(socket::flush_later(this));
         }
         return flow::maybe_pause(this, this.write.size());
     }
@@ -141,7 +138,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         && !(is_idle || this.keeps_messages)
         && this.write.size() < limits::WRITE_AT_ONCE
         && !this.flow.above_high(this.write.size());
-    if may_wait && flush_later(this).is_ok() {
+    if may_wait && socket::flush_later(this).is_ok() {
         return Ok(());
     }
     send_now(this)?;
@@ -150,28 +147,15 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     }
     // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
     let waits = this.flow.is_paused() || (this.socket.gathering.is_opening() && !is_idle);
-    if waits && flush_later(this).is_err() {
+    if waits && socket::flush_later(this).is_err() {
         return flow::maybe_resume(this, 0);
     }
     Ok(())
 }
 
-/// Have the loop call at the end of the turn; an error is that there was no memory for it.
-pub(super) fn flush_later(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.write.dirty.get() {
-        return Ok(());
-    }
-    this.base
-        .core(this.py())?
-        .get()
-        .flush_later(handler(this))?;
-    this.write.dirty.set(true);
-    Ok(())
-}
-
 /// End of the turn: hand what was gathered to the kernel.
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
-    this.write.dirty.set(false);
+    this.socket.turn_ended();
     this.socket.gathering.turn_ended();
     if this.write.armed() {
         return Ok(());

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 
 use super::super::Stream_;
 use super::super::base::{call_protocol, fatal_error};
+use super::super::socket::Wish;
+use super::deliver;
 use super::held::{Held, keep};
-use super::{Wish, deliver};
 use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
 
 /// Copy bytes into the buffers of a `BufferedProtocol`, as many as it takes.

@@ -7,8 +7,9 @@
 use pyo3::prelude::*;
 
 use super::super::base::step;
+use super::super::socket::Wish;
 use super::super::{Stream, Stream_, socket};
-use super::{Wish, arm, deliver, disarm, ended};
+use super::{arm, deliver, disarm, ended};
 use crate::ffi::{self, Obj, Payload, intern};
 
 /// Whether a step of the loop will deliver what is held.
