@@ -3,52 +3,76 @@
 //! Called by: every part of the endpoint. Never does: send or receive.
 
 use pyo3::prelude::*;
+use ringloop::embed::Key;
 
-use super::{Datagram_, read, write};
+use super::{Datagram, Datagram_, read, write};
 use crate::error;
 use crate::ffi::Obj;
-use crate::transport::base::{self, State, fatal_error};
-use crate::transport::socket;
+use crate::transport::base::{self, Base, Endpoint, fatal_error};
+use crate::transport::socket::{self, LoopSocket, SocketTransport};
 
-/// Close once everything queued is sent.
-pub(super) fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.base.is_closing() {
-        return Ok(());
+impl Endpoint for Datagram {
+    fn base(&self) -> &Base {
+        &self.base
     }
-    this.base.state.set(State::Closing);
-    read::stop(this)?;
-    let sent = write::send_gathered(this);
-    let lost = if this.write.is_blocked() {
-        Ok(())
-    } else {
+
+    fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
+        socket::close(this)
+    }
+
+    fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        socket::force_close(this, error)
+    }
+
+    fn lost(this: Datagram_<'_, '_>) -> PyResult<()> {
         this.write.discard();
-        lose(this, None)
-    };
-    sent.and(lost)
+        socket::close_if_lost(this)
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    fn close_unclosed(this: Datagram_<'_, '_>) -> PyResult<()> {
+        socket::close_unclosed(this)
+    }
 }
 
-/// Close now; what was not sent is dropped.
-pub(super) fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    if this.base.is_lost() {
-        return Ok(());
+impl SocketTransport for Datagram {
+    fn socket(&self) -> &LoopSocket {
+        &self.socket
     }
-    // asyncio has sent it by now.
-    let sent = write::send_gathered(this);
-    this.write.discard();
-    socket::disarm(this, this.write.armed())?;
-    if this.base.state.get() == State::Open {
-        this.base.state.set(State::Closing);
-        read::stop(this)?;
-    }
-    sent.and(lose(this, error))
-}
 
-/// Everything is sent, or dropped: schedule `connection_lost`.
-pub(super) fn lose(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    if !this.base.is_lost() {
-        this.base.count_lost_write();
+    fn operations(&self) -> [Option<Key>; 2] {
+        [self.read.armed(), self.write.armed()].map(|armed| armed.get().key())
     }
-    base::lose(this, error)
+
+    fn is_idle(&self) -> bool {
+        self.read.is_paused() && self.write.is_empty()
+    }
+
+    fn start_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
+        read::start(this)
+    }
+
+    fn stop_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
+        read::stop(this)
+    }
+
+    fn discard(this: Datagram_<'_, '_>) -> PyResult<()> {
+        // asyncio has sent it by now.
+        let sent = write::send_gathered(this);
+        this.write.discard();
+        sent.and(socket::disarm(this, this.write.armed()))
+    }
+
+    fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
+        write::send_gathered(this)
+    }
+
+    fn before_close(this: Datagram_<'_, '_>) {
+        read::end_trains(this);
+    }
 }
 
 /// What failed in the loop's work for an endpoint, such as an allocation, ends it.

@@ -24,13 +24,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Driver, Event, Key};
+use ringloop::embed::{Driver, Event};
 
 use crate::event_loop::{Completes, Flush, handlers};
-use crate::ffi::{self, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern};
-use crate::transport::base::{self, Base, Endpoint, Readable};
-use crate::transport::flow::{Flow, Writable};
-use crate::transport::socket::{self, Armed, LoopSocket, SocketTransport};
+use crate::ffi::{self, Definition, Native, ObjCell, Payload, This, Visited, Visitor, intern};
+use crate::transport::base::{self, Base};
+use crate::transport::flow::Flow;
+use crate::transport::socket::{self, Armed, LoopSocket};
 
 /// One endpoint.
 pub struct Datagram {
@@ -108,83 +108,6 @@ impl Completes for Datagram {
         this.write.armed().set(Armed::Nothing);
         this.write.discard();
         socket::abandoned(this);
-    }
-}
-
-impl Endpoint for Datagram {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
-    fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
-        lifecycle::close(this)
-    }
-
-    fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        lifecycle::force_close(this, error)
-    }
-
-    fn lost(this: Datagram_<'_, '_>) -> PyResult<()> {
-        this.write.discard();
-        socket::close_if_lost(this)
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.socket.is_some()
-    }
-
-    fn close_unclosed(this: Datagram_<'_, '_>) -> PyResult<()> {
-        socket::close_unclosed(this)
-    }
-}
-
-impl Readable for Datagram {
-    fn is_paused(&self) -> bool {
-        self.read.is_paused()
-    }
-
-    fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
-        read::pause(this)
-    }
-
-    fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
-        read::resume(this)
-    }
-}
-
-impl Writable for Datagram {
-    fn flow(&self) -> &Flow {
-        &self.flow
-    }
-
-    fn size(&self) -> usize {
-        self.write.size()
-    }
-}
-
-impl SocketTransport for Datagram {
-    fn socket(&self) -> &LoopSocket {
-        &self.socket
-    }
-
-    fn operations(&self) -> [Option<Key>; 2] {
-        [self.read.armed(), self.write.armed()].map(|armed| armed.get().key())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.read.is_paused() && self.write.is_empty()
-    }
-
-    fn start_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
-        read::start(this)
-    }
-
-    fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
-        write::send_gathered(this)
-    }
-
-    fn before_close(this: Datagram_<'_, '_>) {
-        read::end_trains(this);
     }
 }
 

@@ -38,7 +38,7 @@ use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
-use crate::transport::base::{step as step_of, with_protocol};
+use crate::transport::base::{Readable, step as step_of, with_protocol};
 use crate::transport::socket::{self, Armed, Wish};
 
 /// Whether the kernel may hand over several datagrams as one message.
@@ -119,31 +119,35 @@ pub(super) fn stop(this: Datagram_<'_, '_>) -> PyResult<()> {
     socket::disarm(this, &this.read.armed)
 }
 
-/// `pause_reading`; `false` where it makes no difference.
-pub(super) fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
-    match this.read.wish.get() {
-        Wish::Read | Wish::NotStarted => {
-            this.read.wish.set(Wish::Pause);
-            socket::disarm(this, &this.read.armed)?;
-            socket::rest_if_idle(this)?;
-            Ok(true)
-        }
-        Wish::Pause | Wish::Stop => Ok(false),
+impl Readable for Datagram {
+    fn is_paused(&self) -> bool {
+        self.read.is_paused()
     }
-}
 
-/// `resume_reading`; `false` where it makes no difference.
-pub(super) fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
-    if this.read.wish.get() != Wish::Pause {
-        return Ok(false);
+    fn pause(this: Datagram_<'_, '_>) -> PyResult<bool> {
+        match this.read.wish.get() {
+            Wish::Read | Wish::NotStarted => {
+                this.read.wish.set(Wish::Pause);
+                socket::disarm(this, &this.read.armed)?;
+                socket::rest_if_idle(this)?;
+                Ok(true)
+            }
+            Wish::Pause | Wish::Stop => Ok(false),
+        }
     }
-    this.read.wish.set(Wish::Read);
-    if holds(this) {
-        schedule(this)?;
-    } else {
-        arm(this)?;
+
+    fn resume(this: Datagram_<'_, '_>) -> PyResult<bool> {
+        if this.read.wish.get() != Wish::Pause {
+            return Ok(false);
+        }
+        this.read.wish.set(Wish::Read);
+        if holds(this) {
+            schedule(this)?;
+        } else {
+            arm(this)?;
+        }
+        Ok(true)
     }
-    Ok(true)
 }
 
 /// The socket is about to be closed: whoever has a duplicate of it receives datagrams again.

@@ -28,13 +28,14 @@ use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::{self, SendError};
 use ringloop::embed::sys::socket as syscalls;
 
-use super::{Datagram_, Role, address, lifecycle};
+use super::{Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
+use crate::transport;
 use crate::transport::base::{call_protocol, call_protocol_here, fatal_error};
+use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::socket::{self, Armed};
-use crate::transport::{self, flow};
 
 /// Where a datagram goes.
 pub(super) enum Destination {
@@ -139,6 +140,16 @@ impl WriteSide {
         self.queued_bytes.set(0);
         self.blocked.set(false);
         drop(queue);
+    }
+}
+
+impl Writable for Datagram {
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    fn size(&self) -> usize {
+        self.write.size()
     }
 }
 
@@ -340,7 +351,7 @@ fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.write.blocked.set(false);
     socket::disarm(this, &this.write.armed)?;
     if this.base.is_closing() {
-        lifecycle::lose(this, None)
+        socket::lose(this, None)
     } else {
         Ok(())
     }

@@ -17,8 +17,7 @@ use super::{End, Pipe};
 use crate::error;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Raise as _, intern};
-use crate::transport::base::Base;
-use crate::transport::create;
+use crate::transport::base::{self, Base};
 use crate::transport::socket::new_one;
 
 /// Make a transport that reads a pipe; `connection_made` is scheduled.
@@ -87,7 +86,7 @@ fn instantiate<'py, T: Pipe>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = pipe.py();
     let transport = T::native().instantiate(py, transport)?;
-    let extra = create::copy_extra(py, extra)?;
+    let extra = base::copy_extra(py, extra)?;
     extra.set_item(intern!(py, "pipe"), pipe)?;
     transport.setattr(intern!(py, "_extra"), extra)?;
     Ok(transport)
@@ -114,5 +113,5 @@ fn schedule<T: Pipe>(
     if polls {
         call_soon(transport.getattr(intern!(py, "_start_polling"))?, None)?;
     }
-    waiter.map_or(Ok(()), |waiter| create::wake_soon(&loop_, waiter))
+    waiter.map_or(Ok(()), |waiter| base::wake_soon(&loop_, waiter))
 }

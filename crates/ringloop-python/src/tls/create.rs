@@ -16,7 +16,7 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
 use crate::transport::Marks;
-use crate::transport::create::is_buffered;
+use crate::transport::base::is_buffered;
 use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its

@@ -15,10 +15,10 @@ use std::cell::Cell;
 use pyo3::exceptions::{PyOSError, PyResourceWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString, PyType};
 use ringloop::embed::Driver;
 
-use super::thread::{self, Change, Owner};
+use super::thread::{self, Change, Owned, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Completes, LoopCore};
 use crate::ffi::{
@@ -167,6 +167,12 @@ pub(crate) trait Readable: Endpoint {
     fn resume(this: This<'_, '_, Self>) -> PyResult<bool>;
 }
 
+impl<T: Endpoint> Owned for T {
+    fn owner(&self) -> &Owner {
+        &self.base().owner
+    }
+}
+
 /// List the members of all endpoints.
 pub(crate) fn define<T: Endpoint>(type_: &mut Definition<T>) {
     members!(type_, T: Endpoint;
@@ -245,6 +251,37 @@ fn is_reading<T: Readable>(this: This<'_, '_, T>) -> bool {
 
 fn is_paused<T: Readable>(this: This<'_, '_, T>) -> bool {
     this.base().owner.will_pause(this.is_paused())
+}
+
+/// A new `_extra` dictionary with what the caller knows.
+pub(crate) fn copy_extra<'py>(
+    py: Python<'py>,
+    known: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    known.map_or_else(|| ffi::new_dict(py), |known| known.copy())
+}
+
+/// Schedule the result of a future that waits for a transport.
+pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = loop_.py();
+    let (module, name) = (
+        intern!(py, "asyncio.futures"),
+        intern!(py, "_set_result_unless_cancelled"),
+    );
+    let set_result = ffi::imported(&SET_RESULT, module, name)?;
+    let arguments = (set_result, waiter, py.None());
+    loop_.call_method1(intern!(py, "call_soon"), arguments)?;
+    Ok(())
+}
+
+/// Whether a protocol is a `BufferedProtocol`.
+pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = protocol.py();
+    let module = intern!(py, "asyncio.protocols");
+    let class = ffi::imported(&BUFFERED, module, intern!(py, "BufferedProtocol"))?;
+    protocol.is_instance(class)
 }
 
 /// Call a method of the protocol in the connection's context. `None`: it is gone.

@@ -10,11 +10,10 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 use ringloop::embed::sys;
 
-use super::base::Base;
+use super::base::{self, Base};
 use super::flow::Flow;
 use super::gather::Gathering;
 use super::read::{ReadSide, Receiver};
@@ -83,52 +82,6 @@ pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
     own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
 }
 
-/// Schedule `connection_made`, in `context`, `_start_reading` and the waiter.
-pub(crate) fn schedule(
-    loop_: &Bound<'_, LoopCore>,
-    protocol: &Bound<'_, PyAny>,
-    transport: &Bound<'_, PyAny>,
-    waiter: Option<&Bound<'_, PyAny>>,
-    context: Obj,
-) -> PyResult<()> {
-    let py = loop_.py();
-    let core = loop_.get();
-    let made = protocol.getattr(intern!(py, "connection_made"))?;
-    core.call_soon_step(made.into(), Some(transport.clone().into()), context)?;
-    let start = transport.getattr(intern!(py, "_start_reading"))?;
-    let Some(waiter) = waiter else {
-        return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
-    };
-    wake_soon(loop_, waiter)?;
-    // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
-    // has bytes, as where a selector only queues what it found.
-    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
-    call_soon.call1((&call_soon, start))?;
-    Ok(())
-}
-
-/// Schedule the result of a future that waits for a transport.
-pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = loop_.py();
-    let (module, name) = (
-        intern!(py, "asyncio.futures"),
-        intern!(py, "_set_result_unless_cancelled"),
-    );
-    let set_result = ffi::imported(&SET_RESULT, module, name)?;
-    let arguments = (set_result, waiter, py.None());
-    loop_.call_method1(intern!(py, "call_soon"), arguments)?;
-    Ok(())
-}
-
-/// A new `_extra` dictionary with what the caller knows.
-pub(crate) fn copy_extra<'py>(
-    py: Python<'py>,
-    known: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    known.map_or_else(|| ffi::new_dict(py), |known| known.copy())
-}
-
 /// The `_extra` dictionary without the socket: names, and what the caller knows. Of an accepted connection asyncio has the peer's
 /// name from accept(2), also where the peer has reset it since.
 pub(crate) fn extra<'py>(
@@ -138,7 +91,7 @@ pub(crate) fn extra<'py>(
     is_accepted: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = socket.py();
-    let extra = copy_extra(py, known)?;
+    let extra = base::copy_extra(py, known)?;
     let sockname = intern!(py, "sockname");
     match socket.call_method0(intern!(py, "getsockname")) {
         Ok(name) => extra.set_item(sockname, name)?,
@@ -162,49 +115,15 @@ pub(crate) fn extra<'py>(
     Ok(extra)
 }
 
-/// Put the socket into `extra`, as asyncio wraps it; where the transport gathers what is written, so that it is noticed
-/// when the socket is used: see [`super::gather`].
-pub(crate) fn show_socket(
-    extra: &Bound<'_, PyDict>,
-    transport: &Bound<'_, PyAny>,
-    socket: &Bound<'_, PyAny>,
-    gathers: bool,
-) -> PyResult<()> {
-    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    static SHOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = socket.py();
-    let wrapper = ffi::imported(
-        &TRANSPORT_SOCKET,
-        intern!(py, "asyncio.trsock"),
-        intern!(py, "TransportSocket"),
-    )?;
-    let inside = if gathers {
-        let (module, name) = (intern!(py, "ringloop._writes"), intern!(py, "ShownSocket"));
-        ffi::imported(&SHOWN, module, name)?.call1((socket, transport))?
-    } else {
-        socket.clone()
-    };
-    extra.set_item(intern!(py, "socket"), wrapper.call1((inside,))?)
-}
-
 /// Take a protocol, and find out how it wants its bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-    this.read.set_receiver(if is_buffered(protocol)? {
+    this.read.set_receiver(if base::is_buffered(protocol)? {
         Receiver::Buffered
     } else {
         Receiver::Data
     });
     drop(this.base.protocol.replace(Some(protocol.clone().into())));
     Ok(())
-}
-
-/// Whether a protocol is a `BufferedProtocol`.
-pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = protocol.py();
-    let module = intern!(py, "asyncio.protocols");
-    let class = ffi::imported(&BUFFERED, module, intern!(py, "BufferedProtocol"))?;
-    protocol.is_instance(class)
 }
 
 /// `Server._attach` learnt to take the transport together with `close_clients`.

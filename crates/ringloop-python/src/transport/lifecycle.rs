@@ -3,56 +3,98 @@
 //! Called by: every part of the transport. Never does: touch the queues of `read` and `write`.
 
 use pyo3::prelude::*;
+use ringloop::embed::Key;
 
-use super::base::{self, State};
-use super::{Stream_, create, read, sendfile, socket, write};
-use crate::ffi::{Obj, intern};
+use super::base::{Base, Endpoint};
+use super::socket::{self, LoopSocket, SocketTransport};
+use super::{Stream, Stream_, create, read, sendfile, write};
+use crate::ffi::{self, Argument, Obj, intern};
 
-/// Close once everything written is sent.
-pub(super) fn close(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.base.is_closing() {
-        return Ok(());
+impl Endpoint for Stream {
+    fn base(&self) -> &Base {
+        &self.base
     }
-    this.base.state.set(State::Closing);
-    read::stop(this)?;
-    write::send_gathered(this)?;
-    if this.write.is_empty() {
-        lose(this, None)
-    } else {
-        Ok(())
+
+    fn close(this: Stream_<'_, '_>) -> PyResult<()> {
+        socket::close(this)
+    }
+
+    fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
+        socket::force_close(this, error)
+    }
+
+    fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
+        let interrupted = sendfile::lost(this);
+        let closed = socket::close_if_lost(this);
+        interrupted.and(closed).and(detach(this))
+    }
+
+    fn is_unclosed(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    fn close_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
+        socket::close_unclosed(this).and(detach(this))
+    }
+
+    fn is_closing(this: Stream_<'_, '_>) -> PyResult<bool> {
+        // Where nothing is received any more, only a send finds that the peer has gone; and one in flight may have.
+        if this.read.is_paused() || this.read.is_over() || write::has_queued_behind(this) {
+            write::send_gathered(this)?;
+        }
+        Ok(this.base.is_closing())
+    }
+
+    fn set_protocol(this: Stream_<'_, '_>, protocol: Argument<'_, '_>) -> PyResult<()> {
+        // What becomes of it is the old protocol's.
+        if !this.base.is_elsewhere() {
+            write::send_gathered(this)?;
+        }
+        create::set_protocol(this, &protocol)
+    }
+
+    fn last_context(this: Stream_<'_, '_>) -> PyResult<Obj> {
+        let py = this.py();
+        match this.base.context.get(py) {
+            Some(own) if !cfg!(Py_3_15) && this.called_by_loop.get() => ffi::context_copy(py, &own),
+            _ => create::context_for(this),
+        }
     }
 }
 
-/// Close now; what was not sent is dropped.
-pub(super) fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    if this.base.is_lost() {
-        return Ok(());
+impl SocketTransport for Stream {
+    fn socket(&self) -> &LoopSocket {
+        &self.socket
     }
-    if this.base.state.get() == State::Open {
-        this.base.state.set(State::Closing);
-        read::stop(this)?;
-    }
-    write::discard(this)?;
-    lose(this, error)
-}
 
-/// Everything is sent, or dropped: schedule `connection_lost`.
-pub(super) fn lose(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-    if !this.base.is_lost() {
-        this.base.count_lost_write();
+    fn operations(&self) -> [Option<Key>; 2] {
+        [self.read.key(), self.write.key()]
     }
-    base::lose(this, error)
-}
 
-/// `connection_lost` was called.
-pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
-    let interrupted = sendfile::lost(this);
-    let closed = socket::close_if_lost(this);
-    interrupted.and(closed).and(detach(this))
+    /// It is paused, or the peer has sent its end and the protocol keeps the connection open.
+    fn is_idle(&self) -> bool {
+        (self.read.is_over() || self.read.is_held_back()) && self.write.is_empty()
+    }
+
+    fn start_reading(this: Stream_<'_, '_>) -> PyResult<()> {
+        read::start(this)
+    }
+
+    fn stop_reading(this: Stream_<'_, '_>) -> PyResult<()> {
+        read::stop(this)
+    }
+
+    fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
+        write::discard(this)
+    }
+
+    fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
+        write::send_gathered(this)
+    }
 }
 
 /// `Server._detach` learnt to take the transport in 3.12.1 / 3.13 with `close_clients`.
-pub(super) fn detach(this: Stream_<'_, '_>) -> PyResult<()> {
+fn detach(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let Some(server) = this.server.take() else {
         return Ok(());
@@ -64,17 +106,4 @@ pub(super) fn detach(this: Stream_<'_, '_>) -> PyResult<()> {
         server.call_method0(intern!(py, "_detach"))?;
     }
     Ok(())
-}
-
-/// The loop was closed under the transport.
-pub(super) fn abandoned(this: Stream_<'_, '_>) {
-    this.read.forget();
-    // A child's copy of the queue is the parent's to send.
-    if let Ok(core) = this.base.core(this.py())
-        && !core.get().engine.is_of_another_process()
-    {
-        write::send_last(this);
-    }
-    this.write.forget();
-    socket::abandoned(this);
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
 use super::thread::Change;
-use super::{Stream, Stream_, base, flow, lifecycle, read, sendfile, socket, thread, write};
+use super::{Stream, Stream_, base, flow, read, sendfile, socket, thread, write};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
 
 /// List the members.
@@ -107,7 +107,7 @@ fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
 
 fn force_close(this: Stream_<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
     let error = (!error.is_none()).then(|| Obj::from_borrowed(error));
-    lifecycle::force_close(this, error)
+    socket::force_close(this, error)
 }
 
 fn fatal_error(

@@ -31,17 +31,14 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use pyo3::prelude::*;
-use ringloop::embed::{Event, Key, Kind};
+use ringloop::embed::{Event, Kind};
 
 use crate::event_loop::{Completes, Flush, handlers};
-use crate::ffi::{
-    self, Argument, Definition, Native, Obj, ObjCell, Payload, This, Visited, Visitor, intern,
-};
+use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor, intern};
 
-use base::{Base, Endpoint, Readable, fatal_error};
-use flow::Writable;
+use base::{Base, fatal_error};
 use listener::Listener;
-use socket::{LoopSocket, SocketTransport};
+use socket::LoopSocket;
 
 /// One connection.
 pub struct Stream {
@@ -132,108 +129,15 @@ impl Completes for Stream {
     }
 
     fn abandoned(this: Stream_<'_, '_>) {
-        lifecycle::abandoned(this);
-    }
-}
-
-impl Endpoint for Stream {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
-    fn close(this: Stream_<'_, '_>) -> PyResult<()> {
-        lifecycle::close(this)
-    }
-
-    fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        lifecycle::force_close(this, error)
-    }
-
-    fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
-        lifecycle::lost(this)
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.socket.is_some()
-    }
-
-    fn close_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
-        socket::close_unclosed(this).and(lifecycle::detach(this))
-    }
-
-    fn is_closing(this: Stream_<'_, '_>) -> PyResult<bool> {
-        // Where nothing is received any more, only a send finds that the peer has gone; and one in flight may have.
-        if this.read.is_paused() || this.read.is_over() || write::has_queued_behind(this) {
-            write::send_gathered(this)?;
+        this.read.forget();
+        // A child's copy of the queue is the parent's to send.
+        if let Ok(core) = this.base.core(this.py())
+            && !core.get().engine.is_of_another_process()
+        {
+            write::send_last(this);
         }
-        Ok(this.base.is_closing())
-    }
-
-    fn set_protocol(this: Stream_<'_, '_>, protocol: Argument<'_, '_>) -> PyResult<()> {
-        // What becomes of it is the old protocol's.
-        if !this.base.is_elsewhere() {
-            write::send_gathered(this)?;
-        }
-        create::set_protocol(this, &protocol)
-    }
-
-    fn last_context(this: Stream_<'_, '_>) -> PyResult<Obj> {
-        let py = this.py();
-        match this.base.context.get(py) {
-            Some(own) if !cfg!(Py_3_15) && this.called_by_loop.get() => ffi::context_copy(py, &own),
-            _ => create::context_for(this),
-        }
-    }
-}
-
-impl Readable for Stream {
-    fn is_paused(&self) -> bool {
-        self.read.is_paused()
-    }
-
-    fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
-        read::pause(this)
-    }
-
-    fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
-        read::resume(this)
-    }
-}
-
-impl Writable for Stream {
-    fn flow(&self) -> &flow::Flow {
-        &self.flow
-    }
-
-    fn size(&self) -> usize {
-        self.write.size()
-    }
-
-    fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
-        write::unsent(this)
-    }
-}
-
-impl SocketTransport for Stream {
-    fn socket(&self) -> &LoopSocket {
-        &self.socket
-    }
-
-    fn operations(&self) -> [Option<Key>; 2] {
-        [self.read.key(), self.write.key()]
-    }
-
-    /// It is paused, or the peer has sent its end and the protocol keeps the connection open.
-    fn is_idle(&self) -> bool {
-        (self.read.is_over() || self.read.is_held_back()) && self.write.is_empty()
-    }
-
-    fn start_reading(this: Stream_<'_, '_>) -> PyResult<()> {
-        read::start(this)
-    }
-
-    fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
-        write::send_gathered(this)
+        this.write.forget();
+        socket::abandoned(this);
     }
 }
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
 use super::base::with_protocol;
-use super::{Stream, Stream_, lifecycle, methods, read};
+use super::{Stream, Stream_, methods, read, socket};
 use crate::ffi::{self, Obj, Payload};
 
 /// How a protocol of ours takes bytes. Both are called alone with the protocol (`ffi::locked`).
@@ -56,7 +56,7 @@ pub(crate) fn force_close(transport: &Bound<'_, PyAny>, error: Option<Obj>) -> P
     let Some(this) = Stream::native().get(transport) else {
         return Ok(false);
     };
-    ffi::locked(transport, || lifecycle::force_close(this, error)).map(|()| true)
+    ffi::locked(transport, || socket::force_close(this, error)).map(|()| true)
 }
 
 /// Receive into the loop's own memory, from where the protocol takes the bytes.

@@ -34,10 +34,10 @@ use buffered::{deliver_into_protocol, receive_into_protocol};
 pub(super) use held::deliver_held;
 use held::{Delivery, Held, holds, postpone_delivery, schedule_delivery};
 
-use super::base::{call_protocol, fatal_error};
+use super::base::{Readable, call_protocol, fatal_error};
 use super::native::{self, NativeReceiver};
 use super::socket::{self, Armed, Wish};
-use super::{Role, Stream_, lifecycle, read_failed};
+use super::{Role, Stream, Stream_, read_failed};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, intern};
@@ -177,18 +177,43 @@ pub(super) fn stop(this: Stream_<'_, '_>) -> PyResult<()> {
     disarm(this)
 }
 
-/// `pause_reading`; `false` where it makes no difference.
-pub(super) fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
-    match this.read.wish.get() {
-        Wish::Read | Wish::NotStarted => {
-            this.read.wish.set(Wish::Pause);
-            if socket::flush_later(this).is_err() {
-                disarm(this)?;
+impl Readable for Stream {
+    fn is_paused(&self) -> bool {
+        self.read.is_paused()
+    }
+
+    fn pause(this: Stream_<'_, '_>) -> PyResult<bool> {
+        match this.read.wish.get() {
+            Wish::Read | Wish::NotStarted => {
+                this.read.wish.set(Wish::Pause);
+                if socket::flush_later(this).is_err() {
+                    disarm(this)?;
+                }
+                Ok(true)
             }
-            Ok(true)
+            Wish::Pause => Ok(false),
+            Wish::Stop => Ok(!this.read.paused_after_end.replace(true)),
         }
-        Wish::Pause => Ok(false),
-        Wish::Stop => Ok(!this.read.paused_after_end.replace(true)),
+    }
+
+    fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
+        if this.read.wish.get() != Wish::Pause {
+            let was_paused = this.read.paused_after_end.replace(false);
+            if was_paused && this.read.is_over() && !this.base.is_closing() {
+                // asyncio reads again and finds the end again, which a protocol set since has not heard of.
+                this.read.wish.set(Wish::Read);
+                this.read.held_end.set(Some(End::Eof));
+                schedule_delivery(this)?;
+            }
+            return Ok(was_paused);
+        }
+        this.read.wish.set(Wish::Read);
+        if holds(this) {
+            schedule_delivery(this)?;
+        } else {
+            arm(this)?;
+        }
+        Ok(true)
     }
 }
 
@@ -200,27 +225,6 @@ pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
     } else {
         Ok(())
     }
-}
-
-/// `resume_reading`; `false` where it makes no difference.
-pub(super) fn resume(this: Stream_<'_, '_>) -> PyResult<bool> {
-    if this.read.wish.get() != Wish::Pause {
-        let was_paused = this.read.paused_after_end.replace(false);
-        if was_paused && this.read.is_over() && !this.base.is_closing() {
-            // asyncio reads again and finds the end again, which a protocol set since has not heard of.
-            this.read.wish.set(Wish::Read);
-            this.read.held_end.set(Some(End::Eof));
-            schedule_delivery(this)?;
-        }
-        return Ok(was_paused);
-    }
-    this.read.wish.set(Wish::Read);
-    if holds(this) {
-        schedule_delivery(this)?;
-    } else {
-        arm(this)?;
-    }
-    Ok(true)
 }
 
 /// Have the engine read, unless it does or is not wanted to.
@@ -506,6 +510,6 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     if keep_open {
         Ok(())
     } else {
-        lifecycle::close(this)
+        socket::close(this)
     }
 }

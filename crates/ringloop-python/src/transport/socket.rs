@@ -11,16 +11,16 @@ use std::ops::Deref;
 
 use pyo3::exceptions::PySystemError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
 use ringloop::embed::{Key, Sink, Token};
 
-use super::base::{Endpoint, State};
-use super::create;
+use super::base::{self, Endpoint, State};
 use super::flow::Writable;
 use super::gather::Gathering;
 use crate::event_loop::{Handler, LoopCore, handlers};
 use crate::ffi::{
-    Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
+    self, Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
 };
 
 /// A `socket.socket`, gone once it is closed, and what the loop knows of it.
@@ -105,6 +105,10 @@ pub(crate) trait SocketTransport: Writable {
     fn is_idle(&self) -> bool;
     /// Begin to read, after `connection_made`.
     fn start_reading(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Read no more, for good.
+    fn stop_reading(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Drop what was not sent.
+    fn discard(this: This<'_, '_, Self>) -> PyResult<()>;
     /// Send what waits for the end of the turn.
     fn send_gathered(this: This<'_, '_, Self>) -> PyResult<()>;
     /// The socket is about to be closed.
@@ -154,7 +158,7 @@ pub(crate) fn instantiate<'py, T: SocketTransport>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = socket.py();
     let transport = T::native().instantiate(py, transport)?;
-    create::show_socket(extra, &transport, socket, gathers)?;
+    show_socket(extra, &transport, socket, gathers)?;
     transport.setattr(intern!(py, "_extra"), extra)?;
     Ok(transport)
 }
@@ -180,12 +184,61 @@ pub(crate) fn begin<T: SocketTransport>(
     let (core, fd) = (loop_.get(), socket.original_fd());
     socket.token.set(core.add_transport(Handler::of(this), fd)?);
     socket.registered.set(true);
-    let scheduled = create::schedule(loop_, protocol, &this.object(), waiter, context);
+    let scheduled = schedule(loop_, protocol, &this.object(), waiter, context);
     if scheduled.is_err() {
         // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
         core.release_handler(socket.token.get(), fd)?;
     }
     scheduled
+}
+
+/// Schedule `connection_made`, in `context`, `_start_reading` and the waiter.
+fn schedule(
+    loop_: &Bound<'_, LoopCore>,
+    protocol: &Bound<'_, PyAny>,
+    transport: &Bound<'_, PyAny>,
+    waiter: Option<&Bound<'_, PyAny>>,
+    context: Obj,
+) -> PyResult<()> {
+    let py = loop_.py();
+    let core = loop_.get();
+    let made = protocol.getattr(intern!(py, "connection_made"))?;
+    core.call_soon_step(made.into(), Some(transport.clone().into()), context)?;
+    let start = transport.getattr(intern!(py, "_start_reading"))?;
+    let Some(waiter) = waiter else {
+        return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
+    };
+    base::wake_soon(loop_, waiter)?;
+    // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
+    // has bytes, as where a selector only queues what it found.
+    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
+    call_soon.call1((&call_soon, start))?;
+    Ok(())
+}
+
+/// Put the socket into `extra`, as asyncio wraps it; where the transport gathers what is written, so that it is noticed
+/// when the socket is used: see [`super::gather`].
+fn show_socket(
+    extra: &Bound<'_, PyDict>,
+    transport: &Bound<'_, PyAny>,
+    socket: &Bound<'_, PyAny>,
+    gathers: bool,
+) -> PyResult<()> {
+    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static SHOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = socket.py();
+    let wrapper = ffi::imported(
+        &TRANSPORT_SOCKET,
+        intern!(py, "asyncio.trsock"),
+        intern!(py, "TransportSocket"),
+    )?;
+    let inside = if gathers {
+        let (module, name) = (intern!(py, "ringloop._writes"), intern!(py, "ShownSocket"));
+        ffi::imported(&SHOWN, module, name)?.call1((socket, transport))?
+    } else {
+        socket.clone()
+    };
+    extra.set_item(intern!(py, "socket"), wrapper.call1((inside,))?)
 }
 
 /// Have the loop hold on to a transport that has rested: an operation is about to begin.
@@ -235,6 +288,44 @@ fn in_flight<T: SocketTransport>(this: This<'_, '_, T>) -> bool {
     this.operations().iter().any(Option::is_some)
 }
 
+/// Close once everything written is sent.
+pub(crate) fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().is_closing() {
+        return Ok(());
+    }
+    this.base().state.set(State::Closing);
+    T::stop_reading(this)?;
+    let sent = T::send_gathered(this);
+    if this.size() > 0 {
+        return sent;
+    }
+    sent.and(lose(this, None))
+}
+
+/// Close now; what was not sent is dropped.
+pub(crate) fn force_close<T: SocketTransport>(
+    this: This<'_, '_, T>,
+    error: Option<Obj>,
+) -> PyResult<()> {
+    if this.base().is_lost() {
+        return Ok(());
+    }
+    let discarded = T::discard(this);
+    if !this.base().is_closing() {
+        this.base().state.set(State::Closing);
+        T::stop_reading(this)?;
+    }
+    discarded.and(lose(this, error))
+}
+
+/// Everything is sent, or dropped: schedule `connection_lost`.
+pub(crate) fn lose<T: SocketTransport>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
+    if !this.base().is_lost() {
+        this.base().count_lost_write();
+    }
+    base::lose(this, error)
+}
+
 /// Close the descriptor once the connection is lost and the kernel is done with it.
 pub(crate) fn close_if_lost<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if !this.base().is_over() {
@@ -250,7 +341,7 @@ pub(crate) fn close_if_lost<T: SocketTransport>(this: This<'_, '_, T>) -> PyResu
     } else {
         return Ok(());
     }
-    close(this)
+    close_socket(this)
 }
 
 /// Whether the kernel is done with all operations.
@@ -275,7 +366,7 @@ pub(crate) fn disarm<T: SocketTransport>(
     Ok(())
 }
 
-fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+fn close_socket<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     T::before_close(this);
     if let Some(socket) = this.socket().take() {
         let py = this.py();
@@ -287,7 +378,7 @@ fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
 /// The loop was closed under the transport, and its operations are forgotten.
 pub(crate) fn abandoned<T: SocketTransport>(this: This<'_, '_, T>) {
     if this.base().is_over()
-        && let Err(error) = close(this)
+        && let Err(error) = close_socket(this)
     {
         error.write_unraisable(this.py(), None);
     }
@@ -300,7 +391,7 @@ pub(crate) fn close_unclosed<T: SocketTransport>(this: This<'_, '_, T>) -> PyRes
         core.get()
             .try_release_socket(socket.token.get(), socket.original_fd());
     }
-    close(this)
+    close_socket(this)
 }
 
 /// The state of a transport of a socket, as asyncio's `__repr__` writes it, with our class's name.

@@ -15,7 +15,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use ringloop::buf::SendBuf;
 
-use super::base::Endpoint;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, This, Visited, Visitor, intern};
 
@@ -114,12 +113,6 @@ impl Owner {
 /// A transport that belongs to a loop.
 pub(crate) trait Owned: Payload {
     fn owner(&self) -> &Owner;
-}
-
-impl<T: Endpoint> Owned for T {
-    fn owner(&self) -> &Owner {
-        &self.base().owner
-    }
 }
 
 /// Have the loop call a method that takes nothing, and makes this change.

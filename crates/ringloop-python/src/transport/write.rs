@@ -25,7 +25,8 @@ use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Key, Kind};
 
 use super::base::{State, fatal_error};
-use super::{Role, Stream_, flow, lifecycle, sendfile, socket};
+use super::flow::{self, Flow, Writable};
+use super::{Role, Stream, Stream_, sendfile, socket};
 use crate::error;
 use crate::ffi::{self, Fallible, intern};
 use crate::limits;
@@ -90,6 +91,31 @@ impl WriteSide {
 
     pub fn is_empty(&self) -> bool {
         self.queued_bytes.get() == 0
+    }
+}
+
+impl Writable for Stream {
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    fn size(&self) -> usize {
+        self.write.size()
+    }
+
+    /// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
+    /// first, and a send that has ended counts before its event is handed out.
+    fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
+        let is_plain = this.base.state.get() == State::Open && !this.write.eof.get();
+        if is_plain && !this.flow.is_paused() {
+            send_gathered(this)?;
+        }
+        let Armed::Sending(key) = this.write.armed.get() else {
+            return Ok(this.write.size());
+        };
+        let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
+        let sent = usize::try_from(sent.unwrap_or(0)).unwrap_or(0);
+        Ok(this.write.size().saturating_sub(sent))
     }
 }
 
@@ -417,7 +443,7 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
 fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     sendfile::emptied(this)?;
     match this.base.state.get() {
-        State::Closing => lifecycle::lose(this, None),
+        State::Closing => socket::lose(this, None),
         State::Open if this.write.eof.get() => {
             let told = shut_down(this);
             told.and(socket::rest_if_idle(this))
@@ -432,7 +458,7 @@ pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     // asyncio has sent it, and tells its caller what shutdown(2) says of a peer that has reset since.
-    let size = unsent(this)?;
+    let size = Stream::unsent(this)?;
     this.write.eof.set(true);
     let is_open = this.base.state.get() == State::Open;
     if size == 0 && is_open && !this.write.armed() {
@@ -474,21 +500,6 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
 /// Whether bytes are queued behind a send in flight, which may have ended.
 pub(super) fn has_queued_behind(this: Stream_<'_, '_>) -> bool {
     this.write.armed() && this.write.size() > this.write.sending_bytes.get()
-}
-
-/// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
-/// first, and a send that has ended counts before its event is handed out.
-pub(super) fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
-    let is_plain = this.base.state.get() == State::Open && !this.write.eof.get();
-    if is_plain && !this.flow.is_paused() {
-        send_gathered(this)?;
-    }
-    let Armed::Sending(key) = this.write.armed.get() else {
-        return Ok(this.write.size());
-    };
-    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
-    let sent = usize::try_from(sent.unwrap_or(0)).unwrap_or(0);
-    Ok(this.write.size().saturating_sub(sent))
 }
 
 /// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
