@@ -38,13 +38,14 @@ use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
-use crate::transport::base::{Readable, step as step_of, with_protocol};
+use crate::transport::base::{Readable, call_soon, step, with_protocol};
 use crate::transport::socket::{self, Armed, Wish};
 
 /// Whether the kernel may hand over several datagrams as one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Trains {
     /// No UDP socket, one of the user's, or a kernel without them.
+    #[default]
     Never,
     /// Once it is flooded.
     Possible,
@@ -52,6 +53,7 @@ enum Trains {
 }
 
 /// The state of the reading side.
+#[derive(Default)]
 pub(super) struct ReadSide {
     armed: Cell<Armed>,
     wish: Cell<Wish>,
@@ -75,14 +77,9 @@ impl ReadSide {
             Trains::Never
         };
         Self {
-            armed: Cell::new(Armed::Nothing),
-            wish: Cell::new(Wish::NotStarted),
-            held: RefCell::new(VecDeque::new()),
-            scheduled: Cell::new(false),
             batch_count: Cell::new(1),
             trains: Cell::new(trains),
-            errors: Cell::new(0),
-            rests: Cell::new(false),
+            ..Self::default()
         }
     }
 
@@ -178,18 +175,17 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// The socket is readable: receive behind what is ready already, as a selector's callback would; who
 /// sends to itself and then waits must wait before the datagram comes.
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
-    if this.read.wish.get() == Wish::Read && !holds(this) {
-        match step(this) {
-            Some(step) => this
-                .base
-                .core(this.py())?
-                .get()
-                .bring_or_owe(step, this.object(), pay),
-            None => Ok(()),
-        }
-    } else {
-        socket::disarm(this, &this.read.armed)
+    if this.read.wish.get() != Wish::Read || holds(this) {
+        return socket::disarm(this, &this.read.armed);
     }
+    if this.read.scheduled.replace(true) {
+        return Ok(());
+    }
+    let py = this.py();
+    let method = intern!(py, "_read_ready");
+    let step = step(this, method, || ffi::context_copy_current(py));
+    let core = this.base.core(py)?;
+    core.get().bring_or_owe(step, this.object(), pay)
 }
 
 /// `_read_ready`: deliver what is held, or receive.
@@ -425,25 +421,12 @@ fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
     Ok(object)
 }
 
-/// Call `_read_ready` in the next pass.
+/// Call `_read_ready` in the next pass, unless it is scheduled already.
 fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
-    match step(this) {
-        Some(step) => {
-            this.base
-                .core(this.py())?
-                .get()
-                .call_soon_or_owe(step, this.object(), None, pay)
-        }
-        None => Ok(()),
+    if this.read.scheduled.replace(true) {
+        return Ok(());
     }
-}
-
-/// `_read_ready` and its context, unless it is scheduled already.
-fn step(this: Datagram_<'_, '_>) -> Option<PyResult<(Obj, Obj)>> {
-    let py = this.py();
-    let method = intern!(py, "_read_ready");
-    (!this.read.scheduled.replace(true))
-        .then(|| step_of(this, method, || ffi::context_copy_current(py)))
+    call_soon(this, intern!(this.py(), "_read_ready"), pay)
 }
 
 /// `_read_ready`, where there was no memory to have it called.

@@ -88,6 +88,7 @@ fn is_blocked(error: &io::Error) -> bool {
 }
 
 /// The state of the writing side.
+#[derive(Default)]
 pub(super) struct WriteSide {
     queue: RefCell<VecDeque<Queued>>,
     /// Bytes of the queue, with what the version counts for each datagram.
@@ -104,12 +105,8 @@ pub(super) struct WriteSide {
 impl WriteSide {
     pub fn new(is_udp: bool) -> Self {
         Self {
-            queue: RefCell::new(VecDeque::new()),
-            queued_bytes: Cell::new(0),
-            armed: Cell::new(Armed::Nothing),
-            blocked: Cell::new(false),
-            last_turn: Cell::new(0),
             segmented: Cell::new(is_udp),
+            ..Self::default()
         }
     }
 

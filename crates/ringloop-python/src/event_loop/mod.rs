@@ -43,6 +43,7 @@ pub use engine::forks;
 pub(crate) use handlers::Completes;
 pub use handlers::{Flush, Handler};
 pub(crate) use host::Watch;
+pub(crate) use owed::Pay;
 
 use pyo3::prelude::*;
 

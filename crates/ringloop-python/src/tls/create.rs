@@ -66,9 +66,7 @@ pub(super) fn make_tls_protocol<'py>(
             timing: Timing {
                 handshake_timeout: cell(&handshake_timeout),
                 shutdown_timeout: cell(&shutdown_timeout),
-                handshake_timer: ObjCell::new(None),
-                shutdown_timer: ObjCell::new(None),
-                handshake_start: Cell::new(None),
+                ..Timing::default()
             },
             incoming: Incoming {
                 buffer: ObjCell::new(None),

@@ -13,11 +13,11 @@ use pyo3::prelude::*;
 
 use super::engine::Step;
 use super::state::{AppState, Receiver, State};
-use super::{Tls, TlsProtocol, call_soon, handshake, lower, outgoing, shutdown, warn};
+use super::{Tls, TlsProtocol, handshake, lower, outgoing, shutdown, warn};
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
 use crate::limits;
-use crate::transport::base::tell;
+use crate::transport::base::{call_soon, tell};
 
 /// Take ciphertext in. Runs no Python code, so a cell may be open; what comes back is for [`taken`].
 #[inline]
@@ -47,16 +47,16 @@ pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     let py = this.py();
     let Err(error) = done else { return Ok(()) };
     if leaves_the_loop(py, &error) && this.state.get() != State::Unwrapped {
-        let callback = this.object().getattr(intern!(py, "_resume"));
-        let step =
-            callback.and_then(|callback| Ok((callback.into(), ffi::context_copy_current(py)?)));
-        let core = this.core(py)?;
-        core.get()
-            .call_soon_or_owe(step, this.object(), None, |protocol, _| {
-                TlsProtocol::native().get(protocol).map_or(Ok(()), resumed)
-            })?;
+        again(this)?;
     }
     Err(error)
+}
+
+/// Call [`resumed`] in the next pass.
+fn again(this: Tls<'_, '_>) -> PyResult<()> {
+    call_soon(this, intern!(this.py(), "_resume"), |protocol, _| {
+        TlsProtocol::native().get(protocol).map_or(Ok(()), resumed)
+    })
 }
 
 /// Deliver what can be decrypted, and send what that gave rise to.
@@ -70,6 +70,12 @@ pub(super) fn read(this: Tls<'_, '_>) -> PyResult<()> {
         }
         result => result,
     }
+}
+
+/// One pass after a buffer was full.
+pub(super) fn do_read(this: Tls<'_, '_>) -> PyResult<()> {
+    let done = read(this);
+    or_again(this, done)
 }
 
 fn read_and_answer(this: Tls<'_, '_>) -> PyResult<()> {
@@ -157,7 +163,9 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
         return Err(error);
     }
     if full {
-        call_soon(this, intern!(py, "_do_read"))?;
+        call_soon(this, intern!(py, "_do_read"), |protocol, _| {
+            TlsProtocol::native().get(protocol).map_or(Ok(()), do_read)
+        })?;
     }
     if count > 0 {
         let argument: Obj = count.into_object(py)?.into();
@@ -211,7 +219,7 @@ pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     if !this.incoming.app_paused.replace(false) {
         return Ok(());
     }
-    call_soon(this, intern!(this.py(), "_resume"))
+    again(this)
 }
 
 /// One pass after `resume`, or after an exception that left the loop.

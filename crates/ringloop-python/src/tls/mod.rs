@@ -46,7 +46,7 @@ use ringloop::buf::SendBuf;
 use crate::event_loop::LoopCore;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{
-    self, Definition, Native, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
+    self, Definition, Native, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
 };
 use crate::transport::Marks;
 use crate::transport::thread::{Owned, Owner};
@@ -76,6 +76,7 @@ pub struct TlsProtocol {
 }
 
 /// The time-outs, as the user gave them, and their timers.
+#[derive(Default)]
 struct Timing {
     handshake_timeout: ObjCell,
     shutdown_timeout: ObjCell,
@@ -185,6 +186,12 @@ impl Payload for TlsTransport {
     }
 }
 
+impl Owned for TlsProtocol {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
 impl Owned for TlsTransport {
     fn owner(&self) -> &Owner {
         &self.owner
@@ -225,14 +232,6 @@ impl TlsProtocol {
         self.state.set(next);
         Ok(())
     }
-}
-
-/// Call a method of ours in the next pass.
-fn call_soon(this: Tls<'_, '_>, method: &Bound<'_, pyo3::types::PyString>) -> PyResult<()> {
-    let py = this.py();
-    let callback: Obj = this.object().getattr(method)?.into();
-    let context = ffi::context_copy_current(py)?;
-    this.core(py)?.get().call_soon_step(callback, None, context)
 }
 
 /// Log in debug mode; `%r` in the text is this protocol.

@@ -24,7 +24,7 @@ pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
         _check_handshake_timeout() => handshake::check_timeout, "End a handshake that takes too long.";
         _check_shutdown_timeout() => shutdown::check_timeout, "End a shutdown that takes too long.";
         _feed(data) => feed, "Take ciphertext that was received before the handshake began.";
-        _do_read() => do_read, "Deliver what can be decrypted.";
+        _do_read() => incoming::do_read, "Deliver what can be decrypted.";
         _resume() => incoming::resumed, "Go on after a pause of the user's.";
         get _loop => |this| this.owner.loop_(this.py()), "The loop.";
         get _transport => |this| this.lower.get_or_none(this.py()), "The lower transport; None before connection_made() and after connection_lost().";
@@ -97,11 +97,6 @@ fn resume_writing(this: Tls<'_, '_>) -> PyResult<()> {
         return Err(PyAssertionError::raise("writing is not paused"));
     }
     let done = outgoing::process(this);
-    incoming::or_again(this, done)
-}
-
-fn do_read(this: Tls<'_, '_>) -> PyResult<()> {
-    let done = incoming::read(this);
     incoming::or_again(this, done)
 }
 

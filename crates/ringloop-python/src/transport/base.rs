@@ -20,7 +20,7 @@ use ringloop::embed::Driver;
 
 use super::thread::{self, Change, Owned, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::event_loop::{Completes, LoopCore};
+use crate::event_loop::{Completes, LoopCore, Pay};
 use crate::ffi::{
     self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, intern, members,
 };
@@ -258,7 +258,7 @@ pub(crate) fn copy_extra<'py>(
     py: Python<'py>,
     known: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    known.map_or_else(|| ffi::new_dict(py), |known| known.copy())
+    known.map_or_else(|| ffi::new_dict(py), PyDictMethods::copy)
 }
 
 /// Schedule the result of a future that waits for a transport.
@@ -347,6 +347,18 @@ pub(crate) fn step<T: Payload>(
 ) -> PyResult<(Obj, Obj)> {
     let callback = this.object().getattr(method)?;
     Ok((callback.into(), context()?))
+}
+
+/// Have the loop call a method, in a copy of the running context; `pay` does the same where there is no memory for that.
+pub(crate) fn call_soon<T: Owned>(
+    this: This<'_, '_, T>,
+    method: &Bound<'_, PyString>,
+    pay: Pay,
+) -> PyResult<()> {
+    let py = this.py();
+    let step = step(this, method, || ffi::context_copy_current(py));
+    let core = this.owner().core(py)?;
+    core.get().call_soon_or_owe(step, this.object(), None, pay)
 }
 
 /// Schedule `connection_lost`, once.

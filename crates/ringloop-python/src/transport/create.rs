@@ -56,7 +56,7 @@ pub(super) fn make_socket_transport<'py>(
         empty_waiter: ObjCell::new(None),
         called_by_loop: Cell::new(false),
         read: ReadSide::new(kind, keeps_messages),
-        write: WriteSide::new(),
+        write: WriteSide::default(),
         flow: Flow::new(),
     };
     let extra = self::extra(sock, extra, fd, server.is_some())?;

@@ -44,8 +44,9 @@ use crate::ffi::{self, intern};
 use crate::limits;
 
 /// How the next receive is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
+    #[default]
     Interactive,
     Ready,
 }
@@ -60,9 +61,10 @@ enum End {
 }
 
 /// How the protocol takes its bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) enum Receiver {
     /// `data_received`.
+    #[default]
     Data,
     /// `get_buffer` and `buffer_updated`.
     Buffered,
@@ -71,6 +73,7 @@ pub(super) enum Receiver {
 }
 
 /// The state of the reading side.
+#[derive(Default)]
 pub(super) struct ReadSide {
     mode: Cell<Mode>,
     armed: Cell<Armed>,
@@ -98,15 +101,8 @@ impl ReadSide {
         };
         Self {
             mode: Cell::new(mode),
-            armed: Cell::new(Armed::Nothing),
-            wish: Cell::new(Wish::NotStarted),
-            receiver: Cell::new(Receiver::Data),
-            held: RefCell::new(VecDeque::new()),
-            held_end: Cell::new(None),
-            paused_after_end: Cell::new(false),
-            delivery: Cell::new(Delivery::None),
             chunk_len: Cell::new(chunk_len),
-            streak: Cell::new(0),
+            ..Self::default()
         }
     }
 

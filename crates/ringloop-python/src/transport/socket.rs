@@ -68,8 +68,9 @@ impl Deref for LoopSocket {
 }
 
 /// An operation that repeats until it is cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Armed {
+    #[default]
     Nothing,
     Running(Key),
     /// Asked to stop; its last completion has yet to come.
@@ -86,9 +87,10 @@ impl Armed {
 }
 
 /// What the user wants of reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// `connection_made` has not run yet.
+    #[default]
     NotStarted,
     Read,
     Pause,

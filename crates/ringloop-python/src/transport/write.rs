@@ -32,8 +32,9 @@ use crate::ffi::{self, Fallible, intern};
 use crate::limits;
 
 /// What the engine is doing for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Armed {
+    #[default]
     Nothing,
     /// A send, with what it sends.
     Sending(Key),
@@ -42,6 +43,7 @@ enum Armed {
 }
 
 /// The state of the writing side.
+#[derive(Default)]
 pub(super) struct WriteSide {
     queue: RefCell<VecDeque<SendBuf>>,
     /// Bytes in the queue and in the send in flight.
@@ -56,17 +58,6 @@ pub(super) struct WriteSide {
 }
 
 impl WriteSide {
-    pub fn new() -> Self {
-        Self {
-            queue: RefCell::new(VecDeque::new()),
-            queued_bytes: Cell::new(0),
-            sending_bytes: Cell::new(0),
-            armed: Cell::new(Armed::Nothing),
-            eof: Cell::new(false),
-            discarded: Cell::new(false),
-        }
-    }
-
     pub fn armed(&self) -> bool {
         self.armed.get() != Armed::Nothing
     }

@@ -6,15 +6,16 @@
 
 use pyo3::prelude::*;
 
-use super::super::base::step;
+use super::super::base::call_soon;
 use super::super::socket::Wish;
 use super::super::{Stream, Stream_, socket};
 use super::{arm, deliver, disarm, ended};
 use crate::ffi::{self, Obj, Payload, intern};
 
 /// Whether a step of the loop will deliver what is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Delivery {
+    #[default]
     None,
     Scheduled,
     /// Scheduled when an exception left the loop: it comes behind what is ready when the loop runs again, as what
@@ -86,14 +87,9 @@ fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
     if this.read.delivery.replace(delivery) != Delivery::None {
         return Ok(());
     }
-    let py = this.py();
-    let context = || ffi::context_copy_current(py);
-    let step = step(this, intern!(py, "_deliver_held"), context);
-    let core = this.base.core(py)?;
-    core.get()
-        .call_soon_or_owe(step, this.object(), None, |object, _| {
-            Stream::native().get(object).map_or(Ok(()), deliver_held)
-        })
+    call_soon(this, intern!(this.py(), "_deliver_held"), |object, _| {
+        Stream::native().get(object).map_or(Ok(()), deliver_held)
+    })
 }
 
 /// Deliver what came during a pause, then read on.
