@@ -1,5 +1,5 @@
 //! The memory of tasks: wakers and handles in every order of their ends, here and on other threads.
-//! `make asan` runs these too. The numbers are the invariants of `executor/task.rs`.
+//! `make asan` runs these too. The numbers are the invariants of `executor/task/core.rs`.
 #![allow(clippy::unwrap_used)]
 
 mod support;

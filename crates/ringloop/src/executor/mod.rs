@@ -11,32 +11,12 @@
 //!
 //! Byte path: from [`Engine::next_event`] to the embedder's handler, or to the task that is woken.
 
-mod blocking;
-mod busy;
-mod count;
-mod hub;
-mod inbox;
-mod join;
-mod knock;
-mod large;
-mod link;
-mod local;
-mod multi;
-mod operation;
-mod owned;
-mod park;
-mod received;
-mod recv_into;
-mod remote;
+mod futures;
 mod runtime;
 mod sync;
 mod task;
-mod timer;
-mod waiter;
-mod workers;
-mod zero_copy;
 
-use self::busy::BusyPolling;
+use self::runtime::busy::BusyPolling;
 use crate::driver::{BlockingPool, Choice, Driver, Event, Kind, Setup};
 use crate::error::Error;
 use crate::limits;
@@ -48,24 +28,24 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use blocking::{Blocking, spawn_blocking};
-pub use inbox::Inbox;
-pub use join::{JoinError, JoinHandle};
-pub use link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};
-pub(crate) use local::Home;
-pub use local::{Entered, Local, spawn};
-pub(crate) use multi::Multi;
-pub use operation::Op;
-pub(crate) use operation::{Beginning, Flight};
-pub use park::Unpark;
-pub use received::Received;
-pub use recv_into::RecvInto;
-pub use remote::RemoteJoinHandle;
-pub use runtime::{Builder, Runtime};
-pub(crate) use timer::TimerKey;
-pub use timer::Timers;
-pub use workers::{Workers, spawn_on, worker};
-pub use zero_copy::{Lent, Returned, SendZeroCopy};
+pub use futures::blocking::{Blocking, spawn_blocking};
+pub use futures::link::{Chain, First, Limited, Link, Linked, ReadThenWrite, Step, Then};
+pub(crate) use futures::multi::Multi;
+pub use futures::operation::Op;
+pub(crate) use futures::operation::{Beginning, Flight};
+pub use futures::received::Received;
+pub use futures::recv_into::RecvInto;
+pub use futures::zero_copy::{Lent, Returned, SendZeroCopy};
+pub use runtime::builder::{Builder, Runtime};
+pub(crate) use runtime::home::Home;
+pub use runtime::local::{Entered, Local, spawn};
+pub(crate) use runtime::timer::TimerKey;
+pub use runtime::timer::Timers;
+pub use runtime::workers::{Workers, spawn_on, worker};
+pub use task::inbox::Inbox;
+pub use task::join::{JoinError, JoinHandle};
+pub use task::park::Unpark;
+pub use task::remote::RemoteJoinHandle;
 
 /// How an engine is set up.
 #[derive(Debug, Clone, Copy)]

@@ -36,7 +36,7 @@ fn here() -> u64 {
 
 /// A value for the thread that made it.
 #[derive(Debug)]
-pub(super) struct Owned<T> {
+pub(crate) struct Owned<T> {
     owner: u64,
     value: T,
 }

@@ -6,7 +6,7 @@
 //! A lock, not atomics of its own: it is taken once when the task ends, and once a look at the result.
 
 use super::join::JoinError;
-use super::sync::{Mutex, MutexGuard};
+use crate::executor::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,12 +57,12 @@ pub struct RemoteJoinHandle<T> {
 }
 
 /// The other end: stores the result, or that there will be none when it is dropped.
-pub(super) struct Settle<T> {
+pub(crate) struct Settle<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// Both ends of a result.
-pub(super) fn pair<T>() -> (Settle<T>, RemoteJoinHandle<T>) {
+pub(crate) fn pair<T>() -> (Settle<T>, RemoteJoinHandle<T>) {
     let state = State {
         outcome: Outcome::Pending,
         waiter: None,
@@ -164,7 +164,7 @@ impl<T> fmt::Debug for Settle<T> {
 }
 
 /// Drive a future to its result, its panic or its abort, whichever comes first.
-pub(super) async fn drive<F: Future>(future: F, settle: Settle<F::Output>) {
+pub(crate) async fn drive<F: Future>(future: F, settle: Settle<F::Output>) {
     let mut future = pin!(Some(future));
     let result = std::future::poll_fn(|cx| {
         if settle.poll_aborted(cx.waker()) {

@@ -18,7 +18,7 @@ const BOXED: usize = 1;
 
 /// A place for one waker, or none.
 #[derive(Debug)]
-pub(super) struct WaiterCell(Cell<*mut ()>);
+pub(crate) struct WaiterCell(Cell<*mut ()>);
 
 impl WaiterCell {
     pub fn new() -> Self {

@@ -4,9 +4,10 @@
 //! operation set.
 //! Never does: keep the buffer; that is the driver's from submission to completion.
 
-use super::local::Begun;
-use super::{First, Limited, Link, Linked, Local};
 use crate::driver::Key;
+use crate::executor::futures::link::{First, Limited, Link, Linked};
+use crate::executor::runtime::local::Begun;
+use crate::executor::runtime::local::Local;
 use crate::op::{Kind, Outcome};
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -169,7 +170,7 @@ impl<K: Kind> Future for Op<K> {
 
 /// What an operation of one result has ended with.
 #[inline(always)]
-pub(super) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
+pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
     let mut engine = local.engine();
     let polled = engine.driver_mut().poll(key, waker, |request| request);
     Poll::Ready(match ready!(polled) {

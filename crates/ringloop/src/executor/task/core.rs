@@ -169,7 +169,7 @@ type Stored<T> = Result<T, Option<Box<Payload>>>;
 type Payload = Box<dyn Any + Send>;
 
 /// Make a task, queued; its loop is the calling thread's.
-pub(super) fn start<F>(hub: &Arc<Hub>, future: F) -> Handle<F::Output>
+pub(crate) fn start<F>(hub: &Arc<Hub>, future: F) -> Handle<F::Output>
 where
     F: Future + 'static,
 {
@@ -204,12 +204,12 @@ where
 }
 
 /// Let the tasks hold a count of their hub (invariant 5).
-pub(super) fn open_hub(hub: &Arc<Hub>) {
+pub(crate) fn open_hub(hub: &Arc<Hub>) {
     std::mem::forget(Arc::clone(hub));
 }
 
 /// Give that count up: now, or when the last task's memory is freed.
-pub(super) fn close_hub(hub: &Arc<Hub>) {
+pub(crate) fn close_hub(hub: &Arc<Hub>) {
     if hub.close_cells() {
         // SAFETY: invariant 5; it is the count of `open_hub`, and no task is left to use it.
         unsafe { Arc::decrement_strong_count(Arc::as_ptr(hub)) };
@@ -218,7 +218,7 @@ pub(super) fn close_hub(hub: &Arc<Hub>) {
 
 /// A task by name, for the queue and the list of tasks (invariant 1).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct TaskRef(NonNull<Header>);
+pub(crate) struct TaskRef(NonNull<Header>);
 
 // SAFETY: what a task's own thread alone may touch is behind `Here` (invariant 6); the rest is for every thread.
 unsafe impl Send for TaskRef {}
@@ -379,7 +379,7 @@ impl TaskRef {
 }
 
 /// A task that was taken off its loop's queue, on the loop's thread, which it does not leave.
-pub(super) struct Next {
+pub(crate) struct Next {
     task: TaskRef,
     thread: PhantomData<*const ()>,
 }
@@ -409,7 +409,7 @@ impl Next {
 
 /// A wake on its way to the loop; counts as a waker.
 #[derive(Debug)]
-pub(super) struct RemoteWake(TaskRef);
+pub(crate) struct RemoteWake(TaskRef);
 
 impl RemoteWake {
     /// On the loop's thread: put the task in the queue.
@@ -428,7 +428,7 @@ impl Drop for RemoteWake {
 }
 
 /// A task's result, for the thread of its loop: what it says of the result makes it neither `Send` nor `Sync`.
-pub(super) struct Handle<T> {
+pub(crate) struct Handle<T> {
     task: TaskRef,
     result: PhantomData<*const T>,
 }

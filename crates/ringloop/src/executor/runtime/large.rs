@@ -13,7 +13,7 @@ const PAGE: usize = 4096;
 
 /// Large buffers, made when they are needed.
 #[derive(Debug, Default)]
-pub(super) struct Large {
+pub(crate) struct Large {
     /// The last one back on top: it is the one that the processor has at hand.
     free: Vec<Vec<u8>>,
     held_count: usize,
@@ -50,7 +50,7 @@ fn on_a_page(capacity: usize) -> Vec<u8> {
 }
 
 /// How many bytes of such a buffer lie before its room.
-pub(super) fn lead_len(buffer: &[u8]) -> usize {
+pub(crate) fn lead_len(buffer: &[u8]) -> usize {
     buffer.as_ptr().align_offset(PAGE).min(PAGE)
 }
 

@@ -46,7 +46,7 @@ impl Slot {
 }
 
 impl Timers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             heap: BinaryHeap::new(),
             slots: Vec::new(),
@@ -57,7 +57,7 @@ impl Timers {
     }
 
     /// Timers that have neither fired nor been forgotten.
-    pub(super) fn live_count(&self) -> usize {
+    pub(crate) fn live_count(&self) -> usize {
         self.live_count
     }
 
@@ -123,7 +123,7 @@ impl Timers {
     }
 
     /// The shorter of `timeout` and the time to the next deadline.
-    pub(super) fn bound(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn bound(&mut self, timeout: Option<Duration>) -> Option<Duration> {
         while let Some(Reverse((_, key))) = self.heap.peek() {
             if self.slots[key.slot as usize].holds(*key) {
                 break;
@@ -138,7 +138,7 @@ impl Timers {
     }
 
     /// Wake everything whose deadline has passed, in order of deadline.
-    pub(super) fn fire(&mut self) {
+    pub(crate) fn fire(&mut self) {
         let Some(Reverse((first_ns, _))) = self.heap.peek() else {
             return;
         };

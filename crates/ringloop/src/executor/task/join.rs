@@ -3,7 +3,7 @@
 //! Called by: the task's spawner. Never does: keep a task alive; dropping the handle lets the task run
 //! on by itself. What may be awaited from another worker is `remote`.
 
-use super::task::Handle;
+use super::core::Handle;
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub enum JoinError {
     Cancelled,
     /// It panicked; the payload is what `std::thread::JoinHandle::join` would give.
     Panicked(Box<dyn Any + Send>),
-    /// The system has no thread for the call ([`super::spawn_blocking`]), or no stack for the coroutine.
+    /// The system has no thread for the call ([`crate::spawn_blocking`]), or no stack for the coroutine.
     Refused(io::Error),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for JoinError {
 impl std::error::Error for JoinError {}
 
 /// What a panic said.
-pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()
@@ -70,7 +70,7 @@ impl From<JoinError> for io::Error {
 /// # });
 /// ```
 pub struct JoinHandle<T> {
-    pub(super) task: Handle<T>,
+    pub(crate) task: Handle<T>,
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {

@@ -6,9 +6,9 @@
 //! Bounded: as many completions as `op::Shape::untaken_max` says wait for their taker; then the driver
 //! stops the operation until they are taken.
 
-use super::Local;
 use super::received::Received;
 use crate::driver::{Key, Sink};
+use crate::executor::runtime::local::Local;
 use crate::op::Request;
 use std::io;
 use std::task::{Context, Poll, ready};

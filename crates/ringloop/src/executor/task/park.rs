@@ -15,7 +15,7 @@
 //! since it last looked; so a message put before `notify` is seen before the next sleep. Checked by
 //! loom below.
 
-use super::sync::{AtomicU8, Ordering};
+use crate::executor::sync::{AtomicU8, Ordering};
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::refused::RefusedCall;
@@ -28,7 +28,7 @@ const NOTIFIED: u8 = 2;
 
 /// The flag alone, so that it can be model-checked.
 #[derive(Debug)]
-pub(super) struct Flag(AtomicU8);
+pub(crate) struct Flag(AtomicU8);
 
 impl Flag {
     pub fn new() -> Self {
@@ -80,7 +80,7 @@ struct Inner {
 
 impl Unpark {
     /// Returns the descriptor too, for the driver to wait on and to own.
-    pub(super) fn new() -> io::Result<(Self, Arc<EventFd>)> {
+    pub(crate) fn new() -> io::Result<(Self, Arc<EventFd>)> {
         let event = Arc::new(EventFd::new().map_err(RefusedCall::name("eventfd2"))?);
         let inner = Inner {
             flag: Flag::new(),
@@ -104,21 +104,21 @@ impl Unpark {
     }
 
     /// Whether the loop is of the process that this one is a fork of.
-    pub(super) fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.inner.generation.is_inherited()
     }
 
-    pub(super) fn prepare_to_sleep(&self) -> bool {
+    pub(crate) fn prepare_to_sleep(&self) -> bool {
         self.inner.flag.prepare_to_sleep()
     }
 
     /// Whether somebody has notified since the owner last went to sleep, or did not for that: a hint, for who looks
     /// again.
-    pub(super) fn is_notified(&self) -> bool {
+    pub(crate) fn is_notified(&self) -> bool {
         self.inner.flag.is_notified()
     }
 
-    pub(super) fn awake(&self) {
+    pub(crate) fn awake(&self) {
         self.inner.flag.awake();
     }
 }

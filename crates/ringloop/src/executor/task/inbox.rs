@@ -10,8 +10,8 @@
 //! queue is the parent's: it refuses, and is empty.
 
 use super::park::Unpark;
-use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::error::Error;
+use crate::executor::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use std::collections::VecDeque;
 use std::io;
 
@@ -132,7 +132,7 @@ impl<T> Inbox<T> {
     }
 
     /// In a forked child another thread may hold the lock, and is gone: the queue is left alone.
-    pub(super) fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.unpark.as_ref().is_some_and(Unpark::is_inherited)
     }
 

@@ -3,9 +3,9 @@
 //! Owns: [`Blocking`], the future of a call's result. Called by: Rust programs ([`spawn_blocking`]) and
 //! `net` (name look-up). Never does: run a call on the loop's thread.
 
-use super::Local;
-use super::join::JoinError;
 use crate::driver::{Call, Place};
+use crate::executor::runtime::local::Local;
+use crate::executor::task::join::JoinError;
 use std::fmt;
 use std::future::Future;
 use std::io;

@@ -2,11 +2,11 @@
 //!
 //! Called by: `task`. Never does: send the message; it says who has to. Checked by loom below.
 
-use super::sync::{AtomicBool, Ordering};
+use crate::executor::sync::{AtomicBool, Ordering};
 
 /// Whether a wake from another thread is on its way in the inbox.
 #[derive(Debug)]
-pub(super) struct Knock(AtomicBool);
+pub(crate) struct Knock(AtomicBool);
 
 impl Knock {
     pub fn new() -> Self {

@@ -3,7 +3,7 @@
 //! Owns: [`Home`]. Called by: sockets and files (before a descriptor is closed), received bytes (when
 //! they are dropped). Never does: keep the loop alive.
 
-use super::{Local, Shared};
+use super::local::{Local, Shared};
 use crate::driver::Lease;
 use crate::limits;
 use std::os::fd::{OwnedFd, RawFd};
@@ -64,13 +64,13 @@ impl Home {
     }
 
     /// Whether one more pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
-    pub(in crate::executor) fn may_lend(&self) -> bool {
+    pub(crate) fn may_lend(&self) -> bool {
         let shared = self.0.upgrade();
         shared.is_some_and(|shared| shared.lent_count.get() < limits::LENT_BUFFERS)
     }
 
     /// So many more are.
-    pub(in crate::executor) fn count_lent(&self, more: isize) {
+    pub(crate) fn count_lent(&self, more: isize) {
         if let Some(shared) = self.0.upgrade() {
             let count = &shared.lent_count;
             count.update(|count| count.wrapping_add_signed(more));
@@ -78,7 +78,7 @@ impl Home {
     }
 
     /// Give a large buffer back; an empty vector stands for one that is lost.
-    pub(in crate::executor) fn keep_large(&self, buffer: Vec<u8>) {
+    pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
         if let Some(shared) = self.0.upgrade() {
             shared.large.borrow_mut().keep(buffer);
         }

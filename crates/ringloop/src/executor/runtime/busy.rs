@@ -19,7 +19,7 @@ const PARTS: u64 = 16;
 
 /// What a loop knows of its waits.
 #[derive(Debug)]
-pub(super) struct BusyPolling {
+pub(crate) struct BusyPolling {
     bound_ns: u64,
     span_ns: u64,
 }

@@ -13,7 +13,7 @@
 //! While the count is open its owner holds what is counted, so nobody has to look for the 0. Checked by
 //! loom below.
 
-use super::sync::{AtomicI32, Ordering};
+use crate::executor::sync::{AtomicI32, Ordering};
 use std::cell::Cell;
 
 /// What the owner keeps in its own half, at most, before the rest goes to the other one: a reference that is
@@ -32,7 +32,7 @@ const CLOSED_HERE: i32 = i32::MIN;
 /// A reference count that its own thread changes without atomics. This is the half of the other threads; the
 /// owner keeps its half wherever it keeps what is its alone, at 0 in the beginning.
 #[derive(Debug)]
-pub(super) struct SplitCount {
+pub(crate) struct SplitCount {
     away: AtomicI32,
 }
 

@@ -6,8 +6,8 @@
 //! Byte path: on the ring from a pool buffer to the slice, by a copy when the future is polled; on the readiness
 //! driver by recv(2) into the slice where that does not block, else as on the ring.
 
-use super::Local;
 use crate::driver::{Key, Sink};
+use crate::executor::runtime::local::Local;
 use crate::op::{RecvPooled, Request};
 use std::future::Future;
 use std::io;

@@ -3,10 +3,11 @@
 //! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
 //! out of a pool buffer whose few bytes are sent, or when too many of them are lent.
 
-use super::large::lead_len;
-use super::{Home, Local};
 use crate::buf::{Held, Outgoing, SendBuf};
 use crate::driver::Lease;
+use crate::executor::runtime::home::Home;
+use crate::executor::runtime::large::lead_len;
+use crate::executor::runtime::local::Local;
 use crate::limits;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -50,7 +51,7 @@ impl Drop for Received {
 impl Received {
     /// The `len` bytes at the beginning of a pool buffer.
     #[inline]
-    pub(super) fn new(local: &Local, lease: Lease, len: usize) -> Self {
+    pub(crate) fn new(local: &Local, lease: Lease, len: usize) -> Self {
         let span = span(0, len.min(lease.bytes().len()));
         Self {
             home: local.home(),

@@ -2,12 +2,12 @@
 //!
 //! Called by: Rust programs. Never does: start a thread that was not asked for.
 
-use super::Options;
-use super::join::JoinHandle;
 use super::local::Local;
 use super::workers::{self, Plan, Threads, Workers};
 use crate::driver::{Choice, Kind};
 use crate::error::Error;
+use crate::executor::Options;
+use crate::executor::task::join::JoinHandle;
 use crate::limits;
 use std::cell::RefCell;
 use std::future::Future;
@@ -204,7 +204,7 @@ impl Drop for Runtime {
 }
 
 /// Drop every task, with their loop still the current one.
-pub(super) fn shut_down(local: &Local) {
+pub(crate) fn shut_down(local: &Local) {
     let _entered = local.enter();
     local.shut_down();
 }
@@ -257,7 +257,7 @@ impl Drop for Root {
 }
 
 /// Turn after turn, until `future` is ready.
-pub(super) fn run<T>(local: &Local, future: impl Future<Output = T>) -> io::Result<T> {
+pub(crate) fn run<T>(local: &Local, future: impl Future<Output = T>) -> io::Result<T> {
     let _entered = local.enter();
     let root = Root::new(local);
     let ended = turns(local, &root, future);

@@ -10,12 +10,13 @@
 //! handles told), refuses what comes later, and gives its ring up, all on its own thread; the threads are
 //! joined; worker 0's tasks go last, on the thread that drops the runtime.
 
-use super::hub::Hub;
-use super::join::{JoinError, panic_message};
+use super::builder as runtime;
 use super::local::Local;
-use super::remote::{self, RemoteJoinHandle, Settle};
-use super::{Options, runtime};
 use crate::error::Error;
+use crate::executor::Options;
+use crate::executor::task::hub::Hub;
+use crate::executor::task::join::{JoinError, panic_message};
+use crate::executor::task::remote::{self, RemoteJoinHandle, Settle};
 use crate::sys::fork::Generation;
 use crate::sys::thread as sys_thread;
 use std::future::Future;
@@ -25,7 +26,7 @@ use std::thread;
 
 /// The loops of a runtime, by number.
 #[derive(Debug)]
-pub(super) struct Team {
+pub(crate) struct Team {
     hubs: Vec<Arc<Hub>>,
 }
 
@@ -48,7 +49,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    pub(super) fn of(team: Arc<Team>) -> Self {
+    pub(crate) fn of(team: Arc<Team>) -> Self {
         Self { team }
     }
 
@@ -158,7 +159,7 @@ pub fn worker() -> usize {
 
 /// What the threads of a runtime are started with.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub options: Options,
     pub workers: usize,
     pub thread_name: String,
@@ -167,7 +168,7 @@ pub(super) struct Plan {
 
 /// The threads beside the caller's.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     running: Vec<Running>,
     generation: Generation,
 }
@@ -189,7 +190,7 @@ struct Hello {
 }
 
 /// Start the threads of `plan`; `local` becomes worker 0.
-pub(super) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
+pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     // Before the channel, so that a failure drops the channel first: a worker waits for the table of all, or for its
     // sender's end, and the sender may still be in the channel.
     let mut threads = Threads {

@@ -1,20 +1,23 @@
 //! An engine with its tasks: what a thread's loop is made of.
 //!
 //! Owns: the engine, the futures, the ready queue.
-//! Called by: [`super::Runtime`], and embedders that run the turn themselves.
+//! Called by: [`crate::Runtime`], and embedders that run the turn themselves.
 //! Never does: block, or hold a borrow while a future is polled.
 
-use super::hub::{Arrival, Hub};
-use super::join::JoinHandle;
+use super::home::Home;
 use super::large::Large;
-use super::operation::Beginning;
-#[cfg(feature = "hyper")]
-use super::remote::{self, RemoteJoinHandle};
-use super::task::{self, Next};
 use super::workers::Team;
-use super::{Engine, Options, TimerKey};
 use crate::driver::{Key, Lease, Sink};
 use crate::error::Error;
+use crate::executor::futures::operation::Beginning;
+use crate::executor::runtime::timer::TimerKey;
+use crate::executor::task::core as task;
+use crate::executor::task::core::Next;
+use crate::executor::task::hub::{Arrival, Hub};
+use crate::executor::task::join::JoinHandle;
+#[cfg(feature = "hyper")]
+use crate::executor::task::remote::{self, RemoteJoinHandle};
+use crate::executor::{Engine, Options};
 use crate::limits;
 use crate::op::{Outcome, Request};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
@@ -29,10 +32,6 @@ use std::task::Waker;
 /// Loops that were made so far, and one: the next one's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
 
-mod home;
-
-pub(crate) use home::Home;
-
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
     /// Its number; 0 is nobody's.
@@ -42,49 +41,49 @@ thread_local! {
 /// An engine and its tasks; a cheap handle, for one thread.
 #[derive(Clone)]
 pub struct Local {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
 }
 
-struct Shared {
-    id: u64,
-    engine: RefCell<Engine>,
-    hub: Arc<Hub>,
-    arrivals: RefCell<VecDeque<Arrival>>,
+pub(super) struct Shared {
+    pub(super) id: u64,
+    pub(super) engine: RefCell<Engine>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) arrivals: RefCell<VecDeque<Arrival>>,
     /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
-    dropped: RefCell<Vec<Key>>,
+    pub(super) dropped: RefCell<Vec<Key>>,
     /// Pool buffers that were dropped meanwhile.
-    returned: RefCell<Vec<Lease>>,
+    pub(super) returned: RefCell<Vec<Lease>>,
     /// Pool buffers that operations send from.
-    lent_count: Cell<usize>,
-    large: RefCell<Large>,
+    pub(super) lent_count: Cell<usize>,
+    pub(super) large: RefCell<Large>,
     /// How often everything was asked to stop.
-    cancel_count: Cell<u32>,
+    pub(super) cancel_count: Cell<u32>,
     /// Descriptors that were given up meanwhile.
-    closing: RefCell<Vec<OwnedFd>>,
+    pub(super) closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the poll that runs may still have done at once.
-    attempts_left: Cell<u32>,
+    pub(super) attempts_left: Cell<u32>,
     /// How often a share was refused, up to the next that is renewed.
-    refused: Cell<u32>,
+    pub(super) refused: Cell<u32>,
     /// Set once, when the loop becomes one of several.
-    seat: OnceCell<Seat>,
+    pub(super) seat: OnceCell<Seat>,
 }
 
 /// Which of a runtime's workers a loop is.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     pub team: Arc<Team>,
     pub worker: usize,
 }
 
 /// What became of an operation at its beginning.
-pub(super) enum Begun {
+pub(crate) enum Begun {
     Over(Outcome),
     InFlight(Key),
 }
 
 impl Shared {
     #[inline]
-    fn give_back(&self, lease: Lease) {
+    pub(super) fn give_back(&self, lease: Lease) {
         match self.engine.try_borrow_mut() {
             Ok(mut engine) => engine.driver_mut().give_back(lease),
             // By a waker's own drop; the next turn does it.
@@ -280,7 +279,7 @@ impl Local {
     }
 
     /// Take what other threads have sent, and what was given up while the engine was borrowed.
-    pub(super) fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         if self.shared.hub.has_arrivals() {
             self.take_arrivals();
         }
@@ -351,7 +350,7 @@ impl Local {
     }
 
     /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
-    pub(super) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
+    pub(crate) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
         let mut engine = self.engine();
         let driver = engine.driver_mut();
         let is_patient = beginning == Beginning::Patient;
@@ -379,7 +378,7 @@ impl Local {
 
     /// Poll the task that has been ready for the longest time; `false` where none is.
     #[inline]
-    pub(super) fn run_one(&self) -> bool {
+    pub(crate) fn run_one(&self) -> bool {
         self.begin_poll();
         // The queue is free again before the task runs.
         let next = self.shared.hub.pop_ready();
@@ -402,23 +401,23 @@ impl Local {
     }
 
     /// Whether tasks are ready.
-    pub(super) fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         self.shared.hub.ready_count() > 0
     }
 
     /// Where other threads reach this loop.
-    pub(super) fn hub(&self) -> &Arc<Hub> {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.shared.hub
     }
 
     /// Make this loop one of a runtime's workers.
-    pub(super) fn sit(&self, team: Arc<Team>, worker: usize) {
+    pub(crate) fn sit(&self, team: Arc<Team>, worker: usize) {
         // A loop is seated once, by whoever made it.
         drop(self.shared.seat.set(Seat { team, worker }));
     }
 
     /// Which worker this is; a loop that is nobody's is a team of its own.
-    pub(super) fn seat(&self) -> Seat {
+    pub(crate) fn seat(&self) -> Seat {
         let alone = || Seat {
             team: Team::of_one(self),
             worker: 0,
@@ -427,7 +426,7 @@ impl Local {
     }
 
     /// Drop every task: their operations are cancelled, and their handles told.
-    pub(super) fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         cancel_tasks(&self.shared.hub);
         drop(self.shared.hub.close_inbox());
     }

@@ -3,9 +3,9 @@
 //!
 //! Owns: [`SendZeroCopy`], [`Lent`]. Called by: `net`. Never does: retry; `net` falls back to a plain send.
 
-use super::Local;
 use super::multi::{Arrival, Multi};
 use crate::buf::SendBuf;
+use crate::executor::runtime::local::Local;
 use crate::op::{Request, Transfer};
 use std::future::Future;
 use std::io;

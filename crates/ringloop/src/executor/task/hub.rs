@@ -4,18 +4,18 @@
 //! Called by: `task` (wakes and ends), `local` (takes), `workers` (sends).
 //! Never does: poll a future.
 
-use super::Unpark;
+use super::core::{Next, RemoteWake, TaskRef};
 use super::count::SplitCount;
 use super::inbox::Inbox;
-use super::local::Local;
 use super::owned::Owned;
-use super::task::{Next, RemoteWake, TaskRef};
 use crate::error::Error;
+use crate::executor::runtime::local::Local;
+use crate::executor::task::park::Unpark;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 /// What other threads send to a loop.
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     /// Wake a task. At most one a task is on its way.
     Wake(RemoteWake),
     /// Start a task: the future is made by the loop's own thread, and need not be `Send`.
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Arrival {
 
 /// The meeting point of one loop.
 #[derive(Debug)]
-pub(super) struct Hub {
+pub(crate) struct Hub {
     here: Owned<Here>,
     inbox: Inbox<Arrival>,
     /// How many tasks have memory, the other threads' half; together they hold one count of the `Arc`
@@ -43,7 +43,7 @@ pub(super) struct Hub {
 
 /// What the loop's thread keeps.
 #[derive(Debug, Default)]
-pub(super) struct Here {
+pub(crate) struct Here {
     ready: RefCell<VecDeque<TaskRef>>,
     waiting: RefCell<Slots>,
     cells: Cell<i32>,

@@ -1,0 +1,11 @@
+//! What a task awaits: operations, links of them, streams of completions, blocking calls.
+//!
+//! Never does: keep a buffer; that is the driver's from submission to completion.
+
+pub(crate) mod blocking;
+pub(crate) mod link;
+pub(crate) mod multi;
+pub(crate) mod operation;
+pub(crate) mod received;
+pub(crate) mod recv_into;
+pub(crate) mod zero_copy;

@@ -1,0 +1,12 @@
+//! The loop: an engine with its tasks, turn after turn, on one thread or several.
+//!
+//! Reading order: [`local`] the loop ▸ [`builder`] a program's runtime ▸ [`workers`] its other threads.
+//! Never does: I/O of its own; that is what `futures` begins.
+
+pub(crate) mod builder;
+pub(crate) mod busy;
+pub(crate) mod home;
+pub(crate) mod large;
+pub(crate) mod local;
+pub(crate) mod timer;
+pub(crate) mod workers;
