@@ -75,7 +75,7 @@ impl AsRawFd for File {
     fn as_raw_fd(&self) -> RawFd {
         let mut home = self.home.borrow_mut();
         if home.is_none() {
-            *home = Home::of_current();
+            *home = Local::current_home();
         }
         self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
@@ -96,7 +96,7 @@ impl File {
         let fd = self.as_raw_fd();
         let mut home = self.home.borrow_mut();
         match &*home {
-            Some(home) if home.is(&local) => return fd,
+            Some(home) if local.is_home(home) => return fd,
             Some(other) => other.release(fd),
             None => {}
         }

@@ -251,7 +251,7 @@ impl RegisteredFile {
     /// valid on its own ring only.
     fn here(&self, offset: Option<u64>) -> (RegisteredFd, u64) {
         let fd = self.file.on_loop();
-        let file = if self.home.is(&Local::current()) {
+        let file = if Local::current().is_home(&self.home) {
             self.fd.clone()
         } else {
             RegisteredFd::new(fd, None)

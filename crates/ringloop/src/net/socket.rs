@@ -39,7 +39,7 @@ impl Socket {
     /// The descriptor, for use on `local`.
     #[inline]
     pub fn on(&self, local: &Local) -> RawFd {
-        if !matches!(&*self.home.borrow(), Some(home) if home.is(local)) {
+        if !matches!(&*self.home.borrow(), Some(home) if local.is_home(home)) {
             self.move_to(local);
         }
         self.as_raw_fd()
@@ -50,7 +50,7 @@ impl Socket {
     pub fn lend_fd(&self) -> BorrowedFd<'_> {
         let mut home = self.home.borrow_mut();
         if home.is_none() {
-            *home = Home::of_current();
+            *home = Local::current_home();
         }
         self.as_fd()
     }

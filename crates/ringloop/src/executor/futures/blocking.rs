@@ -5,7 +5,7 @@
 
 use crate::driver::{Call, Place};
 use crate::executor::runtime::local::Local;
-use crate::executor::task::join::JoinError;
+use crate::executor::task::error::JoinError;
 use std::fmt;
 use std::future::Future;
 use std::io;

@@ -18,10 +18,9 @@
 //! 2. A descriptor that a link was to close is closed once, and by the driver, which may still name its number: by a
 //!    pool thread, on the queue, or in what epoll was told.
 
-use super::operation::poll_outcome;
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
-use crate::executor::runtime::local::Local;
+use crate::executor::runtime::local::{Local, poll_outcome};
 use crate::op::{Close, Kind, Operation, Outcome, Read, Request, Timeout, Write};
 use std::collections::VecDeque;
 use std::fmt;

@@ -6,11 +6,10 @@
 
 use crate::driver::Key;
 use crate::executor::futures::link::{First, Limited, Link, Linked};
-use crate::executor::runtime::local::Begun;
 use crate::executor::runtime::local::Local;
-use crate::op::{Kind, Outcome};
+use crate::executor::runtime::local::{Beginning, Begun, poll_outcome};
+use crate::op::Kind;
 use std::future::{Future, IntoFuture};
-use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -25,17 +24,6 @@ use std::time::Duration;
 pub struct Op<K: Kind> {
     state: State<K>,
     beginning: Beginning,
-}
-
-/// When an operation is tried for the first time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beginning {
-    /// As its driver does it.
-    Plain,
-    /// At once, by the system call.
-    Eager,
-    /// Once its descriptor is ready.
-    Patient,
 }
 
 #[derive(Debug)]
@@ -166,22 +154,4 @@ impl<K: Kind> Future for Op<K> {
             }
         }
     }
-}
-
-/// What an operation of one result has ended with.
-#[inline(always)]
-pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
-    let mut engine = local.engine();
-    let polled = engine.driver_mut().poll(key, waker, |request| request);
-    Poll::Ready(match ready!(polled) {
-        Some((taken, request)) => Outcome {
-            result: taken.result(),
-            request: request.flatten(),
-        },
-        // The driver was torn down under the future.
-        None => Outcome {
-            result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
-            request: None,
-        },
-    })
 }

@@ -2,19 +2,16 @@
 //!
 //! Called by: Rust programs. Never does: start a thread that was not asked for.
 
+use super::engine::Options;
 use super::local::Local;
+use super::turn;
 use super::workers::{self, Plan, Threads, Workers};
 use crate::driver::{Choice, Kind};
 use crate::error::Error;
-use crate::executor::Options;
 use crate::executor::task::join::JoinHandle;
-use crate::limits;
-use std::cell::RefCell;
+
 use std::future::Future;
 use std::io;
-use std::pin::pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A runtime; it belongs to the thread that made it, which is worker 0.
@@ -79,19 +76,19 @@ impl Builder {
         self
     }
 
-    /// Entries of each ring's submission queue (default [`limits::RING_ENTRIES`]).
+    /// Entries of each ring's submission queue (default [`crate::limits::RING_ENTRIES`]).
     pub fn ring_entries(mut self, count: u32) -> Self {
         self.plan.options.ring_entries = count;
         self
     }
 
-    /// Entries of each ring's completion queue (default [`limits::COMPLETION_ENTRIES`]).
+    /// Entries of each ring's completion queue (default [`crate::limits::COMPLETION_ENTRIES`]).
     pub fn completion_entries(mut self, count: u32) -> Self {
         self.plan.options.completion_entries = count;
         self
     }
 
-    /// How many tasks may wait for one worker to start them (default [`limits::INBOX_MESSAGES`]).
+    /// How many tasks may wait for one worker to start them (default [`crate::limits::INBOX_MESSAGES`]).
     pub fn inbox_messages(mut self, count: usize) -> Self {
         self.plan.options.inbox_messages = count;
         self
@@ -178,7 +175,7 @@ impl Runtime {
     /// Where the driver fails; a task's own errors are its own.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         self.local.engine().bind()?;
-        run(&self.local, future)
+        turn::run(&self.local, future)
     }
 
     /// End every worker and drop all tasks, as dropping the runtime does, and say whether all went well.
@@ -192,7 +189,7 @@ impl Runtime {
     /// The calling thread's tasks end while the others' do: what a task's drop waits for may be on another worker.
     fn end(&mut self) -> Result<(), Error> {
         let local = &self.local;
-        self.threads.end(|| shut_down(local))
+        self.threads.end(|| turn::shut_down(local))
     }
 }
 
@@ -200,102 +197,5 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         // Said already, on standard error.
         drop(self.end());
-    }
-}
-
-/// Drop every task, with their loop still the current one.
-pub(crate) fn shut_down(local: &Local) {
-    let _entered = local.enter();
-    local.shut_down();
-}
-
-/// A task that stands in the queue for a future which is no task: it may borrow from the caller's stack.
-struct Root {
-    called: Rc<RefCell<Called>>,
-    task: JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Called {
-    woken: bool,
-    waker: Option<Waker>,
-}
-
-impl Root {
-    fn new(local: &Local) -> Self {
-        let called = Rc::new(RefCell::new(Called::default()));
-        let shared = Rc::clone(&called);
-        let task = local.spawn(std::future::poll_fn(move |cx| {
-            let mut called = shared.borrow_mut();
-            called.woken = true;
-            called.waker.get_or_insert_with(|| cx.waker().clone());
-            Poll::Pending
-        }));
-        Self { called, task }
-    }
-
-    fn is_woken(&self) -> bool {
-        self.called.borrow().woken
-    }
-
-    /// The waker to poll with, when it was woken since the last time.
-    fn take(&self) -> Option<Waker> {
-        let mut called = self.called.borrow_mut();
-        if std::mem::take(&mut called.woken) {
-            called.waker.clone()
-        } else {
-            None
-        }
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        self.called.borrow_mut().waker = None;
-        self.task.abort();
-    }
-}
-
-/// Turn after turn, until `future` is ready.
-pub(crate) fn run<T>(local: &Local, future: impl Future<Output = T>) -> io::Result<T> {
-    let _entered = local.enter();
-    let root = Root::new(local);
-    let ended = turns(local, &root, future);
-    drop(root);
-    // What the future's end cancelled and closed must not wait for the next call.
-    ended.and_then(|value| {
-        local.engine().park(Some(Duration::ZERO))?;
-        Ok(value)
-    })
-}
-
-fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::Result<T> {
-    let mut future = pin!(future);
-    loop {
-        local.tidy();
-        let mut left = limits::TASKS_PER_TURN;
-        while left > 0 {
-            // The future has its turn behind the tasks that were ready first: it may be what they wake.
-            let batch = local.hub().ready_count().min(left);
-            for _ in 0..batch {
-                local.run_one();
-            }
-            left -= batch.max(1);
-            if let Some(waker) = root.take() {
-                let mut cx = Context::from_waker(&waker);
-                local.begin_poll();
-                if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
-                    return Ok(value);
-                }
-            } else if batch == 0 {
-                break;
-            }
-        }
-        let is_ready = local.has_ready() || root.is_woken();
-        let mut engine = local.engine();
-        engine.park(is_ready.then_some(Duration::ZERO))?;
-        engine.fire_timers();
-        // Only futures submit here, so a completion never comes out as an event.
-        while engine.next_event().is_some() {}
     }
 }

@@ -3,7 +3,7 @@
 //! Owns: [`Home`]. Called by: sockets and files (before a descriptor is closed), received bytes (when
 //! they are dropped). Never does: keep the loop alive.
 
-use super::local::{Local, Shared};
+use super::shared::Shared;
 use crate::driver::Lease;
 use crate::limits;
 use std::os::fd::{OwnedFd, RawFd};
@@ -25,14 +25,9 @@ impl Home {
         Self(Rc::downgrade(shared))
     }
 
-    /// The loop that the calling code runs in, if any.
-    pub(crate) fn of_current() -> Option<Self> {
-        Local::try_current().map(|local| local.home())
-    }
-
     /// Whether it is this loop.
-    pub(crate) fn is(&self, local: &Local) -> bool {
-        std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(&local.shared))
+    pub(super) fn is(&self, shared: &Rc<Shared>) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(shared))
     }
 
     /// Have the driver forget a descriptor that is its owner's to keep.

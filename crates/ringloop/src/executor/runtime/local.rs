@@ -4,30 +4,30 @@
 //! Called by: [`crate::Runtime`], and embedders that run the turn themselves.
 //! Never does: block, or hold a borrow while a future is polled.
 
+use super::engine::{Engine, Options};
 use super::home::Home;
-use super::large::Large;
-use super::workers::Team;
-use crate::driver::{Key, Lease, Sink};
+use super::shared::{self, Shared};
+use super::team::{Seat, Team};
+use super::timer::TimerKey;
+use crate::driver::{Key, Sink};
 use crate::error::Error;
-use crate::executor::futures::operation::Beginning;
-use crate::executor::runtime::timer::TimerKey;
 use crate::executor::task::core as task;
 use crate::executor::task::core::Next;
-use crate::executor::task::hub::{Arrival, Hub};
+use crate::executor::task::core::{Arrival, Hub};
 use crate::executor::task::join::JoinHandle;
 #[cfg(feature = "hyper")]
 use crate::executor::task::remote::{self, RemoteJoinHandle};
-use crate::executor::{Engine, Options};
 use crate::limits;
 use crate::op::{Outcome, Request};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker, ready};
 
 /// Loops that were made so far, and one: the next one's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
@@ -44,59 +44,21 @@ pub struct Local {
     pub(super) shared: Rc<Shared>,
 }
 
-pub(super) struct Shared {
-    pub(super) id: u64,
-    pub(super) engine: RefCell<Engine>,
-    pub(super) hub: Arc<Hub>,
-    pub(super) arrivals: RefCell<VecDeque<Arrival>>,
-    /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
-    pub(super) dropped: RefCell<Vec<Key>>,
-    /// Pool buffers that were dropped meanwhile.
-    pub(super) returned: RefCell<Vec<Lease>>,
-    /// Pool buffers that operations send from.
-    pub(super) lent_count: Cell<usize>,
-    pub(super) large: RefCell<Large>,
-    /// How often everything was asked to stop.
-    pub(super) cancel_count: Cell<u32>,
-    /// Descriptors that were given up meanwhile.
-    pub(super) closing: RefCell<Vec<OwnedFd>>,
-    /// Operations that the poll that runs may still have done at once.
-    pub(super) attempts_left: Cell<u32>,
-    /// How often a share was refused, up to the next that is renewed.
-    pub(super) refused: Cell<u32>,
-    /// Set once, when the loop becomes one of several.
-    pub(super) seat: OnceCell<Seat>,
-}
-
-/// Which of a runtime's workers a loop is.
-#[derive(Debug, Clone)]
-pub(crate) struct Seat {
-    pub team: Arc<Team>,
-    pub worker: usize,
+/// When an operation is tried for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// As its driver does it.
+    Plain,
+    /// At once, by the system call.
+    Eager,
+    /// Once its descriptor is ready.
+    Patient,
 }
 
 /// What became of an operation at its beginning.
 pub(crate) enum Begun {
     Over(Outcome),
     InFlight(Key),
-}
-
-impl Shared {
-    #[inline]
-    pub(super) fn give_back(&self, lease: Lease) {
-        match self.engine.try_borrow_mut() {
-            Ok(mut engine) => engine.driver_mut().give_back(lease),
-            // By a waker's own drop; the next turn does it.
-            Err(_) => self.returned.borrow_mut().push(lease),
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        cancel_tasks(&self.hub);
-        task::close_hub(&self.hub);
-    }
 }
 
 impl std::fmt::Debug for Local {
@@ -243,6 +205,16 @@ impl Local {
         }
     }
 
+    /// The home of the loop that the calling code runs in, if any.
+    pub(crate) fn current_home() -> Option<Home> {
+        Self::try_current().map(|local| local.home())
+    }
+
+    /// Whether it is this loop's.
+    pub(crate) fn is_home(&self, home: &Home) -> bool {
+        home.is(&self.shared)
+    }
+
     /// The loop, for a descriptor that is used with its driver and may outlive it.
     pub(crate) fn home(&self) -> Home {
         Home::of(&self.shared)
@@ -300,7 +272,7 @@ impl Local {
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Wake(wake) => wake.arrive(),
-                Arrival::Start(start) => start(self),
+                Arrival::Start(start) => start(&self.shared.hub),
             }
         }
         // Its memory serves the next batch.
@@ -381,7 +353,7 @@ impl Local {
     pub(crate) fn run_one(&self) -> bool {
         self.begin_poll();
         // The queue is free again before the task runs.
-        let next = self.shared.hub.pop_ready();
+        let next = Next::of(&self.shared.hub);
         next.map(Next::run).is_some()
     }
 
@@ -419,7 +391,7 @@ impl Local {
     /// Which worker this is; a loop that is nobody's is a team of its own.
     pub(crate) fn seat(&self) -> Seat {
         let alone = || Seat {
-            team: Team::of_one(self),
+            team: Team::of_one(self.hub()),
             worker: 0,
         };
         self.shared.seat.get_or_init(alone).clone()
@@ -427,24 +399,8 @@ impl Local {
 
     /// Drop every task: their operations are cancelled, and their handles told.
     pub(crate) fn shut_down(&self) {
-        cancel_tasks(&self.shared.hub);
+        shared::cancel_tasks(&self.shared.hub);
         drop(self.shared.hub.close_inbox());
-    }
-}
-
-/// Drop the futures of all tasks, and of those that start meanwhile.
-fn cancel_tasks(hub: &Hub) {
-    let mut found = true;
-    while std::mem::take(&mut found) {
-        let mut next = 0;
-        while let Some((task, after)) = hub.task_from(next) {
-            found |= task.cancel();
-            next = after;
-        }
-        // Those that were never polled, and the memory of those that are over.
-        while let Some(next) = hub.pop_ready() {
-            found |= next.dismiss();
-        }
     }
 }
 
@@ -455,4 +411,22 @@ fn cancel_tasks(hub: &Hub) {
 #[track_caller]
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     Local::with_current(|local| local.spawn(future))
+}
+
+/// What an operation of one result has ended with.
+#[inline(always)]
+pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
+    let mut engine = local.engine();
+    let polled = engine.driver_mut().poll(key, waker, |request| request);
+    Poll::Ready(match ready!(polled) {
+        Some((taken, request)) => Outcome {
+            result: taken.result(),
+            request: request.flatten(),
+        },
+        // The driver was torn down under the future.
+        None => Outcome {
+            result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+            request: None,
+        },
+    })
 }

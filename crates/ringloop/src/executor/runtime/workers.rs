@@ -10,12 +10,13 @@
 //! handles told), refuses what comes later, and gives its ring up, all on its own thread; the threads are
 //! joined; worker 0's tasks go last, on the thread that drops the runtime.
 
-use super::builder as runtime;
+use super::engine::Options;
 use super::local::Local;
+use super::team::Team;
+use super::turn;
 use crate::error::Error;
-use crate::executor::Options;
-use crate::executor::task::hub::Hub;
-use crate::executor::task::join::{JoinError, panic_message};
+use crate::executor::task::core::{self, Hub};
+use crate::executor::task::error::{JoinError, panic_message};
 use crate::executor::task::remote::{self, RemoteJoinHandle, Settle};
 use crate::sys::fork::Generation;
 use crate::sys::thread as sys_thread;
@@ -23,21 +24,6 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
-
-/// The loops of a runtime, by number.
-#[derive(Debug)]
-pub(crate) struct Team {
-    hubs: Vec<Arc<Hub>>,
-}
-
-impl Team {
-    /// A loop by itself.
-    pub fn of_one(local: &Local) -> Arc<Self> {
-        Arc::new(Self {
-            hubs: vec![Arc::clone(local.hub())],
-        })
-    }
-}
 
 /// The workers of a runtime: start tasks on any of them, from any thread.
 ///
@@ -110,9 +96,10 @@ impl Workers {
             return Err(Error::NoSuchWorker { worker, count });
         };
         let (settle, handle) = remote::pair();
-        hub.send_start(Box::new(move |local: &Local| {
+        hub.send_start(Box::new(move |hub: &Arc<Hub>| {
             // Made inside of the task, so that a panic of `make` is the task's.
-            drop(local.spawn(remote::drive(async move { make().await }, settle)));
+            let task = remote::drive(async move { make().await }, settle);
+            drop(core::start(hub, task));
         }))?;
         Ok(handle)
     }
@@ -303,8 +290,8 @@ fn run(
         return Ok(());
     };
     local.sit(team, worker);
-    let ended = catch_unwind(AssertUnwindSafe(|| runtime::run(&local, stopped)));
-    let closed = catch_unwind(AssertUnwindSafe(|| runtime::shut_down(&local)));
+    let ended = catch_unwind(AssertUnwindSafe(|| turn::run(&local, stopped)));
+    let closed = catch_unwind(AssertUnwindSafe(|| turn::shut_down(&local)));
     let reason = match (ended, closed) {
         (Ok(Ok(Ok(()) | Err(JoinError::Cancelled))), Ok(())) => return Ok(()),
         (Ok(Err(error)), _) => error.to_string(),

@@ -35,8 +35,8 @@
 //!    result while the flag `RESULT` is set.
 
 use super::count::SplitCount;
-use super::hub::{self, Hub};
-use super::join::JoinError;
+use super::error::JoinError;
+use super::hub;
 use super::knock::Knock;
 use super::waiter::WaiterCell;
 use std::any::Any;
@@ -216,6 +216,12 @@ pub(crate) fn close_hub(hub: &Arc<Hub>) {
     }
 }
 
+/// Where a loop's tasks meet.
+pub(crate) type Hub = hub::Hub<TaskRef, RemoteWake>;
+
+/// What other threads send to a loop.
+pub(crate) type Arrival = hub::Arrival<TaskRef, RemoteWake>;
+
 /// A task by name, for the queue and the list of tasks (invariant 1).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskRef(NonNull<Header>);
@@ -319,7 +325,7 @@ impl TaskRef {
     }
 
     #[inline]
-    fn wake_here(self, hub: &hub::Here) {
+    fn wake_here(self, hub: &hub::Here<Self>) {
         let here = Here(self);
         match here.phase() {
             Phase::Idle => {
@@ -385,9 +391,15 @@ pub(crate) struct Next {
 }
 
 impl Next {
+    /// The task of the calling thread's loop that has been ready for the longest time.
+    #[inline]
+    pub fn of(hub: &Hub) -> Option<Self> {
+        hub.pop_ready().map(Self::of_this_thread)
+    }
+
     /// To be called on the thread of the task's loop (invariant 6).
     #[inline]
-    pub fn of_this_thread(task: TaskRef) -> Self {
+    fn of_this_thread(task: TaskRef) -> Self {
         debug_assert!(task.here().is_some());
         Self {
             task,

@@ -4,25 +4,27 @@
 //! Called by: `task` (wakes and ends), `local` (takes), `workers` (sends).
 //! Never does: poll a future.
 
-use super::core::{Next, RemoteWake, TaskRef};
 use super::count::SplitCount;
 use super::inbox::Inbox;
 use super::owned::Owned;
 use crate::error::Error;
-use crate::executor::runtime::local::Local;
 use crate::executor::task::park::Unpark;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Starts a task on the loop's own thread, so that its future need not be `Send`.
+pub(crate) type Start<T, W> = Box<dyn FnOnce(&Arc<Hub<T, W>>) + Send>;
 
 /// What other threads send to a loop.
-pub(crate) enum Arrival {
+pub(crate) enum Arrival<T, W> {
     /// Wake a task. At most one a task is on its way.
-    Wake(RemoteWake),
-    /// Start a task: the future is made by the loop's own thread, and need not be `Send`.
-    Start(Box<dyn FnOnce(&Local) + Send>),
+    Wake(W),
+    /// Start a task.
+    Start(Start<T, W>),
 }
 
-impl std::fmt::Debug for Arrival {
+impl<T, W> std::fmt::Debug for Arrival<T, W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Wake(_) => "Wake",
@@ -31,33 +33,33 @@ impl std::fmt::Debug for Arrival {
     }
 }
 
-/// The meeting point of one loop.
+/// The meeting point of one loop, whose tasks are named by a `T` and woken from elsewhere by a `W`.
 #[derive(Debug)]
-pub(crate) struct Hub {
-    here: Owned<Here>,
-    inbox: Inbox<Arrival>,
+pub(crate) struct Hub<T, W> {
+    here: Owned<Here<T>>,
+    inbox: Inbox<Arrival<T, W>>,
     /// How many tasks have memory, the other threads' half; together they hold one count of the `Arc`
     /// that this is in.
     cells: SplitCount,
 }
 
 /// What the loop's thread keeps.
-#[derive(Debug, Default)]
-pub(crate) struct Here {
-    ready: RefCell<VecDeque<TaskRef>>,
-    waiting: RefCell<Slots>,
+#[derive(Debug)]
+pub(crate) struct Here<T> {
+    ready: RefCell<VecDeque<T>>,
+    waiting: RefCell<Slots<T>>,
     cells: Cell<i32>,
 }
 
 /// Every task that has been polled and is not over, by number. What was not polled stands in the queue.
-#[derive(Debug, Default)]
-struct Slots {
-    list: Vec<Option<TaskRef>>,
+#[derive(Debug)]
+struct Slots<T> {
+    list: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
-impl Slots {
-    fn insert(&mut self, task: TaskRef) -> u32 {
+impl<T> Slots<T> {
+    fn insert(&mut self, task: T) -> u32 {
         if let Some(index) = self.free.pop()
             && let Some(slot) = self.list.get_mut(index as usize)
         {
@@ -77,19 +79,30 @@ impl Slots {
     }
 }
 
-impl Here {
+impl<T> Here<T> {
+    fn new() -> Self {
+        Self {
+            ready: RefCell::new(VecDeque::new()),
+            waiting: RefCell::new(Slots {
+                list: Vec::new(),
+                free: Vec::new(),
+            }),
+            cells: Cell::new(0),
+        }
+    }
+
     /// Put a task in the ready queue.
     #[inline]
-    pub fn push_ready(&self, task: TaskRef) {
+    pub fn push_ready(&self, task: T) {
         self.ready.borrow_mut().push_back(task);
     }
 }
 
-impl Hub {
+impl<T: Copy, W> Hub<T, W> {
     /// The meeting point of a loop on the calling thread.
     pub fn new(unpark: Unpark, inbox_messages: usize) -> Self {
         Self {
-            here: Owned::new(Here::default()),
+            here: Owned::new(Here::new()),
             inbox: Inbox::new(unpark, inbox_messages),
             cells: SplitCount::new(),
         }
@@ -97,13 +110,13 @@ impl Hub {
 
     /// What the loop's thread keeps, where the calling thread is that.
     #[inline]
-    pub fn here(&self) -> Option<&Here> {
+    pub fn here(&self) -> Option<&Here<T>> {
         self.here.get()
     }
 
     /// A new task: ready, and with memory that the loop counts.
     #[inline]
-    pub fn add(&self, task: TaskRef) {
+    pub fn add(&self, task: T) {
         if let Some(here) = self.here.get() {
             self.cells.add(Some(&here.cells));
             here.ready.borrow_mut().push_back(task);
@@ -123,7 +136,7 @@ impl Hub {
     }
 
     /// Add a task to the list of those that wait; `None` on another thread than the loop's.
-    pub fn insert(&self, task: TaskRef) -> Option<u32> {
+    pub fn insert(&self, task: T) -> Option<u32> {
         Some(self.here.get()?.waiting.borrow_mut().insert(task))
     }
 
@@ -136,9 +149,8 @@ impl Hub {
 
     /// The task that has been ready for the longest time.
     #[inline]
-    pub fn pop_ready(&self) -> Option<Next> {
-        let task = self.here.get()?.ready.borrow_mut().pop_front()?;
-        Some(Next::of_this_thread(task))
+    pub fn pop_ready(&self) -> Option<T> {
+        self.here.get()?.ready.borrow_mut().pop_front()
     }
 
     /// How many tasks are ready.
@@ -147,7 +159,7 @@ impl Hub {
     }
 
     /// A task that waits, by its number, and the next number that may hold one.
-    pub fn task_from(&self, mut slot: u32) -> Option<(TaskRef, u32)> {
+    pub fn task_from(&self, mut slot: u32) -> Option<(T, u32)> {
         let waiting = self.here.get()?.waiting.borrow();
         loop {
             match waiting.list.get(slot as usize)? {
@@ -158,13 +170,13 @@ impl Hub {
     }
 
     /// Wake a task from another thread. Never refused for want of room: there is one a task at most.
-    pub fn send_wake(&self, wake: RemoteWake) {
+    pub fn send_wake(&self, wake: W) {
         // Refused only when the loop is closed; then the future is gone.
         drop(self.inbox.push(Arrival::Wake(wake)));
     }
 
     /// Start a task from any thread. A full or closed inbox drops the closure and says why.
-    pub fn send_start(&self, start: Box<dyn FnOnce(&Local) + Send>) -> Result<(), Error> {
+    pub fn send_start(&self, start: Start<T, W>) -> Result<(), Error> {
         self.inbox
             .send(Arrival::Start(start))
             .map_err(|(_, error)| error)
@@ -177,7 +189,7 @@ impl Hub {
     }
 
     /// Swap what has arrived into `into`, which must be empty.
-    pub fn take_arrivals(&self, into: &mut VecDeque<Arrival>) {
+    pub fn take_arrivals(&self, into: &mut VecDeque<Arrival<T, W>>) {
         self.inbox.take(into);
     }
 
@@ -192,7 +204,7 @@ impl Hub {
     }
 
     /// Refuse what comes from now on, and return what nobody took.
-    pub fn close_inbox(&self) -> VecDeque<Arrival> {
+    pub fn close_inbox(&self) -> VecDeque<Arrival<T, W>> {
         self.inbox.close()
     }
 }

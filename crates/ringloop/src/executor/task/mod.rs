@@ -6,6 +6,7 @@
 
 pub(crate) mod core;
 pub(crate) mod count;
+pub(crate) mod error;
 pub(crate) mod hub;
 pub(crate) mod inbox;
 pub(crate) mod join;

@@ -5,7 +5,7 @@
 //!
 //! A lock, not atomics of its own: it is taken once when the task ends, and once a look at the result.
 
-use super::join::JoinError;
+use super::error::JoinError;
 use crate::executor::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
