@@ -8,7 +8,8 @@
 //! 1. The memory of a buffer does not move with the buffer: it is on the heap, or a foreign owner keeps
 //!    it in place, so an address given to the kernel stays valid.
 //! 2. A foreign owner is released exactly once, when the buffer is dropped.
-//! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`).
+//! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`): `RecvBuf::finish` gets the
+//!    result of the operation that lends the buffer, from that operation's `finish` alone.
 
 mod outgoing;
 mod pool;
@@ -256,6 +257,15 @@ impl RecvBuf {
     pub unsafe fn set_filled(&mut self, count: usize) {
         let (_, capacity) = self.as_mut_ptr();
         self.filled = u32::try_from(count.min(capacity)).unwrap_or(u32::MAX);
+    }
+
+    /// Record the result of the operation that lends the buffer: a count of bytes from the start, or an
+    /// error.
+    #[inline]
+    pub(crate) fn finish(&mut self, result: i32) -> i32 {
+        // SAFETY: invariant 3: the kernel has counted what it has written.
+        unsafe { self.set_filled(result.max(0) as usize) };
+        result
     }
 
     /// The received bytes.

@@ -5,7 +5,6 @@
 use super::completion::BufferId;
 use crate::buf::PoolKind;
 use crate::op::Key;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// A taken buffer as a value of its own. Dropping it loses the buffer to the pool.
@@ -112,12 +111,9 @@ impl Pool {
         Some(id)
     }
 
-    /// The memory of a buffer that was taken, to be written.
-    pub fn uninit(&mut self, id: &BufferId) -> &mut [MaybeUninit<u8>] {
-        let buffer = &mut *self.memory[id.index() as usize];
-        // SAFETY: initialised bytes may be viewed as possibly uninitialised ones; the system calls
-        // that write here only ever write bytes.
-        unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
+    /// A taken buffer, for the system call to fill.
+    pub fn bytes_mut(&mut self, id: &BufferId) -> &mut [u8] {
+        &mut self.memory[id.index() as usize]
     }
 
     /// The first `len` bytes of a buffer.

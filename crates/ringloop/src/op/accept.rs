@@ -1,11 +1,11 @@
 //! Take connections off a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
 
-use super::operation::{Completable, Ended, Need, Operation, Shape};
+use super::operation::{Completable, Ended, Need, Operation, Shape, YieldsDescriptor};
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, socket};
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// A new connection's descriptor, close-on-exec and non-blocking, is the result.
 ///
@@ -65,6 +65,8 @@ impl Operation for Accept {
     }
 }
 
+impl YieldsDescriptor for Accept {}
+
 impl Completable for Accept {
     type Output = io::Result<OwnedFd>;
 
@@ -77,13 +79,6 @@ impl Completable for Accept {
     }
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        let fd = ended.result?;
-        if ended.request.is_none() {
-            // A count of another operation's.
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // SAFETY: this is the ended of an accept, which only a driver makes; where that succeeds it yields a descriptor
-        // that nobody else knows.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        ended.into_descriptor()
     }
 }

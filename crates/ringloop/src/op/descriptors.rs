@@ -199,8 +199,7 @@ impl Operation for RecvDescriptors {
     /// Descriptors become owned at once: whatever becomes of the result, they are closed with it.
     fn finish(&mut self, result: i32) -> i32 {
         let parts = &mut *self.parts;
-        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
-        unsafe { parts.buf.set_filled(result.max(0) as usize) };
+        parts.buf.finish(result);
         if result >= 0 {
             // Its type differs between C libraries.
             let len = parts.header.msg_controllen as _;

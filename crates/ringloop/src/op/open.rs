@@ -3,12 +3,12 @@
 //! Readiness form: on a pool thread. Opening a FIFO waits for its other end; there a cancel takes
 //! effect on the ring only.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{Completable, Ended, NO_FD, Need, Operation, YieldsDescriptor};
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, path};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// The file's descriptor is the result.
 #[derive(Debug)]
@@ -49,17 +49,12 @@ impl Operation for Open {
     }
 }
 
+impl YieldsDescriptor for Open {}
+
 impl Completable for Open {
     type Output = io::Result<OwnedFd>;
 
     fn complete(ended: Ended<Self>) -> Self::Output {
-        let fd = ended.result?;
-        if ended.request.is_none() {
-            // A count of another operation's.
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // SAFETY: this is the ended of an open, which only a driver makes; where that succeeds it yields a descriptor
-        // that nobody else knows.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        ended.into_descriptor()
     }
 }

@@ -10,7 +10,7 @@ use crate::sys::interest::Interest;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Sqe;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// In place of a descriptor: none.
 pub(crate) const NO_FD: RawFd = -1;
@@ -145,6 +145,9 @@ pub(crate) trait Operation {
     fn discard(&mut self, _result: i32) {}
 }
 
+/// An operation whose result, where it succeeds, is a new descriptor.
+pub trait YieldsDescriptor {}
+
 /// What an operation ended with. Only a driver makes one: a descriptor in it is owned by whoever has it.
 ///
 /// ```compile_fail,E0451
@@ -183,6 +186,19 @@ impl<T> Ended<T> {
     ) -> (io::Result<usize>, B) {
         let bufs = self.request.map(parts).unwrap_or_default();
         (self.result.map(|count| count as usize), bufs)
+    }
+}
+
+impl<T: YieldsDescriptor> Ended<T> {
+    /// The descriptor, or the error; a count of another operation's is none.
+    pub(super) fn into_descriptor(self) -> io::Result<OwnedFd> {
+        let fd = self.result?;
+        if self.request.is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: only a driver makes what an operation has ended with; where one that yields descriptors succeeds, nobody
+        // else knows this one.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }
 

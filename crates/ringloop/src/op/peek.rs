@@ -35,7 +35,7 @@ impl Operation for Peek {
     }
 
     fn finish(&mut self, result: i32) -> i32 {
-        recv::finish(&mut self.buf, result)
+        self.buf.finish(result)
     }
 
     fn lends_memory(&self) -> bool {

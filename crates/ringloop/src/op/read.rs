@@ -6,7 +6,7 @@
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
-use crate::sys::file;
+use crate::sys::file::{self, Room};
 use crate::sys::interest::Interest;
 use crate::sys::storage::{self, CURRENT_POSITION, Wait};
 use crate::sys::uring::abi::{self, Sqe};
@@ -44,20 +44,17 @@ impl Operation for Read {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        // SAFETY: the buffer's own room.
-        unsafe { read_now(self.fd, self.buf.as_mut_ptr(), self.offset) }
+        read_now(self.fd, self.buf.as_uninit().into(), self.offset)
     }
 
     fn work(&mut self) -> io::Result<u32> {
         let offset = self.offset.unwrap_or(CURRENT_POSITION);
-        // SAFETY: the buffer's own room.
-        unsafe { read_room(self.fd, self.buf.as_mut_ptr(), offset, Wait::Disk) }
+        let mut room = self.buf.as_uninit().into();
+        storage::read_at(self.fd, &mut room, offset, Wait::Disk).map(|count| count as u32)
     }
 
     fn finish(&mut self, result: i32) -> i32 {
-        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
-        unsafe { self.buf.set_filled(result.max(0) as usize) };
-        result
+        self.buf.finish(result)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {
@@ -70,65 +67,32 @@ impl Operation for Read {
     }
 }
 
-/// Read up to the length of `room` at `offset`, which may be [`CURRENT_POSITION`].
-///
-/// # Safety
-/// T1 of `sys/storage.rs`: `room` is the caller's own for the call.
-pub(super) unsafe fn read_room(
-    fd: RawFd,
-    room: (*mut u8, usize),
-    offset: u64,
-    wait: Wait,
-) -> io::Result<u32> {
-    let vector = [libc::iovec {
-        iov_base: room.0.cast(),
-        iov_len: room.1,
-    }];
-    // SAFETY: by this function's contract.
-    let count = unsafe { storage::read_vector(fd, &vector, offset, wait) }?;
-    Ok(count as u32)
-}
-
 /// Read what can be had without waiting.
 ///
 /// Errors: [`io::ErrorKind::WouldBlock`]; those of read(2) and pread(2).
-///
-/// # Safety
-/// As [`read_room`].
-pub(super) unsafe fn read_now(
-    fd: RawFd,
-    room: (*mut u8, usize),
-    offset: Option<u64>,
-) -> io::Result<u32> {
+pub(super) fn read_now(fd: RawFd, mut room: Room<'_>, offset: Option<u64>) -> io::Result<u32> {
     if let Some(offset) = offset {
-        // SAFETY: by this function's contract.
-        return unsafe { read_cached(fd, room, offset) };
+        return read_cached(fd, room, offset);
     }
     // The descriptor may be a blocking one, so ask before reading; regular files are always ready.
     if file::poll_now(fd, Interest::READ)? == Interest::NONE {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    // SAFETY: by this function's contract.
-    let count = unsafe { file::read_raw(fd, room.0, room.1, None) }?;
-    Ok(count as u32)
+    file::read_into(fd, &mut room).map(|count| count as u32)
 }
 
 /// Read what is in memory: all of `room`, or up to the end of the file.
 ///
 /// Errors: [`io::ErrorKind::WouldBlock`] where that is not all; those of pread(2).
-///
-/// # Safety
-/// As [`read_room`].
-unsafe fn read_cached(fd: RawFd, room: (*mut u8, usize), offset: u64) -> io::Result<u32> {
-    let (start, capacity) = room;
+fn read_cached(fd: RawFd, mut room: Room<'_>, offset: u64) -> io::Result<u32> {
+    let capacity = room.len();
     // At the file's own position a read of a part could not be taken back.
     if capacity > CACHED_READ_BYTES || offset == CURRENT_POSITION {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    let part = |done: usize| {
-        let rest = (start.wrapping_add(done), capacity - done);
-        // SAFETY: the rest of `room` begins at `done`.
-        unsafe { read_room(fd, rest, offset.saturating_add(done as u64), Wait::Never) }
+    let mut part = |done: usize| {
+        let (mut rest, offset) = (room.behind(done), offset.saturating_add(done as u64));
+        storage::read_at(fd, &mut rest, offset, Wait::Never)
     };
     let count = match part(0) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
@@ -136,12 +100,12 @@ unsafe fn read_cached(fd: RawFd, room: (*mut u8, usize), offset: u64) -> io::Res
         }
         result => result?,
     };
-    if count == 0 || count as usize == capacity {
-        return Ok(count);
+    if count == 0 || count == capacity {
+        return Ok(count as u32);
     }
     // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
-    match part(count as usize)? {
-        0 => Ok(count),
+    match part(count)? {
+        0 => Ok(count as u32),
         _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }

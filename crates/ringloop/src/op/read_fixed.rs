@@ -4,12 +4,12 @@
 //! Readiness form: as `read` has it.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
-use super::read::{read_now, read_room};
+use super::read::read_now;
 use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::sys::interest::Interest;
 #[cfg(doc)]
 use crate::sys::storage::CURRENT_POSITION;
-use crate::sys::storage::Wait;
+use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -26,7 +26,7 @@ pub struct ReadFixed {
 
 impl Operation for ReadFixed {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        let (_, len) = self.buf.room();
+        let len = self.buf.capacity();
         self.buf
             .name(sqe, (abi::OP_READ, abi::OP_READ_FIXED), 0, len);
         self.file.name(sqe);
@@ -42,13 +42,13 @@ impl Operation for ReadFixed {
 
     fn attempt(&mut self) -> io::Result<u32> {
         let offset = (!self.file.is_waited_for()).then_some(self.offset);
-        // SAFETY: the buffer's own memory.
-        unsafe { read_now(self.file.fd(), self.buf.room(), offset) }
+        read_now(self.file.fd(), self.buf.whole().into(), offset)
     }
 
     fn work(&mut self) -> io::Result<u32> {
-        // SAFETY: the buffer's own memory.
-        unsafe { read_room(self.file.fd(), self.buf.room(), self.offset, Wait::Disk) }
+        let mut room = self.buf.whole().into();
+        let read = storage::read_at(self.file.fd(), &mut room, self.offset, Wait::Disk);
+        read.map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

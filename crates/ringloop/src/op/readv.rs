@@ -3,7 +3,7 @@
 //! Readiness form: at once where the bytes are in memory (`RWF_NOWAIT`), else on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
-use super::vector::{Piece, Vector};
+use super::vector::Vector;
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
 use crate::sys::storage::{self, Wait};
@@ -18,12 +18,6 @@ pub struct ReadV {
     fd: RawFd,
     offset: u64,
     vector: Vector<RecvBuf>,
-}
-
-impl Piece for RecvBuf {
-    fn piece(&mut self) -> (*mut u8, usize) {
-        self.as_mut_ptr()
-    }
 }
 
 impl ReadV {
@@ -41,10 +35,7 @@ impl ReadV {
 
     fn read(&mut self, wait: Wait) -> io::Result<u32> {
         let (fd, offset) = (self.fd, self.offset);
-        let vector = self.vector.entries();
-        // SAFETY: each entry is a buffer's own memory.
-        let count = unsafe { storage::read_vector(fd, vector, offset, wait) }?;
-        Ok(count as u32)
+        self.vector.read(fd, offset, wait).map(|count| count as u32)
     }
 }
 
@@ -83,8 +74,7 @@ impl Operation for ReadV {
         for buf in self.vector.bufs_mut() {
             let (_, capacity) = buf.as_mut_ptr();
             let count = left.min(capacity);
-            // SAFETY: the kernel counted `result` bytes written over the buffers in order.
-            unsafe { buf.set_filled(count) };
+            buf.finish(count as i32);
             left -= count;
         }
         result

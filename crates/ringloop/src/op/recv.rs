@@ -43,14 +43,6 @@ pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
     sqe.len = capacity.min(i32::MAX as usize) as u32;
 }
 
-/// Take note of a receive's result.
-#[inline]
-pub(super) fn finish(buf: &mut RecvBuf, result: i32) -> i32 {
-    // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
-    unsafe { buf.set_filled(result.max(0) as usize) };
-    result
-}
-
 impl Operation for Recv {
     #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
@@ -69,7 +61,7 @@ impl Operation for Recv {
 
     #[inline]
     fn finish(&mut self, result: i32) -> i32 {
-        finish(&mut self.buf, result)
+        self.buf.finish(result)
     }
 
     fn lends_memory(&self) -> bool {

@@ -3,6 +3,7 @@
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::RecvBuf;
 use crate::sys::address::SockAddr;
+use crate::sys::datagram::empty_message;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -31,8 +32,7 @@ impl RecvMsg {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
         };
-        // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
-        let header = unsafe { std::mem::zeroed() };
+        let header = empty_message();
         let source = SockAddr::empty();
         Self {
             fd,
@@ -85,8 +85,7 @@ impl Operation for RecvMsg {
 
     fn finish(&mut self, result: i32) -> i32 {
         let parts = &mut *self.parts;
-        // SAFETY: the kernel counted `result` bytes written at the start of the buffer.
-        unsafe { parts.buf.set_filled(result.max(0) as usize) };
+        parts.buf.finish(result);
         let len = if result < 0 {
             0
         } else {

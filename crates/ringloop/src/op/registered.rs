@@ -96,12 +96,6 @@ impl RegisteredBuf {
         self.written = 0;
     }
 
-    /// Its whole room.
-    pub(super) fn room(&mut self) -> (*mut u8, usize) {
-        let whole = self.whole();
-        (whole.as_mut_ptr(), whole.len())
-    }
-
     pub(super) fn set_filled(&mut self, count: usize) {
         self.filled = count.min(self.capacity()) as u32;
     }

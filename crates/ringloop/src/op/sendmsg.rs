@@ -4,6 +4,7 @@ use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::SendBuf;
 use crate::limits::SEND_VECTOR_MAX;
 use crate::sys::address::SockAddr;
+use crate::sys::datagram::empty_message;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
@@ -39,8 +40,7 @@ impl SendMsg {
     }
 
     fn with(fd: RawFd, bufs: Vec<SendBuf>, to: Option<SockAddr>) -> Self {
-        // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
-        let header = unsafe { std::mem::zeroed() };
+        let header = empty_message();
         Self {
             fd,
             parts: Box::new(Parts {

@@ -4,14 +4,30 @@
 //!
 //! Boxed together, so that what the kernel was shown stays in place while the request moves.
 
+use crate::buf::{RecvBuf, SendBuf};
 use crate::limits::FILE_VECTOR_MAX;
+use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::Sqe;
+use std::io;
 use std::os::fd::RawFd;
 
 /// A buffer that a vector can name.
 pub(super) trait Piece {
     /// Where it is, and how many bytes.
     fn piece(&mut self) -> (*mut u8, usize);
+}
+
+impl Piece for RecvBuf {
+    fn piece(&mut self) -> (*mut u8, usize) {
+        self.as_mut_ptr()
+    }
+}
+
+impl Piece for SendBuf {
+    fn piece(&mut self) -> (*mut u8, usize) {
+        let (ptr, len) = self.as_ptr();
+        (ptr.cast_mut(), len)
+    }
 }
 
 /// Buffers in order; those past the kernel's bound are not named.
@@ -69,5 +85,23 @@ impl<B: Piece> Vector<B> {
         let entries = self.entries();
         sqe.addr = entries.as_ptr() as u64;
         sqe.len = entries.len() as u32;
+    }
+}
+
+impl Vector<RecvBuf> {
+    /// Read into all of them.
+    pub fn read(&mut self, fd: RawFd, offset: u64, wait: Wait) -> io::Result<usize> {
+        let entries = self.entries();
+        // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own memory.
+        unsafe { storage::read_vector(fd, entries, offset, wait) }
+    }
+}
+
+impl Vector<SendBuf> {
+    /// Write all of them.
+    pub fn write(&mut self, fd: RawFd, offset: u64) -> io::Result<usize> {
+        let entries = self.entries();
+        // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own bytes, which nobody changes.
+        unsafe { storage::write_vector(fd, entries, offset) }
     }
 }

@@ -53,15 +53,8 @@ impl Operation for Write {
     }
 
     fn work(&mut self) -> io::Result<u32> {
-        let bytes = self.buf.as_slice();
-        let vector = [libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }];
         let offset = self.offset.unwrap_or(CURRENT_POSITION);
-        // SAFETY: the buffer's bytes are there, and nobody changes them.
-        let written = unsafe { storage::write_vector(self.fd, &vector, offset) };
-        written.map(|count| count as u32)
+        storage::write_at(self.fd, self.buf.as_slice(), offset).map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

@@ -48,13 +48,7 @@ impl Operation for WriteFixed {
     }
 
     fn work(&mut self) -> io::Result<u32> {
-        let bytes = self.buf.rest();
-        let vector = [libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }];
-        // SAFETY: the buffer's own bytes, which nobody changes.
-        let written = unsafe { storage::write_vector(self.file.fd(), &vector, self.offset) };
+        let written = storage::write_at(self.file.fd(), self.buf.rest(), self.offset);
         written.map(|count| count as u32)
     }
 

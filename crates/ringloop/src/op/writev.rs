@@ -3,9 +3,8 @@
 //! Readiness form: on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
-use super::vector::{Piece, Vector};
+use super::vector::Vector;
 use crate::buf::SendBuf;
-use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
@@ -18,15 +17,8 @@ pub struct WriteV {
     vector: Vector<SendBuf>,
 }
 
-impl Piece for SendBuf {
-    fn piece(&mut self) -> (*mut u8, usize) {
-        let (ptr, len) = self.as_ptr();
-        (ptr.cast_mut(), len)
-    }
-}
-
 impl WriteV {
-    /// Write at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past the
+    /// Write at `offset` bytes from the start, or at [`CURRENT_POSITION`](crate::sys::storage::CURRENT_POSITION); buffers past the
     /// kernel's vector bound stay unwritten.
     pub fn new(fd: RawFd, bufs: Vec<SendBuf>, offset: u64) -> Self {
         let vector = Vector::new(bufs);
@@ -51,9 +43,7 @@ impl Operation for WriteV {
 
     fn work(&mut self) -> io::Result<u32> {
         let (fd, offset) = (self.fd, self.offset);
-        let vector = self.vector.entries();
-        // SAFETY: each entry is a buffer's own bytes.
-        unsafe { storage::write_vector(fd, vector, offset) }.map(|count| count as u32)
+        self.vector.write(fd, offset).map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

@@ -15,6 +15,7 @@
 use super::check;
 use super::interest::Interest;
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -26,6 +27,70 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>], offset: Option<u64>) -> io::Result<usize> {
     // SAFETY: F1.
     unsafe { read_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) }
+}
+
+/// Memory to read into: bytes, or room for some.
+#[derive(Debug)]
+pub struct Room<'a> {
+    at: *mut u8,
+    len: usize,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> From<&'a mut [u8]> for Room<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self {
+            at: bytes.as_mut_ptr(),
+            len: bytes.len(),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a mut [MaybeUninit<u8>]> for Room<'a> {
+    fn from(room: &'a mut [MaybeUninit<u8>]) -> Self {
+        Self {
+            at: room.as_mut_ptr().cast(),
+            len: room.len(),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl Room<'_> {
+    /// How many bytes fit.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none fits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What is behind the first `count` bytes.
+    pub fn behind(&mut self, count: usize) -> Room<'_> {
+        let count = count.min(self.len);
+        Room {
+            at: self.at.wrapping_add(count),
+            len: self.len - count,
+            memory: PhantomData,
+        }
+    }
+
+    /// Name it in a vector.
+    pub(super) fn entry(&mut self) -> libc::iovec {
+        libc::iovec {
+            iov_base: self.at.cast(),
+            iov_len: self.len,
+        }
+    }
+}
+
+/// As [`read`], at the file's own position, into room of either kind.
+pub fn read_into(fd: RawFd, room: &mut Room<'_>) -> io::Result<usize> {
+    // SAFETY: F1: a room borrows its memory.
+    unsafe { read_raw(fd, room.at, room.len, None) }
 }
 
 /// Read into raw memory; the twin of [`read`] for memory that another language owns.
@@ -368,6 +433,24 @@ mod tests {
         }
         assert_eq!(errno(is_nonblocking(1 << 24)), Some(libc::EBADF));
         assert_eq!(errno(set_nonblocking(1 << 24, true)), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn f1_a_room_of_either_kind_is_filled_from_where_it_begins() {
+        let (reader, writer) = pipe().unwrap();
+        write(writer.as_raw_fd(), b"0123456789", None).unwrap();
+        let mut bytes = [b'-'; 4];
+        let mut room = Room::from(&mut bytes[..]);
+        assert_eq!((room.len(), room.is_empty()), (4, false));
+        let read = read_into(reader.as_raw_fd(), &mut room.behind(1)).unwrap();
+        assert_eq!((read, &bytes), (3, b"-012"));
+        let mut uninit = [MaybeUninit::new(b'-'); 4];
+        let mut room = Room::from(&mut uninit[..]);
+        assert!(room.behind(9).is_empty());
+        assert_eq!(read_into(reader.as_raw_fd(), &mut room).unwrap(), 4);
+        // SAFETY: all four were written.
+        let written = uninit.map(|byte| unsafe { byte.assume_init() });
+        assert_eq!(&written, b"3456");
     }
 
     #[test]

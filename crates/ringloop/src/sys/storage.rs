@@ -10,6 +10,7 @@
 //! - **T2** An offset handed by pointer is a live local.
 
 use super::check;
+use super::file::Room;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -32,6 +33,27 @@ impl Wait {
             Self::Never => libc::RWF_NOWAIT,
         }
     }
+}
+
+/// Read at `offset`, or at the file's own position.
+///
+/// Errors and source: as [`read_vector`].
+pub fn read_at(fd: RawFd, room: &mut Room<'_>, offset: u64, wait: Wait) -> io::Result<usize> {
+    let vector = [room.entry()];
+    // SAFETY: T1: a room borrows its memory.
+    unsafe { read_vector(fd, &vector, offset, wait) }
+}
+
+/// Write at `offset`, or at the file's own position.
+///
+/// Errors and source: as [`write_vector`].
+pub fn write_at(fd: RawFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    let vector = [libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }];
+    // SAFETY: T1: a slice borrows its memory.
+    unsafe { write_vector(fd, &vector, offset) }
 }
 
 /// Read into several buffers.
@@ -162,6 +184,17 @@ mod tests {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: bytes.len(),
         }
+    }
+
+    #[test]
+    fn t1_slices_are_written_and_read_at_their_offsets() {
+        let file = file();
+        let fd = file.as_raw_fd();
+        assert_eq!(write_at(fd, b"hello", 3).unwrap(), 5);
+        let mut bytes = [0; 4];
+        let mut room = Room::from(&mut bytes[..]);
+        assert_eq!(read_at(fd, &mut room, 4, Wait::Disk).unwrap(), 4);
+        assert_eq!(&bytes, b"ello");
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl ReadinessDriver {
             return self.starve(key, PoolKind::Streams);
         };
         let pool = &mut self.pools[PoolKind::Streams as usize];
-        match socket::recv(fd, pool.uninit(&id), libc::MSG_DONTWAIT) {
+        match socket::recv_into(fd, pool.bytes_mut(&id), libc::MSG_DONTWAIT) {
             Ok(0) => {
                 pool.put(id);
                 self.unpark(key);
@@ -49,8 +49,8 @@ impl ReadinessDriver {
             return self.starve(key, PoolKind::Streams);
         };
         let pool = &mut self.pools[PoolKind::Streams as usize];
-        let buffer = &mut pool.uninit(&id)[..len_max];
-        let received = socket::recv(fd, buffer, libc::MSG_DONTWAIT);
+        let buffer = &mut pool.bytes_mut(&id)[..len_max];
+        let received = socket::recv_into(fd, buffer, libc::MSG_DONTWAIT);
         if !matches!(received, Ok(1..)) {
             pool.put(id);
             let result = match received {
