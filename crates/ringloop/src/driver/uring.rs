@@ -11,6 +11,7 @@
 //!    up later (`late`) is over before it is closed: until then it names a number, which the next file may get.
 //! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
 //!    not stop the kernel from writing. What will not end in time is leaked, never freed.
+//! 5. A completion's buffers are claimed once, as it is popped, and for the pool that its operation's entry named.
 
 mod bundle;
 mod cancel;
@@ -38,7 +39,7 @@ use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use crate::sys::refused::RefusedCall;
-use crate::sys::uring::abi::{self, Sqe};
+use crate::sys::uring::abi::{self, Cqe, Sqe};
 use crate::sys::uring::{self, Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
@@ -519,6 +520,19 @@ impl Drop for UringDriver {
         // SAFETY: freed once, here, and nothing in flight names a group any more.
         unsafe { self.pools.free() };
     }
+}
+
+/// Take the buffer that a completion names; each is claimed once, as it is popped (invariant 5).
+#[inline]
+fn claim(pools: &mut Lent, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
+    // SAFETY: invariant 5.
+    unsafe { pools.claim(kind, cqe) }
+}
+
+/// Take the buffers that a bundle's completion names, as [`claim`] does.
+fn claim_bundle(pools: &mut Lent, cqe: &Cqe) -> Vec<BufferId> {
+    // SAFETY: invariant 5.
+    unsafe { pools.claim_bundle(cqe) }
 }
 
 #[cfg(test)]

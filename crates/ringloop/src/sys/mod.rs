@@ -20,9 +20,8 @@
 //! | [`memory`] | memory mappings, and whether a forked child has them |
 //! | [`mod@thread`] | the calling thread: its processors, its signals |
 //! | [`descriptors`] | descriptors on their way through a Unix socket |
-//! | [`process`] | a child as a descriptor |
+//! | [`process`] | a child as a descriptor, the limits of the process |
 //! | [`signal`] | signals as readable descriptors |
-//! | [`limits`] | resource limits of the process |
 //! | [`refused`] | a call that a loop needs and that was refused: name, cause and remedy |
 //! | [`fork`] | which process a value was made in |
 //! | [`reserve`] | an allocator that has a little left when the system has nothing |
@@ -45,7 +44,6 @@ pub mod event;
 pub mod file;
 pub mod fork;
 pub mod interest;
-pub mod limits;
 pub mod memory;
 pub mod path;
 pub mod process;

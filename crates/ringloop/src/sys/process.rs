@@ -1,4 +1,4 @@
-//! A child process as a descriptor.
+//! A child process as a descriptor, and the limits of this one.
 //!
 //! Owns: nothing; a pidfd is handed out as an [`OwnedFd`]. Called by: `process` and the operation that waits for a
 //! child. Never does: reap; whoever started a child takes its status.
@@ -6,9 +6,11 @@
 //! # Invariants
 //! - **H1** A non-negative return of `pidfd_open` is a fresh descriptor that nothing else owns.
 //! - **H2** All-zero bytes are a valid `siginfo_t`; the pointer given to `waitid` is to a live local.
+//! - **H3** `getrlimit` writes one `rlimit` through a pointer to a live local.
 
 use super::check;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Open a descriptor for a child that has not been reaped; it is closed on exec.
@@ -34,6 +36,42 @@ pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
     check(unsafe { libc::waitid(libc::P_PIDFD, pidfd as libc::id_t, &raw mut info, options) })?;
     // Without a child that has ended, the kernel writes zeros.
     Ok(info.si_signo != 0)
+}
+
+/// Read how many descriptors the process may have open (soft `RLIMIT_NOFILE`).
+///
+/// Units: descriptors; [`u64::MAX`] means no limit.
+/// Source: getrlimit(2).
+pub fn descriptor_limit() -> u64 {
+    soft_limit(libc::RLIMIT_NOFILE)
+}
+
+/// Read how much memory the process may lock (soft `RLIMIT_MEMLOCK`).
+///
+/// Units: bytes; [`u64::MAX`] means no limit.
+/// Source: getrlimit(2).
+pub fn memlock_limit() -> u64 {
+    soft_limit(libc::RLIMIT_MEMLOCK)
+}
+
+/// The type of `RLIMIT_*`, on which the C libraries disagree.
+#[cfg(target_env = "gnu")]
+pub(super) type Resource = libc::__rlimit_resource_t;
+/// The type of `RLIMIT_*`, on which the C libraries disagree.
+#[cfg(not(target_env = "gnu"))]
+pub(super) type Resource = libc::c_int;
+
+fn soft_limit(resource: Resource) -> u64 {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: H3.
+    unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
+    // SAFETY: H3; all-zero bytes are a valid `rlimit` even where the call failed.
+    let limit = unsafe { limit.assume_init() };
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        u64::MAX
+    } else {
+        limit.rlim_cur
+    }
 }
 
 #[cfg(test)]
@@ -78,5 +116,21 @@ mod tests {
             wrong.raw_os_error(),
             Some(libc::EBADF | libc::EINVAL)
         ));
+    }
+
+    /// `/proc/self/limits` is the kernel's own rendering of the same numbers.
+    fn by_proc(name: &str) -> u64 {
+        let text = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        match line[name.len()..].split_whitespace().next().unwrap() {
+            "unlimited" => u64::MAX,
+            number => number.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn h3_limits_agree_with_proc() {
+        assert_eq!(descriptor_limit(), by_proc("Max open files"));
+        assert_eq!(memlock_limit(), by_proc("Max locked memory"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Called by: who makes such a call, once a loop. Never does: a system call besides reading a limit.
 
-use super::limits;
+use super::process;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -39,7 +39,7 @@ impl fmt::Display for RefusedCall {
             libc::EMFILE => write!(
                 f,
                 "raise RLIMIT_NOFILE (`ulimit -n`, now {}) or close some descriptors",
-                limits::descriptor_limit()
+                process::descriptor_limit()
             ),
             libc::ENFILE => f.write_str("raise fs.file-max or close some descriptors"),
             libc::ENOMEM => f.write_str("raise the memory limit"),

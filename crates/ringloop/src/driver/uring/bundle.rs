@@ -2,7 +2,7 @@
 //!
 //! Called by: `driver::uring`. Never does: insist; without the kernel's help a receive uses the common pool.
 
-use super::UringDriver;
+use super::{UringDriver, claim_bundle};
 use crate::buf::PoolKind;
 use crate::driver::completion::BufferId;
 use crate::op::Key;
@@ -25,8 +25,7 @@ impl UringDriver {
     /// Hand out all buffers of a bundle but the last, which is returned with what it holds: with it the
     /// completion goes its ordinary way.
     pub(super) fn hand_out_bundle(&mut self, key: Key, cqe: &Cqe) -> (i32, Option<BufferId>) {
-        // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-        let ids = unsafe { self.pools.claim_bundle(cqe) };
+        let ids = claim_bundle(&mut self.pools, cqe);
         let mut left = cqe.res;
         let mut last = None;
         for id in ids {

@@ -5,8 +5,8 @@
 //!
 //! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
 
-use super::UringDriver;
 use super::number::{KIND_CANCEL, KIND_OP, KIND_WAKE};
+use super::{UringDriver, claim};
 use crate::buf::PoolKind;
 use crate::driver::completion::{BufferId, Event};
 use crate::driver::table::{Delivery, Phase, flag};
@@ -58,10 +58,9 @@ impl UringDriver {
         let mut buffer = match shape {
             Shape::Once => None,
             Shape::Edge if more => None,
-            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-            Shape::MultiBuffer(PoolKind::Streams) if more && cqe.res > 0 => unsafe {
-                self.pools.claim(PoolKind::Streams, &cqe)
-            },
+            Shape::MultiBuffer(PoolKind::Streams) if more && cqe.res > 0 => {
+                claim(&mut self.pools, PoolKind::Streams, &cqe)
+            }
             _ => return self.completed_in_part(key, shape, cqe),
         };
         match slot.complete_for_future(cqe.res, more, &mut buffer) {
@@ -116,10 +115,9 @@ impl UringDriver {
                 cqe.res = last_len;
                 last
             }
-            // SAFETY: popped from this ring just now; the operation's entry named this pool's group.
-            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) => unsafe {
-                self.pools.claim(kind, &cqe)
-            },
+            Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) => {
+                claim(&mut self.pools, kind, &cqe)
+            }
             _ => None,
         };
         if cqe.res <= 0

@@ -16,7 +16,7 @@
 //!   EMFILE, ENFILE   -                                              NoDescriptors
 //! ```
 
-use super::super::limits;
+use super::super::process;
 use super::super::refused::RefusedCall;
 use std::error::Error;
 use std::fmt;
@@ -178,9 +178,9 @@ pub(super) struct Facts {
     pub disabled: Option<u8>,
     /// Whether the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` lets through.
     pub privileged: bool,
-    /// [`limits::memlock_limit`].
+    /// [`process::memlock_limit`].
     pub memlock: u64,
-    /// [`limits::descriptor_limit`].
+    /// [`process::descriptor_limit`].
     pub descriptors: u64,
 }
 
@@ -194,8 +194,8 @@ impl Facts {
         Self {
             disabled,
             privileged: has_sys_admin(&status),
-            memlock: limits::memlock_limit(),
-            descriptors: limits::descriptor_limit(),
+            memlock: process::memlock_limit(),
+            descriptors: process::descriptor_limit(),
         }
     }
 }

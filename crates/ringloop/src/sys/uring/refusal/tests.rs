@@ -1,7 +1,7 @@
 //! Refusals: the real ones that a test may provoke, and all others through the seam.
 
 use super::*;
-use crate::sys::limits::Resource;
+use crate::sys::process::Resource;
 use crate::sys::testing::{alone, with_calls_denied};
 use crate::sys::uring::abi;
 use crate::sys::uring::kernel::OldKernel;
