@@ -4,7 +4,7 @@
 //! and a poll says `POLLERR` until it is taken from the queue.
 
 use super::message::control_of;
-use super::receive::empty_message;
+use super::receive::receive_control;
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use std::io;
@@ -50,18 +50,9 @@ pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
     loop {
         let mut name = SockAddr::empty();
         let mut control = [0_u64; CONTROL_WORDS];
-        let mut message = empty_message();
-        message.msg_name = name.as_mut_ptr().cast();
-        message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control) as _;
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: D1: everything that the header names outlives the call.
-        unsafe { socket::recvmsg(fd, &raw mut message, flags) }?;
-        name.set_len(message.msg_namelen);
+        let control_len = receive_control(fd, &mut name, &mut control, flags)?;
         let control = control.map(u64::to_ne_bytes);
-        // C libraries differ in its type.
-        let control_len: usize = message.msg_controllen as _;
         let control = &control.as_flattened()[..control_len];
         if let (Some(to), Some(errno)) = (name.to_std(), errno_of(control)) {
             return Ok(NetworkError { to, errno });

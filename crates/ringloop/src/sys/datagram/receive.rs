@@ -14,6 +14,7 @@
 //! - **D3** A batch's slots are one block of the global allocator's, all zeros, of the length that its `Vec` frees.
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
+use crate::sys::address::SockAddr;
 use crate::sys::{check, is_refused, socket};
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -114,6 +115,25 @@ impl Receiver {
             header.msg_hdr.msg_iovlen = 1;
         }
     }
+}
+
+/// Receive an address and control data, and no bytes; returns the length of the control data.
+pub(super) fn receive_control(
+    fd: RawFd,
+    name: &mut SockAddr,
+    control: &mut [u64],
+    flags: i32,
+) -> io::Result<usize> {
+    let mut message = empty_message();
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(control) as _;
+    // SAFETY: D1: everything that the header names is borrowed for the call.
+    unsafe { socket::recvmsg(fd, &raw mut message, flags) }?;
+    name.set_len(message.msg_namelen);
+    // C libraries differ in its type.
+    Ok(message.msg_controllen as _)
 }
 
 fn receive_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {

@@ -10,7 +10,7 @@
 //! through the network stack as one message and is cut at its end, by the network card where that can.
 //! Not every route and device can do that; see [`SendError::segmented`].
 
-use super::receive::empty_header;
+use super::receive::{empty_header, empty_message};
 use crate::sys::address::SockAddr;
 use crate::sys::{check, is_refused, socket};
 use std::io;
@@ -241,6 +241,31 @@ impl Outgoing {
             self.headers.push(header);
         }
     }
+}
+
+/// Send bytes as one message, with control data or none.
+pub(super) fn send_with_control(
+    fd: RawFd,
+    bytes: &[u8],
+    to: &SockAddr,
+    control: &[u8],
+) -> io::Result<usize> {
+    // The kernel only reads through these pointers.
+    let mut iovec = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut message = empty_message();
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    message.msg_iov = &raw mut iovec;
+    message.msg_iovlen = 1;
+    if !control.is_empty() {
+        message.msg_control = control.as_ptr().cast_mut().cast();
+        message.msg_controllen = control.len() as _;
+    }
+    // SAFETY: D1: everything that the header names is borrowed for the call.
+    unsafe { socket::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT) }
 }
 
 fn send_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {

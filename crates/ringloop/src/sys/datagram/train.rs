@@ -3,8 +3,7 @@
 //!
 //! Byte path: from the caller's bytes to the kernel.
 
-use super::receive::empty_message;
-use super::send::SendError;
+use super::send::{SendError, send_with_control};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use std::io;
@@ -99,24 +98,9 @@ fn segment_len(train: &Train<'_>) -> Option<u16> {
 /// Source: sendmsg(2), udp(7), ip(7), ipv6(7).
 pub fn send_train(fd: RawFd, train: &Train<'_>) -> Result<(), SendError> {
     let to = SockAddr::from(train.to);
-    let mut controls = Controls::of(train);
-    let mut iovec = libc::iovec {
-        // The kernel only reads through this pointer.
-        iov_base: train.bytes.as_ptr().cast_mut().cast(),
-        iov_len: train.bytes.len(),
-    };
-    let mut message = empty_message();
-    message.msg_name = to.as_ptr().cast_mut().cast();
-    message.msg_namelen = to.len();
-    message.msg_iov = &raw mut iovec;
-    message.msg_iovlen = 1;
-    if controls.len > 0 {
-        message.msg_control = controls.bytes.as_mut_ptr().cast();
-        message.msg_controllen = controls.len as _;
-    }
-    let flags = libc::MSG_DONTWAIT;
-    // SAFETY: D1: everything that the header names outlives the call.
-    match unsafe { socket::sendmsg(fd, &raw const message, flags) } {
+    let controls = Controls::of(train);
+    let control = &controls.bytes[..controls.len];
+    match send_with_control(fd, train.bytes, &to, control) {
         Ok(_) => Ok(()),
         Err(error) => Err(SendError {
             error,
