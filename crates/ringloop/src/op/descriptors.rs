@@ -2,10 +2,9 @@
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::{RecvBuf, SendBuf};
-use crate::sys::datagram::empty_message;
 use crate::sys::descriptors::Rights;
 use crate::sys::interest::Interest;
-use crate::sys::socket;
+use crate::sys::socket::{self, empty_message};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::ops::{Deref, DerefMut};

@@ -3,9 +3,8 @@
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::RecvBuf;
 use crate::sys::address::SockAddr;
-use crate::sys::datagram::empty_message;
 use crate::sys::interest::Interest;
-use crate::sys::socket;
+use crate::sys::socket::{self, empty_message};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
@@ -78,9 +77,11 @@ impl Operation for RecvMsg {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        let header = self.header();
-        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
-        unsafe { socket::recvmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
+        let parts = &mut *self.parts;
+        let (room, source) = (parts.buf.as_uninit(), &mut parts.source);
+        let count = socket::recv_from(self.fd, room, source, libc::MSG_DONTWAIT)?;
+        parts.header.msg_namelen = source.len();
+        Ok(count as u32)
     }
 
     fn finish(&mut self, result: i32) -> i32 {

@@ -9,8 +9,9 @@ use crate::buf::PoolKind;
 use crate::limits::DATAGRAMS_PER_RECEIVE;
 #[cfg(doc)]
 use crate::sys::datagram::Message;
-use crate::sys::datagram::{Control, Receiver, empty_message};
+use crate::sys::datagram::{Control, Receiver};
 use crate::sys::interest::Interest;
+use crate::sys::socket::empty_message;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;

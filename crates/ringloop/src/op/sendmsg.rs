@@ -1,12 +1,11 @@
 //! Send several buffers in one call: sendmsg(2), without SIGPIPE.
 
 use super::operation::{Completable, Ended, Need, Operation};
+use super::vector::{name_all, send_all_now};
 use crate::buf::SendBuf;
-use crate::limits::SEND_VECTOR_MAX;
 use crate::sys::address::SockAddr;
-use crate::sys::datagram::empty_message;
 use crate::sys::interest::Interest;
-use crate::sys::socket;
+use crate::sys::socket::empty_message;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
@@ -63,16 +62,7 @@ impl SendMsg {
 
     fn header(&mut self) -> *const libc::msghdr {
         let parts = &mut *self.parts;
-        parts.iovecs.clear();
-        parts
-            .iovecs
-            .extend(parts.bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
-                let bytes = buf.as_slice();
-                libc::iovec {
-                    iov_base: bytes.as_ptr().cast_mut().cast(),
-                    iov_len: bytes.len(),
-                }
-            }));
+        name_all(&parts.bufs, &mut parts.iovecs);
         if let Some(to) = &parts.to {
             parts.header.msg_name = to.as_ptr().cast_mut().cast();
             parts.header.msg_namelen = to.len();
@@ -97,9 +87,9 @@ impl Operation for SendMsg {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        let header = self.header();
-        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
-        unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
+        let parts = &mut *self.parts;
+        let sent = send_all_now(self.fd, &parts.bufs, parts.to.as_ref(), &mut parts.iovecs);
+        sent.map(|count| count as u32)
     }
 
     fn breaks_link(&mut self, result: i32) -> bool {

@@ -5,7 +5,9 @@
 //! Boxed together, so that what the kernel was shown stays in place while the request moves.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::limits::FILE_VECTOR_MAX;
+use crate::limits::{FILE_VECTOR_MAX, SEND_VECTOR_MAX};
+use crate::sys::address::SockAddr;
+use crate::sys::socket::{self, empty_message};
 use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::Sqe;
 use std::io;
@@ -104,4 +106,35 @@ impl Vector<SendBuf> {
         // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own bytes, which nobody changes.
         unsafe { storage::write_vector(fd, entries, offset) }
     }
+}
+
+/// Name buffers to send in `iovecs`, up to the kernel's bound.
+pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {
+    iovecs.clear();
+    iovecs.extend(bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
+        let bytes = buf.as_slice();
+        libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        }
+    }));
+}
+
+/// Send buffers as one message, without waiting; `iovecs` is memory for their names.
+pub(super) fn send_all_now(
+    fd: RawFd,
+    bufs: &[SendBuf],
+    to: Option<&SockAddr>,
+    iovecs: &mut Vec<libc::iovec>,
+) -> io::Result<usize> {
+    name_all(bufs, iovecs);
+    let mut header = empty_message();
+    if let Some(to) = to {
+        header.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.len();
+    }
+    header.msg_iov = iovecs.as_mut_ptr();
+    header.msg_iovlen = iovecs.len() as _;
+    // SAFETY: S1 of `sys/socket.rs`: all that the header names is borrowed for the call.
+    unsafe { socket::sendmsg(fd, &raw const header, libc::MSG_DONTWAIT) }
 }

@@ -117,7 +117,7 @@ mod tests {
     use crate::sys::{file, socket};
 
     fn header(rights: &mut Rights, iovec: &mut libc::iovec) -> libc::msghdr {
-        let mut header = crate::sys::datagram::empty_message();
+        let mut header = crate::sys::socket::empty_message();
         let (at, len) = rights.as_mut_ptr();
         header.msg_iov = iovec;
         header.msg_iovlen = 1;

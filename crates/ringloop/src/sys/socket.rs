@@ -177,6 +177,12 @@ pub fn send_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     unsafe { sendmsg(fd, &raw const message, 0) }
 }
 
+/// A header that names nothing.
+pub fn empty_message() -> libc::msghdr {
+    // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
+    unsafe { std::mem::zeroed() }
+}
+
 /// Receive a message: bytes, sender's address, control data.
 ///
 /// # Safety
@@ -187,6 +193,30 @@ pub unsafe fn recvmsg(fd: RawFd, message: *mut libc::msghdr, flags: i32) -> io::
     // SAFETY: S1, by this function's contract.
     let count = check(unsafe { libc::recvmsg(fd, message, flags) })?;
     Ok(count as usize)
+}
+
+/// Receive a message and its source, which is told where one came.
+///
+/// Shape and errors: as [`recv`].
+pub fn recv_from(
+    fd: RawFd,
+    buffer: &mut [MaybeUninit<u8>],
+    source: &mut SockAddr,
+    flags: i32,
+) -> io::Result<usize> {
+    let mut iovec = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let mut message = empty_message();
+    message.msg_name = source.as_mut_ptr().cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_iov = &raw mut iovec;
+    message.msg_iovlen = 1;
+    // SAFETY: S1: everything that the header names is borrowed for the call.
+    let count = unsafe { recvmsg(fd, &raw mut message, flags) }?;
+    source.set_len(message.msg_namelen);
+    Ok(count)
 }
 
 /// Send a message: bytes, receiver's address, control data; never raises SIGPIPE.

@@ -29,7 +29,7 @@ use std::os::fd::RawFd;
 
 pub use errors::{NetworkError, next_error, set_receive_errors};
 pub use message::{CONTROL_ROOM, Control, HEAD_LEN, Message, NAME_ROOM};
-pub use receive::{Batch, Receiver, empty_message, head_of};
+pub use receive::{Batch, Receiver, head_of};
 pub use send::{Outgoing, SendError, send_to};
 pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_unfragmented};
 

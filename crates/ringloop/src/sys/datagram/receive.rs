@@ -15,7 +15,8 @@
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
 use crate::sys::address::SockAddr;
-use crate::sys::{check, is_refused, socket};
+use crate::sys::socket::{self, empty_message};
+use crate::sys::{check, is_refused};
 use std::alloc::{self, Layout};
 use std::fmt;
 use std::io;
@@ -249,10 +250,4 @@ pub(super) fn empty_header() -> libc::mmsghdr {
         msg_hdr: empty_message(),
         msg_len: 0,
     }
-}
-
-/// A header that names nothing.
-pub fn empty_message() -> libc::msghdr {
-    // SAFETY: all-zero is a valid `msghdr`: null pointers and zero lengths.
-    unsafe { std::mem::zeroed() }
 }

@@ -10,9 +10,10 @@
 //! through the network stack as one message and is cut at its end, by the network card where that can.
 //! Not every route and device can do that; see [`SendError::segmented`].
 
-use super::receive::{empty_header, empty_message};
+use super::receive::empty_header;
 use crate::sys::address::SockAddr;
-use crate::sys::{check, is_refused, socket};
+use crate::sys::socket::{self, empty_message};
+use crate::sys::{check, is_refused};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;

@@ -343,3 +343,24 @@ fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
     }
     assert_eq!(errno(keeps_messages(1 << 24)), Some(libc::EBADF));
 }
+
+#[test]
+fn s1_message_and_its_source_are_told_and_a_failure_leaves_both() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (mut room, mut source) = ([MaybeUninit::new(b'-'); 4], SockAddr::empty());
+    let mut receive = |flags| {
+        let outcome = recv_from(socket.as_raw_fd(), &mut room, &mut source, flags);
+        // SAFETY: it was written above.
+        let bytes = room.map(|byte| unsafe { byte.assume_init() });
+        (outcome, bytes, source.to_std())
+    };
+    let (nothing, bytes, from) = receive(libc::MSG_DONTWAIT);
+    assert_eq!(errno(nothing), Some(libc::EAGAIN));
+    assert_eq!((&bytes, from), (b"----", None));
+    let to = socket.local_addr().unwrap();
+    sender.send_to(b"abc", to).unwrap();
+    let (count, bytes, from) = receive(0);
+    assert_eq!((count.unwrap(), &bytes), (3, b"abc-"));
+    assert_eq!(from, Some(sender.local_addr().unwrap()));
+}
