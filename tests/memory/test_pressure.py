@@ -41,8 +41,6 @@ def test_loop_outlives_a_lasting_want_of_memory(
         str(left),
         "--seconds",
         str(SECONDS),
-        # Libraries of theirs may end the process (docs/policies.md), or fail without saying why.
-        *("--without", "quic", "child"),
     ]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.support.pressure", *arguments],

@@ -55,6 +55,14 @@ SERVED = ("tcp", "tls", "unix")
 HANG_SECONDS = 60.0
 
 
+def is_of_the_interpreter(error: BaseException) -> bool:
+    """Whether an error is CPython's own for want of memory; others are faults, such as a panic."""
+    if isinstance(error, SystemError) and sys.version_info < (3, 14):
+        # It loses the exception where it cannot make a traceback (python/cpython#131173).
+        return "without exception set" in str(error)
+    return isinstance(error, RuntimeError) and "thread" in str(error)
+
+
 class Hog:
     """Take all memory there is, and give a part back, until told to stop; a thread of its own."""
 
@@ -66,32 +74,35 @@ class Hog:
         self.blocks: list[bytearray | bytes | None] = [None] * 400_000
         self.count = 0
         self.rounds = 0
+        # Its time is over; memory is there again once `run` has returned.
         self.is_over = False
 
     def run(self) -> None:
-        while (now := self._now()) is None or now < self.end:
-            with contextlib.suppress(MemoryError):
-                self._take()
-                self._rest()
-                self._give(self.random.choice(SLACKS))
-                self._rest()
-                self.rounds += 1
+        """Go on until the time is over; nothing here may need memory that it does not give up first."""
+        while not self.is_over:
+            try:
+                self._round()
+            except MemoryError:
+                continue
         self.count = 0
         self.blocks.clear()
-        self.is_over = True
 
-    def _now(self) -> float | None:
-        try:
-            return time.monotonic()
-        except MemoryError:
-            return None
+    def _round(self) -> None:
+        self.is_over = time.monotonic() >= self.end
+        self._take()
+        self._rest()
+        self._give(self.random.choice(SLACKS))
+        self._rest()
+        self.rounds += 1
 
     def _take(self) -> None:
         for size in BLOCKS:
-            with contextlib.suppress(MemoryError):
+            try:
                 while self.count < len(self.blocks):
                     self.blocks[self.count] = bytes(size)
                     self.count += 1
+            except MemoryError:
+                continue
 
     def _give(self, size: int) -> None:
         given = 0
@@ -102,8 +113,10 @@ class Hog:
 
     def _rest(self) -> None:
         for _ in range(self.random.randrange(1, 12)):
-            with contextlib.suppress(MemoryError):
+            try:
                 self.tick()
+            except MemoryError:
+                pass
             time.sleep(0.001)
 
 
@@ -380,8 +393,7 @@ class Work:
                 self.quic_errors[name] = self.quic_errors.get(name, 0) + 1
         except BaseException as error:
             stream.is_told = True
-            # No memory for a thread. Others are no errors to be expected, such as a panic.
-            if not (isinstance(error, RuntimeError) and "thread" in str(error)):
+            if not is_of_the_interpreter(error):
                 stream.fault = repr(error)
             self.give_up(stream)
         finally:
@@ -564,7 +576,10 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
 
     hog = Hog(seed, options.seconds, tick)
 
+    is_pressed = True
+
     def press() -> None:
+        nonlocal is_pressed
         while not loop.is_running():
             time.sleep(0.001)
         # The C library gives a thread its part of a library's variables when it first needs it, or ends
@@ -573,6 +588,7 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
         resource.setrlimit(resource.RLIMIT_AS, (used + options.left * 1024, hard))
         hog.run()
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        is_pressed = False
         for _ in left:
             loop.call_soon_threadsafe(work.flood.__next__)
         loop.call_soon_threadsafe(loop.stop)
@@ -584,7 +600,7 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
     small = small[::2]
     _thread.start_new_thread(press, ())
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    while not hog.is_over:
+    while is_pressed:
         try:
             loop.run_forever()
         except MemoryError:

@@ -160,6 +160,8 @@ pub enum ConnectError {
     InvalidAddress(SocketAddr),
     /// The endpoint does not speak the version that the configuration names.
     UnsupportedVersion,
+    /// TLS or its cryptography panicked, for want of memory or by a fault of a part that the application has given it.
+    Failed(String),
 }
 
 /// As its text: what a `main` that returns it prints.
@@ -184,6 +186,7 @@ impl fmt::Display for ConnectError {
             Self::UnsupportedVersion => {
                 f.write_str("the endpoint does not speak this version of QUIC")
             }
+            Self::Failed(how) => f.write_str(how),
         }
     }
 }

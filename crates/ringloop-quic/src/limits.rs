@@ -155,8 +155,14 @@ pub const TRANSMITS_PER_TURN: usize = 32;
 /// `net.core.rmem_max` says so. A burst of one window's size must not be lost here.
 pub const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Sessions that a server remembers for resumption, and clients for servers' names.
+/// Sessions that a server stores for resumption, each once: 200 to 2000 bytes.
 pub const SESSIONS: usize = 4096;
+
+/// Servers whose sessions a client stores.
+pub const SERVER_NAMES: usize = 512;
+
+/// Sessions that a client stores for each of them; a server usually gives two in a handshake.
+pub const TICKETS_PER_SERVER: usize = 8;
 
 /// Files of a store of sessions and tokens ([`crate::store::Directory`]): some hundred bytes each.
 pub const STORED_ENTRIES: usize = 65_536;

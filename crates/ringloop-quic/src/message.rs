@@ -22,23 +22,25 @@ impl Datagram {
     /// What a message from the kernel holds: one datagram, or a train of them. None where it was cut or is empty, or
     /// where its source is no address of IP.
     pub fn received(message: &Message<'_>) -> impl Iterator<Item = Self> {
-        Self::received_by(message, |payload| BytesMut::from(payload))
+        Self::received_by(message, |payload| Some(BytesMut::from(payload)))
     }
 
-    /// The same, copied by `copy` into memory of its own.
+    /// The same, copied by `copy` into memory of its own; none where it says `None`, as if they were lost.
     pub fn received_by(
         message: &Message<'_>,
-        copy: impl FnOnce(&[u8]) -> BytesMut,
+        copy: impl FnOnce(&[u8]) -> Option<BytesMut>,
     ) -> impl Iterator<Item = Self> {
         let payload = message.payload;
         let segment_len = message.segment_len().unwrap_or(payload.len());
         let is_whole = !message.is_cut() && !payload.is_empty();
         let source = message.source.to_std().filter(|_| is_whole);
-        let train = source.map(|source| Self {
-            source,
-            local_ip: message.local_ip(),
-            ecn: message.ecn(),
-            bytes: copy(payload),
+        let train = source.and_then(|source| {
+            Some(Self {
+                source,
+                local_ip: message.local_ip(),
+                ecn: message.ecn(),
+                bytes: copy(payload)?,
+            })
         });
         train
             .into_iter()

@@ -5,22 +5,20 @@
 //! certificate unverified that nobody asked to leave so.
 
 use crate::error::ConfigError;
-use crate::limits::SESSIONS;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{
-    ClientSessionMemoryCache, ClientSessionStore, Resumption, WebPkiServerVerifier,
-};
+use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::quic::Suite;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
-    StoresServerSessions, WebPkiClientVerifier,
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, StoresServerSessions,
+    WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
 use rustls::{KeyLog, KeyLogFile, RootCertStore};
+use sessions::{ClientSessions, ServerSessions};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -28,6 +26,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) mod integrity;
 pub(crate) mod refusal;
+mod sessions;
 pub(crate) mod token_key;
 mod verify;
 mod x509;
@@ -372,7 +371,7 @@ impl ClientTls {
             alpn: Vec::new(),
             certificate: None,
             secrets: Secrets::default(),
-            sessions: Some(Arc::new(ClientSessionMemoryCache::new(SESSIONS))),
+            sessions: Some(Arc::new(ClientSessions::new())),
             early_data: true,
         }
     }
@@ -505,7 +504,7 @@ impl ServerTls {
             alpn: Vec::new(),
             clients: Clients::default(),
             secrets: Secrets::default(),
-            sessions: Some(ServerSessionMemoryCache::new(SESSIONS)),
+            sessions: Some(Arc::new(ServerSessions::new())),
             early_data: false,
         }
     }

@@ -10,11 +10,11 @@ use std::os::fd::RawFd;
 use std::time::Instant;
 
 use ringloop::embed::sys::datagram::{self, Batch, Control, Message};
-use ringloop::embed::sys::socket;
-use ringloop_quic::BytesMut;
+use ringloop::embed::sys::{reserve, socket};
 use ringloop_quic::core::{Core, Datagram, Transmit};
 use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
 use ringloop_quic::sender::Sender;
+use ringloop_quic::{Bytes, BytesMut};
 
 use crate::limits::{
     QUIC_TRAIN_POOLED_BYTES, QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN, QUIC_TRAINS_POOLED,
@@ -190,23 +190,37 @@ fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
 struct TrainMemory(Vec<BytesMut>);
 
 impl TrainMemory {
-    fn copy(&mut self, payload: &[u8]) -> BytesMut {
+    /// `None` where there is no memory: the train is as good as lost, and its sender sends it again.
+    fn copy(&mut self, payload: &[u8]) -> Option<BytesMut> {
         // What readers leave lying of a short one must not hold a train's memory.
         if payload.len() < QUIC_TRAIN_POOLED_BYTES {
-            return BytesMut::from(payload);
+            return copied(payload);
         }
         let Self(pool) = self;
         let free = |memory: &mut BytesMut| memory.try_reclaim(payload.len());
         let at = pool.iter_mut().position(free).unwrap_or(pool.len());
         if at == QUIC_TRAINS_POOLED {
             // Readers let much lie.
-            return BytesMut::from(payload);
+            return copied(payload);
         }
         if at == pool.len() {
-            pool.push(BytesMut::with_capacity(usize::from(u16::MAX)));
+            let mut memory = copied(&[0; u16::MAX as usize])?;
+            memory.clear();
+            pool.push(memory);
         }
         let memory = &mut pool[at];
         memory.extend_from_slice(payload);
-        memory.split()
+        Some(memory.split())
     }
+}
+
+/// A copy in memory of its own, for which the allocator's reserve has to be half free.
+fn copied(payload: &[u8]) -> Option<BytesMut> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(payload.len()).ok()?;
+    if reserve::holds(copy.as_ptr()) && reserve::is_low() {
+        return None;
+    }
+    copy.extend_from_slice(payload);
+    Some(Bytes::from(copy).into())
 }

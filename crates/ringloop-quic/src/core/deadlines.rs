@@ -1,7 +1,7 @@
 //! When a connection wants to be looked at, and what is done then.
 
-use super::Core;
 use super::live::{End, Hearing, Slot, State};
+use super::{Core, contain};
 use crate::error::ConnectionError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -13,7 +13,9 @@ impl Core {
             return;
         };
         Self::exchange(&mut self.endpoint, live);
-        if let Some(log) = &live.log {
+        if let Some(log) = &live.log
+            && !live.is_broken
+        {
             log.standing(&live.proto.stats().into());
         }
         if live.end == End::Drained {
@@ -83,8 +85,10 @@ impl Core {
                         };
                         self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
                     } else {
-                        live.repeat_migration(now);
-                        live.proto.handle_timeout(now);
+                        contain::step(&mut self.endpoint, live, |_, live| {
+                            live.repeat_migration(now);
+                            live.proto.handle_timeout(now);
+                        });
                     }
                     self.queues.mark(live, slot);
                 }

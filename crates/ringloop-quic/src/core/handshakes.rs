@@ -2,7 +2,7 @@
 
 use super::amplification::AmplificationLimit;
 use super::live::State;
-use super::{Core, Handle, Incoming};
+use super::{Core, Handle, Incoming, contain};
 use crate::config::ServerConfig;
 use crate::error::ConnectionError;
 use crate::proto::version;
@@ -43,11 +43,13 @@ impl Core {
         let mut buf = Vec::new();
         let accepted = qlog::with_log(log.clone(), || {
             let inner = *incoming.inner;
-            self.endpoint
-                .accept(inner, now, &mut buf, config)
-                .map_err(Box::new)
+            contain::attempt(|| {
+                let accepted = self.endpoint.accept(inner, now, &mut buf, config);
+                accepted.map_err(Box::new)
+            })
         });
         self.clients.accepted += 1;
+        let accepted = accepted.inspect_err(|lost| self.clients.failed.count(lost))?;
         match accepted {
             Ok(made) => {
                 let handle = self.insert(now, made, &original, &kept, log);
@@ -71,8 +73,10 @@ impl Core {
     pub fn refuse(&mut self, incoming: Incoming) {
         self.clients.refused += 1;
         let mut buf = Vec::new();
-        let transmit = self.endpoint.refuse(*incoming.inner, &mut buf);
-        self.respond(&transmit, buf);
+        let refused = contain::attempt(|| self.endpoint.refuse(*incoming.inner, &mut buf));
+        if let Ok(transmit) = refused {
+            self.respond(&transmit, buf);
+        }
     }
 
     /// Have a client prove its address first (RFC 9000 §8.1.2); no state is kept meanwhile.
@@ -86,7 +90,11 @@ impl Core {
             kept,
             qlog,
         } = incoming;
-        match self.endpoint.retry(*inner, &mut buf) {
+        // A client that it panics over is not answered, and tries again.
+        let Ok(retried) = contain::attempt(|| self.endpoint.retry(*inner, &mut buf)) else {
+            return Ok(());
+        };
+        match retried {
             Ok(transmit) => {
                 self.clients.retried += 1;
                 if version::is_v2(&buf) {

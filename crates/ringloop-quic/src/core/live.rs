@@ -53,6 +53,8 @@ pub(super) struct Live {
     /// When the handshake has to be complete.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
+    /// The engine has panicked over it, and is not asked about it any more ([`super::contain`]).
+    pub(super) is_broken: bool,
     /// Clients that have moved, until the server answers.
     pub(super) migration: Option<Box<Migration>>,
     /// Servers, until the client's address is validated.
@@ -98,7 +100,9 @@ impl Live {
 
     /// The next thing to tell the program.
     pub(super) fn next_event(&mut self, handle: Handle) -> Option<Event> {
-        while let Some(event) = self.proto.poll() {
+        while !self.is_broken
+            && let Some(event) = self.proto.poll()
+        {
             let event = event::from_engine(handle, event);
             if matches!(event, Event::Connected(_)) {
                 self.confirmation = Confirmation::Pending;
@@ -113,7 +117,7 @@ impl Live {
                 return Some(event);
             }
         }
-        if self.confirmation == Confirmation::Pending && self.is_confirmed() {
+        if self.confirmation == Confirmation::Pending && !self.is_broken && self.is_confirmed() {
             self.confirmation = Confirmation::Reported;
             return Some(Event::Confirmed(handle));
         }

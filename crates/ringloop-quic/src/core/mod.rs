@@ -32,6 +32,7 @@
 
 mod amplification;
 mod connection;
+mod contain;
 mod datagrams;
 mod deadlines;
 mod event;
@@ -67,6 +68,14 @@ pub use connection::{Connection, Handshake, Read, Written};
 pub use datagrams::DatagramRefusal;
 pub use event::{Event, Incoming};
 pub use handle::Handle;
+
+/// What a connection has to send.
+enum Next {
+    Message(Transmit),
+    /// It was closed now, which is to be sent.
+    Closed,
+    Nothing,
+}
 
 /// An endpoint without I/O. See the module's text for how it is driven.
 pub struct Core {
@@ -226,9 +235,10 @@ impl Core {
             qlog.open(now, &trace)
         });
         self.forget_ids();
-        let (key, proto) = qlog::with_log(log.clone(), || {
-            self.endpoint.connect(now, engine, remote, server_name)
-        })?;
+        let begun = qlog::with_log(log.clone(), || {
+            contain::attempt(|| self.endpoint.connect(now, engine, remote, server_name))
+        });
+        let (key, proto) = begun.map_err(|lost| ConnectError::Failed(lost.to_string()))??;
         let handle = self.insert(now, (key, proto), &id, &config.kept, log);
         if let State::Live(live) = &mut self.slots[handle.index()].state {
             live.hearing = Hearing::Nothing;
@@ -291,10 +301,11 @@ impl Core {
         let (source, local_ip) = (datagram.source, datagram.local_ip);
         let mut buf = std::mem::take(&mut self.spare);
         buf.clear();
-        let event = self
-            .endpoint
-            .handle(now, source, local_ip, ecn, datagram.bytes, &mut buf);
-        match event {
+        let (endpoint, bytes) = (&mut self.endpoint, datagram.bytes);
+        // A datagram that it panics over is as good as lost.
+        let event =
+            contain::attempt(|| endpoint.handle(now, source, local_ip, ecn, bytes, &mut buf));
+        match event.ok().flatten() {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
                 // None: the engine has panicked while it made this one, for want of memory.
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
@@ -303,7 +314,9 @@ impl Core {
                     live.log_now(now);
                     self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();
-                    live.proto.handle_event(event);
+                    contain::step(&mut self.endpoint, live, |_, live| {
+                        live.proto.handle_event(event)
+                    });
                     if let Some(amplification) = &mut live.amplification {
                         amplification.is_over |= keys::take_handshake_opened();
                     }
@@ -370,6 +383,7 @@ impl Core {
                 .handshake_timeout
                 .and_then(|timeout| now.checked_add(timeout)),
             loss: Loss::None,
+            is_broken: false,
             amplification: None,
         });
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -493,23 +507,20 @@ impl Core {
                 continue;
             };
             live.log_now(now);
-            Self::exchange(&mut self.endpoint, live);
-            live.flush(None);
-            live.datagrams.feed(&mut live.proto, now);
+            let next = contain::step(&mut self.endpoint, live, |endpoint, live| {
+                Self::next_of(endpoint, live, now, segments_max, buf)
+            });
             if live.datagrams.is_unblocked() {
                 self.queues.mark_eventful(live, slot);
             }
-            let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
-            let segments_max = segments_max.min(fitting).max(1);
-            if live.end == End::NotYet
-                && let Some(transmit) = live.next_message(now, segments_max, buf)
-            {
+            match next {
                 // One message each: a connection that always has more does not hold up the others.
-                self.queues.active.rotate_left(1);
-                return Some(transmit);
-            }
-            if live.close_now(now) {
-                continue;
+                Some(Next::Message(transmit)) => {
+                    self.queues.active.rotate_left(1);
+                    return Some(transmit);
+                }
+                Some(Next::Closed) => continue,
+                Some(Next::Nothing) | None => {}
             }
             live.is_active = false;
             self.queues.active.pop_front();
@@ -518,9 +529,36 @@ impl Core {
         None
     }
 
+    /// Have a connection say what it has to send.
+    fn next_of(
+        endpoint: &mut proto::Endpoint,
+        live: &mut Live,
+        now: Instant,
+        segments_max: usize,
+        buf: &mut Vec<u8>,
+    ) -> Next {
+        Self::exchange(endpoint, live);
+        live.flush(None);
+        live.datagrams.feed(&mut live.proto, now);
+        let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
+        let segments_max = segments_max.min(fitting).max(1);
+        if live.end == End::NotYet
+            && let Some(transmit) = live.next_message(now, segments_max, buf)
+        {
+            return Next::Message(transmit);
+        }
+        if live.close_now(now) {
+            Next::Closed
+        } else {
+            Next::Nothing
+        }
+    }
+
     /// Carry the connection's words to the endpoint, and its answers back.
     fn exchange(endpoint: &mut proto::Endpoint, live: &mut Live) {
-        while let Some(event) = live.proto.poll_endpoint_events() {
+        while !live.is_broken
+            && let Some(event) = live.proto.poll_endpoint_events()
+        {
             if live.end != End::NotYet {
                 continue;
             }

@@ -33,21 +33,23 @@ struct Class {
 
 const KIB: usize = 1024;
 
-/// What the loop and QUIC allocate for a message, a timer, a stream; tables of some hundred; a growing buffer; a
-/// library's tables, of which there are few.
-const CLASSES: [Class; 4] = [
+/// What the loop and QUIC allocate for a message, a timer, a stream; tables of some hundred entries; growing buffers;
+/// the libraries' tables.
+const CLASSES: [Class; 5] = [
     Class::new(256, 8, 0, 0),
     Class::new(2 * KIB, 2, 128 * KIB, 8),
     Class::new(16 * KIB, 1, 384 * KIB, 10),
-    Class::new(SLOT_LEN_MAX, 1, 1408 * KIB, 11),
+    Class::new(32 * KIB, 1, 1408 * KIB, 11),
+    Class::new(SLOT_LEN_MAX, 1, LONGEST_START, 12),
 ];
 
 /// The longest allocation that the reserve helps with.
 pub const SLOT_LEN_MAX: usize = 128 * KIB;
 /// Slots of that length, fewer than a word has bits: the others are always taken.
-const LONGEST_COUNT: usize = 8;
-const WORD_COUNT: usize = 12;
-const MEMORY_LEN: usize = 1408 * KIB + SLOT_LEN_MAX * LONGEST_COUNT;
+const LONGEST_COUNT: usize = 32;
+const LONGEST_START: usize = 3456 * KIB;
+const WORD_COUNT: usize = 13;
+const MEMORY_LEN: usize = LONGEST_START + SLOT_LEN_MAX * LONGEST_COUNT;
 /// Slots are as aligned as they are long, up to this.
 const ALIGN_MAX: usize = 16 * KIB;
 
@@ -223,11 +225,19 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
     }
 }
 
-/// Whether more than half of the reserve is in use and malloc has nothing still: what is left is for what was begun, and
-/// nothing new should begin.
+/// Whether more than half of the reserve, or of its longest slots, is in use and malloc has nothing still: what is left is
+/// for what was begun, and nothing new should begin.
 #[inline]
 pub fn is_low() -> bool {
-    TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2 && !has_memory(&System)
+    TAKEN.load(Ordering::Relaxed) > 0 && is_half_taken() && !has_memory(&System)
+}
+
+/// What the other slots have no room for goes into the longest, so an allocation fails only once these are taken.
+#[cold]
+fn is_half_taken() -> bool {
+    let longest = BITS[WORD_COUNT - 1].load(Ordering::Relaxed) & !NEVER_FREE;
+    longest.count_ones() as usize > LONGEST_COUNT / 2
+        || TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2
 }
 
 /// Ask for as much as the longest slot, and give it back: what stays in the reserve for long says nothing.
