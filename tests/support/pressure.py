@@ -19,6 +19,7 @@ import contextlib
 import faulthandler
 import functools
 import gc
+import itertools
 import json
 import logging
 import operator
@@ -67,53 +68,48 @@ class Hog:
     """Take all memory there is, and give a part back, until told to stop; a thread of its own."""
 
     def __init__(self, seed: int, seconds: float, tick: Callable[[], None]) -> None:
-        self.random = random.Random(seed)
+        numbers = random.Random(seed)
         self.end = time.monotonic() + seconds
         self.tick = tick
-        # Its slots are there before memory is short.
-        self.blocks: list[bytearray | bytes | None] = [None] * 400_000
-        self.count = 0
+        # All numbers are there before memory is short; a small one is made of nothing.
+        self.slacks = itertools.cycle(numbers.choices(SLACKS, k=1000))
+        self.rests = itertools.cycle([numbers.randrange(1, 12) for _ in range(997)])
+        self.blocks: list[bytes] = []
         self.rounds = 0
-        # Its time is over; memory is there again once `run` has returned.
-        self.is_over = False
 
     def run(self) -> None:
-        """Go on until the time is over; nothing here may need memory that it does not give up first."""
-        while not self.is_over:
+        is_over = False
+        while not is_over:
             try:
-                self._round()
+                is_over = time.monotonic() >= self.end
+                self._take()
+                self._rest()
+                self._give(next(self.slacks))
+                self._rest()
+                self.rounds += 1
             except MemoryError:
-                continue
-        self.count = 0
+                # This thread itself has too little to go on.
+                self.blocks.clear()
         self.blocks.clear()
-
-    def _round(self) -> None:
-        self.is_over = time.monotonic() >= self.end
-        self._take()
-        self._rest()
-        self._give(self.random.choice(SLACKS))
-        self._rest()
-        self.rounds += 1
 
     def _take(self) -> None:
         for size in BLOCKS:
             try:
-                while self.count < len(self.blocks):
-                    self.blocks[self.count] = bytes(size)
-                    self.count += 1
+                while True:
+                    self.blocks.append(bytes(size))
             except MemoryError:
                 continue
 
     def _give(self, size: int) -> None:
-        given = 0
-        while self.count and given < size:
-            self.count -= 1
-            given += len(self.blocks[self.count] or b"")
-            self.blocks[self.count] = None
+        while self.blocks and size > 0:
+            size -= len(self.blocks.pop())
 
     def _rest(self) -> None:
-        for _ in range(self.random.randrange(1, 12)):
-            try:
+        left = next(self.rests)
+        while left:
+            left -= 1
+            # `contextlib.suppress` would need memory.
+            try:  # noqa: SIM105
                 self.tick()
             except MemoryError:
                 pass
