@@ -29,26 +29,27 @@ struct Class {
     /// A bit each: 1 is taken.
     first_word: usize,
     word_count: usize,
+    slot_count: usize,
 }
 
 const KIB: usize = 1024;
 
-/// What the loop and QUIC allocate for a message, a timer, a stream; tables of some hundred entries; growing buffers;
-/// the libraries' tables.
+/// What the loop and QUIC allocate for a message, a timer, a stream; a connection's parts; tables of some hundred entries;
+/// growing buffers; the libraries' tables.
 const CLASSES: [Class; 5] = [
-    Class::new(256, 8, 0, 0),
-    Class::new(2 * KIB, 2, 128 * KIB, 8),
-    Class::new(16 * KIB, 1, 384 * KIB, 10),
-    Class::new(32 * KIB, 1, 1408 * KIB, 11),
-    Class::new(SLOT_LEN_MAX, 1, LONGEST_START, 12),
+    Class::new(256, 64, 0, 0),
+    Class::new(2 * KIB, 16, KIB * KIB, 64),
+    Class::new(16 * KIB, 2, 3 * KIB * KIB, 80),
+    Class::new(32 * KIB, 1, 5 * KIB * KIB, 82),
+    Class::new(SLOT_LEN_MAX, 1, LONGEST_START, 83),
 ];
 
 /// The longest allocation that the reserve helps with.
 pub const SLOT_LEN_MAX: usize = 128 * KIB;
 /// Slots of that length, fewer than a word has bits: the others are always taken.
 const LONGEST_COUNT: usize = 32;
-const LONGEST_START: usize = 3456 * KIB;
-const WORD_COUNT: usize = 13;
+const LONGEST_START: usize = 7 * KIB * KIB;
+const WORD_COUNT: usize = 84;
 const MEMORY_LEN: usize = LONGEST_START + SLOT_LEN_MAX * LONGEST_COUNT;
 /// Slots are as aligned as they are long, up to this.
 const ALIGN_MAX: usize = 16 * KIB;
@@ -89,6 +90,11 @@ impl Class {
             start,
             first_word,
             word_count,
+            slot_count: if slot_len == SLOT_LEN_MAX {
+                LONGEST_COUNT
+            } else {
+                word_count * u64::BITS as usize
+            },
         }
     }
 
@@ -111,6 +117,16 @@ impl Class {
             }
         }
         None
+    }
+
+    #[cold]
+    fn is_low(&self) -> bool {
+        let words = &BITS[self.first_word..self.first_word + self.word_count];
+        let free_count: u32 = words
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).count_zeros())
+            .sum();
+        (free_count as usize) < self.slot_count / 2
     }
 
     fn give_back(&self, place: usize) {
@@ -225,25 +241,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
     }
 }
 
-/// Whether more than half of the reserve, or of its longest slots, is in use and malloc has nothing still: what is left is
-/// for what was begun, and nothing new should begin.
+/// Whether more than half of the slots of a length are in use and malloc cannot replace the reserve yet: what is left is for
+/// what was begun, and nothing new should begin.
 #[inline]
 pub fn is_low() -> bool {
-    TAKEN.load(Ordering::Relaxed) > 0 && is_half_taken() && !has_memory(&System)
+    TAKEN.load(Ordering::Relaxed) > 0 && CLASSES.iter().any(Class::is_low) && !has_memory(&System)
 }
 
-/// What the other slots have no room for goes into the longest, so an allocation fails only once these are taken.
-#[cold]
-fn is_half_taken() -> bool {
-    let longest = BITS[WORD_COUNT - 1].load(Ordering::Relaxed) & !NEVER_FREE;
-    longest.count_ones() as usize > LONGEST_COUNT / 2
-        || TAKEN.load(Ordering::Relaxed) > MEMORY_LEN / 2
-}
-
-/// Ask for as much as the longest slot, and give it back: what stays in the reserve for long says nothing.
+/// Ask for as much as the reserve has in all, and give it back: what stays in the reserve for long says nothing, and less
+/// may be gone to another thread before it is used.
 #[cold]
 fn has_memory(allocator: &impl GlobalAlloc) -> bool {
-    let Ok(layout) = Layout::from_size_align(SLOT_LEN_MAX, 1) else {
+    let Ok(layout) = Layout::from_size_align(MEMORY_LEN, 1) else {
         return false;
     };
     // SAFETY: the length is not 0.
