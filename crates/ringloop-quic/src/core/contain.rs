@@ -2,7 +2,7 @@
 //!
 //! Called by: the core, around what the engine does for one connection. aws-lc-rs panics where its C library has no
 //! memory, and so does a verifier, store or log of the application that has a fault. The connection is lost with
-//! INTERNAL_ERROR (RFC 9000 §20.1); its peer is told nothing, since the engine's state may be half changed.
+//! `INTERNAL_ERROR` (RFC 9000 §20.1); its peer is told nothing, since the engine's state may be half changed.
 
 use super::live::{End, Live, Loss};
 use crate::error::ConnectionError;

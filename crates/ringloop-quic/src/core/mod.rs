@@ -315,7 +315,7 @@ impl Core {
                     self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();
                     contain::step(&mut self.endpoint, live, |_, live| {
-                        live.proto.handle_event(event)
+                        live.proto.handle_event(event);
                     });
                     if let Some(amplification) = &mut live.amplification {
                         amplification.is_over |= keys::take_handshake_opened();
