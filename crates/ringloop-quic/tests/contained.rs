@@ -36,9 +36,8 @@ impl Faulty {
     }
 
     fn touch(&self, message: &'static str) {
-        if self.message == message && self.is_next.swap(false, Ordering::SeqCst) {
-            panic!("{message}");
-        }
+        let fails = self.message == message && self.is_next.swap(false, Ordering::SeqCst);
+        assert!(!fails, "{message}");
     }
 }
 

@@ -204,7 +204,10 @@ impl TrainMemory {
             return copied(payload);
         }
         if at == pool.len() {
-            let mut memory = copied(&[0; u16::MAX as usize])?;
+            let mut memory = room_for(usize::from(u16::MAX))?;
+            // `Bytes` takes a vector as it is where it is full.
+            memory.resize(memory.capacity(), 0);
+            let mut memory = BytesMut::from(Bytes::from(memory));
             memory.clear();
             pool.push(memory);
         }
@@ -214,13 +217,15 @@ impl TrainMemory {
     }
 }
 
-/// A copy in memory of its own, for which the allocator's reserve has to be half free.
 fn copied(payload: &[u8]) -> Option<BytesMut> {
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(payload.len()).ok()?;
-    if reserve::holds(copy.as_ptr()) && reserve::is_low() {
-        return None;
-    }
+    let mut copy = room_for(payload.len())?;
     copy.extend_from_slice(payload);
     Some(Bytes::from(copy).into())
+}
+
+/// Memory of its own, for which the allocator's reserve has to be half free.
+fn room_for(len: usize) -> Option<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(len).ok()?;
+    (!reserve::holds(room.as_ptr()) || !reserve::is_low()).then_some(room)
 }
