@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use ringloop_quic::rustls::pki_types::DnsName;
 
-use super::errors;
+use super::exception;
 use crate::ffi::{IntoObject as _, Raise as _, intern, new_str};
 
 /// Read an address; a name is no address, and neither is anything but a tuple.
@@ -67,7 +67,7 @@ pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
     let encoded = new_str(py, name)?.call_method1(intern!(py, "encode"), (intern!(py, "idna"),));
     let encoded = encoded.map_err(|error| {
         let text = format!("{name:?} is no server name: {}", error.value(py));
-        errors::configuration(py, text)
+        exception::configuration(py, text)
     })?;
     let ascii: Vec<u8> = encoded.extract()?;
     Ok(String::from_utf8_lossy(&ascii).into_owned().into())
@@ -83,7 +83,7 @@ pub fn sni_name(py: Python<'_>, name: &str) -> PyResult<String> {
             "{name:?} is no name that clients ask for: give DNS names, '*.' in front of one for all with one label \
              more; the default certificate is for all others, and for addresses"
         );
-        return Err(errors::configuration(py, text));
+        return Err(exception::configuration(py, text));
     }
     Ok(whole.to_owned())
 }

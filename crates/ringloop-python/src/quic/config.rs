@@ -18,6 +18,7 @@ use ringloop_quic::tls::{Certificates, ClientTls, Clients, ServerTls};
 
 use super::address;
 use super::errors;
+use super::exception;
 use super::keylog::{self, Listener};
 use super::keywords::Keywords;
 use super::material::{self, Key, bytes, certificate, private_key, roots};
@@ -231,7 +232,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
     if is_empty && named.is_none() {
         let text = "a server needs a certificate: certificate=, or sni= \
                     (python -m ringloop.quic certificate NAME makes one)";
-        return Err(errors::configuration(py, text.to_owned()));
+        return Err(exception::configuration(py, text.to_owned()));
     }
     Ok(certificates)
 }
@@ -246,7 +247,7 @@ fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
                 "client_auth={wanted:?} needs the authority of the clients' certificates: \
                  ca_file=, ca_path= or ca_data= (or system_roots=True)"
             );
-            errors::configuration(py, text)
+            exception::configuration(py, text)
         })
     };
     match wanted.as_str() {
@@ -278,7 +279,7 @@ fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
             let py = name.py();
             if error.is_instance_of::<PyUnicodeEncodeError>(py) {
                 let text = format!("alpn: {name:?} cannot be encoded: {}", error.value(py));
-                return errors::configuration(py, text);
+                return exception::configuration(py, text);
             }
             PyTypeError::raise(format!(
                 "alpn is a list of protocols, each text or bytes: {name:?} is neither"

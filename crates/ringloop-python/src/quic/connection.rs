@@ -20,7 +20,6 @@ use super::route::Route;
 use super::state::PeerStreams;
 use super::stats::Stats;
 use super::waiter::Waiter;
-use super::waiters::wait_for;
 use crate::ffi::{self, Fallible, Raise as _};
 
 /// A connection of an endpoint, by its key. Several objects of one key are the same connection.
@@ -393,6 +392,6 @@ impl Connection {
             "progress" => Wait::Progress,
             _ => return Err(PyValueError::raise(format!("nobody tells {what:?}"))),
         };
-        wait_for(&self.route, py, wait)
+        self.route.wait_for(py, wait)
     }
 }

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use ringloop::embed::sys::reserve;
 use ringloop_quic::core::{Event, Handle, Incoming};
-use ringloop_quic::session::{Wake, wakes};
+use ringloop_quic::error::StreamError;
+use ringloop_quic::session::{Wait, Wake, wakes};
 use ringloop_quic::{Direction, StreamId};
 
 use super::event_queue::{IdChange, Pending};
@@ -207,5 +208,46 @@ impl State {
             session.attached.events.keep(change);
         }
         self.push_event(handle, Pending::Id);
+    }
+
+    /// Have the peer acknowledge something; tells the number of the connection's ping, from 1.
+    pub fn ping(&mut self, handle: Handle, uid: u64) -> Result<u64, StreamError> {
+        let (mut connection, session) = self.sessions.open(handle)?;
+        let number = session.attached.pings.ask(&mut connection, uid);
+        if !self.pinging.contains(&handle) {
+            self.pinging.push(handle);
+        }
+        Ok(number)
+    }
+
+    /// Note which pings have left. To be called with the moment of each transmission, and before anything is received: an
+    /// acknowledgement that is counted already would be missed.
+    pub fn note_sent_pings(&mut self, now: Instant) {
+        for handle in &self.pinging {
+            if let Some((connection, session)) = self.sessions.both(*handle) {
+                session.attached.pings.note_sent(&connection, now);
+            }
+        }
+    }
+
+    /// Report the pings that are answered by now.
+    fn answer_pings(&mut self, now: Instant, woken: &mut Vec<Wake>) {
+        let mut pinging = std::mem::take(&mut self.pinging);
+        pinging.retain(|&handle| {
+            let Some((mut connection, session)) = self.sessions.both(handle) else {
+                return false;
+            };
+            let pings = &mut session.attached.pings;
+            let answered = pings.take_answered(&mut connection, now);
+            let is_waiting = pings.is_waiting();
+            for uid in answered {
+                match self.style {
+                    Style::Futures => woken.push(Wake::For(handle, Wait::Progress)),
+                    Style::Events => self.push_event(handle, Pending::PingAcknowledged(uid)),
+                }
+            }
+            is_waiting
+        });
+        self.pinging = pinging;
     }
 }

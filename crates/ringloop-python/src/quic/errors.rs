@@ -1,33 +1,14 @@
 //! From the protocol's errors to the exceptions of `ringloop.quic.errors`.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
 use ringloop_quic::error::{
     ConfigError, ConnectError, ConnectionError, DatagramError, StreamError,
 };
 use ringloop_quic::session::{End, Unfinished};
 
 use super::address;
+use super::exception::{configuration, exception};
 use crate::error;
-use crate::ffi::{self, IntoObject, intern};
-
-/// Make an exception of the module's.
-fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>) -> PyErr {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import(intern!(py, "ringloop.quic.errors"))?.unbind())
-    });
-    let made = module.and_then(|module| {
-        let class = module.bind(py).getattr(ffi::new_str(py, class)?)?;
-        let arguments = arguments.into_object(py)?.cast_into::<PyTuple>()?;
-        class.call1(arguments)
-    });
-    match made {
-        Ok(made) => PyErr::from_value(made),
-        Err(error) => error,
-    }
-}
 
 /// What of a connection's end is for people and for programs.
 pub struct Close {
@@ -199,9 +180,4 @@ pub fn config_of(py: Python<'_>, name: &str, error: ConfigError) -> PyErr {
         ConfigError::Io(_) | ConfigError::File { .. } => config(py, error),
         error => configuration(py, format!("{name}: {error}")),
     }
-}
-
-/// A setting that cannot be.
-pub fn configuration(py: Python<'_>, text: String) -> PyErr {
-    exception(py, "ConfigurationError", (text,))
 }

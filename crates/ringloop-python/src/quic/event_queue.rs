@@ -4,6 +4,7 @@
 //! program that takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringloop_quic::core::{Connection, Read};
 use ringloop_quic::error::StreamError;
@@ -197,6 +198,36 @@ impl EventQueue {
 
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+}
+
+/// Events that were taken out of a connection and not yet delivered: it is gone, or there was no memory for them.
+#[derive(Debug, Default)]
+pub struct Untaken(Mutex<VecDeque<Taken>>);
+
+impl Untaken {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Taken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Take the next ones.
+    pub fn take(&self, count_max: usize) -> Vec<Taken> {
+        let mut queue = self.queue();
+        let count = queue.len().min(count_max);
+        queue.drain(..count).collect()
+    }
+
+    /// Put them before the others.
+    pub fn put_back(&self, taken: Vec<Taken>) {
+        let mut queue = self.queue();
+        for event in taken.into_iter().rev() {
+            queue.push_front(event);
+        }
+    }
+
+    /// Put them behind the others.
+    pub fn extend(&self, taken: Vec<Taken>) {
+        self.queue().extend(taken);
     }
 }
 

@@ -13,6 +13,7 @@ use ringloop_quic::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use ringloop_quic::tls::{Certificate, Roots};
 
 use super::errors;
+use super::exception;
 use super::keywords::Keywords;
 use crate::error;
 use crate::ffi::{self, Raise as _, intern};
@@ -167,7 +168,7 @@ pub fn private_key<'py>(keywords: &Keywords<'py>) -> PyResult<Key<'py>> {
 pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option<Certificate>> {
     let Some(chain) = chain else {
         return match key.object {
-            Some(key) => Err(errors::configuration(
+            Some(key) => Err(exception::configuration(
                 key.py(),
                 "private_key= needs the certificate that it belongs to: certificate=".to_owned(),
             )),
@@ -217,7 +218,7 @@ pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Op
                 None => ": give it as private_key=, or its file",
                 Some(_) => "",
             };
-            errors::configuration(py, format!("{text}{missing} ({places})"))
+            exception::configuration(py, format!("{text}{missing} ({places})"))
         }
         error => errors::config_of(py, "certificate", error),
     })

@@ -28,7 +28,7 @@
 //! | `traces`     | logs of connections that Python reads                                            |
 //! | `authority`  | certificates of a program's own                                                  |
 //! | `material`   | certificates, keys and authorities: what Python gives them as                    |
-//! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors` | conversions                                |
+//! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors`, `exception` | conversions                                |
 //!
 //! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
 //! interpreter: see `shared`.
@@ -45,6 +45,7 @@ mod errors;
 mod event_connection;
 mod event_queue;
 mod events;
+mod exception;
 mod handshake;
 mod keylog;
 mod keywords;

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use ringloop_quic::limits;
 
-use super::errors;
+use super::exception;
 use crate::ffi::{Fallible, Raise as _};
 
 /// A whole number within bounds; `or` is said behind them.
@@ -38,7 +38,7 @@ where
         Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
         _ => {
             let text = format!("{name} is {value}: give {min} to {max}{or}");
-            return Err(errors::configuration(py, text));
+            return Err(exception::configuration(py, text));
         }
     }
     Err(PyTypeError::raise(format!(
@@ -57,7 +57,7 @@ pub fn seconds(
     let duration = duration.filter(|duration| bounds.contains(duration));
     duration.ok_or_else(|| {
         let text = format!("{name} is {value}: give {min} to {max} seconds, or None");
-        errors::configuration(value.py(), text)
+        exception::configuration(value.py(), text)
     })
 }
 

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use ringloop_quic::Direction;
 use ringloop_quic::core::{self, Handle};
 use ringloop_quic::error::{ConnectionError, StreamError};
-use ringloop_quic::session::End;
+use ringloop_quic::session::{End, Wait};
 
 use super::errors;
+use super::event_queue::Untaken;
 use super::handshake::Handshake;
-use super::shared::{Shared, Untaken};
+use super::loop_::LoopSide;
+use super::shared::Shared;
 use super::state::Session;
-use crate::ffi::Fallible;
+use super::waiter::{Waiter, Way};
+use super::waiters::Waiters;
+use crate::ffi::{Fallible, Raise as _};
 
 /// A connection of an endpoint, as its objects name it.
 #[derive(Clone)]
@@ -85,6 +90,25 @@ impl Route {
         let opened = self.shared.state(py).open_stream(self.handle, direction);
         let opened = opened.map_err(|error| self.refused(py, &error))?;
         Ok(Fallible(opened.map(|stream| stream.0)))
+    }
+
+    /// Make a waiter for something of the connection.
+    pub fn wait_for<'py>(&self, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
+        let methods = LoopSide::methods(&self.shared.loop_)
+            .ok_or_else(|| errors::connection(py, &self.end))?;
+        let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
+        if self.lost().is_some() {
+            // Nothing else will wake it.
+            Waiter::wake(&waiter, Way::Queue)?;
+            return Ok(waiter);
+        }
+        let added = waiter.clone().unbind();
+        if !Waiters::add(&self.shared.waiters, self.handle, wait, added) {
+            return Err(PyRuntimeError::raise(
+                "read() called while another coroutine is already waiting for incoming data",
+            ));
+        }
+        Ok(waiter)
     }
 }
 

@@ -12,7 +12,6 @@
 //! So no thread waits for the interpreter with a lock of these in hand, and a thread that has the interpreter
 //! and finds `state` taken gives the interpreter away while it waits.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +19,6 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use ringloop_quic::session::Wake;
 
-use super::event_queue::Taken;
 use super::loop_::LoopSide;
 use super::ready::Ready;
 use super::state::State;
@@ -38,36 +36,6 @@ pub struct Shared {
     /// Something was sent ahead of it.
     pub has_sent: AtomicBool,
     ready: Py<Ready>,
-}
-
-/// Events that were taken out of a connection and not yet delivered: it is gone, or there was no memory for them.
-#[derive(Debug, Default)]
-pub struct Untaken(Mutex<VecDeque<Taken>>);
-
-impl Untaken {
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Taken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Take the next ones.
-    pub fn take(&self, count_max: usize) -> Vec<Taken> {
-        let mut queue = self.queue();
-        let count = queue.len().min(count_max);
-        queue.drain(..count).collect()
-    }
-
-    /// Put them before the others.
-    pub fn put_back(&self, taken: Vec<Taken>) {
-        let mut queue = self.queue();
-        for event in taken.into_iter().rev() {
-            queue.push_front(event);
-        }
-    }
-
-    /// Put them behind the others.
-    pub fn extend(&self, taken: Vec<Taken>) {
-        self.queue().extend(taken);
-    }
 }
 
 impl Shared {

@@ -15,11 +15,10 @@ use ringloop_quic::session::{Closing, Phase, Sessions, Wake, index_of};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::clock::Clock;
-use super::event_queue::{EventQueue, Pending};
+use super::event_queue::{EventQueue, Pending, Untaken};
 use super::memory::Store;
 use super::pings::Pings;
 use super::queued::{Poured, Queued};
-use super::shared::Untaken;
 use super::socket::{Settings, Socket};
 use crate::limits::{COPIED_BYTES_UNCHECKED, QUIC_EVENT_BYTES};
 

@@ -19,7 +19,6 @@ use super::numbers::{self, AtMost, Code};
 use super::route::Route;
 use super::state::State;
 use super::waiter::Waiter;
-use super::waiters::wait_for;
 use crate::ffi::{self, Fallible, intern};
 
 /// How far one direction of a stream is.
@@ -178,7 +177,7 @@ impl Stream {
     #[pyo3(name = "_drain_waiter")]
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         if self.is_full(py)? {
-            return wait_for(self.route(), py, Wait::Write(self.id)).map(Some);
+            return self.route().wait_for(py, Wait::Write(self.id)).map(Some);
         }
         Ok(None)
     }
@@ -326,7 +325,7 @@ impl Stream {
     /// What to await for the moment when there is something to read.
     #[pyo3(name = "_read_waiter")]
     fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
-        wait_for(self.route(), py, Wait::Read(self.id))
+        self.route().wait_for(py, Wait::Read(self.id))
     }
 
     /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
@@ -361,7 +360,7 @@ impl Stream {
     /// What to await for the moment when `sent` tells more.
     #[pyo3(name = "_sent_waiter")]
     fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
-        wait_for(self.route(), py, Wait::Finished(self.id))
+        self.route().wait_for(py, Wait::Finished(self.id))
     }
 
     /// Streams of a higher priority send first; 0 at the start.

@@ -7,16 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use ringloop_quic::core::Handle;
 use ringloop_quic::session::{self, Wait, Wake};
 
-use super::errors;
-use super::loop_::LoopSide;
-use super::route::Route;
 use super::waiter::{Waiter, Way};
-use crate::ffi::Raise as _;
 
 /// The waiters, by connection.
 #[derive(Default)]
@@ -89,27 +84,4 @@ impl Waiters {
         let all = self.by_handle.values().flat_map(session::Waiters::iter);
         all.map(|waiting| &waiting.0)
     }
-}
-
-/// Make a waiter for something of a connection.
-pub fn wait_for<'py>(route: &Route, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
-    let methods =
-        LoopSide::methods(&route.shared.loop_).ok_or_else(|| errors::connection(py, &route.end))?;
-    let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
-    if route.lost().is_some() {
-        // Nothing else will wake it.
-        Waiter::wake(&waiter, Way::Queue)?;
-        return Ok(waiter);
-    }
-    if !Waiters::add(
-        &route.shared.waiters,
-        route.handle,
-        wait,
-        waiter.clone().unbind(),
-    ) {
-        return Err(PyRuntimeError::raise(
-            "read() called while another coroutine is already waiting for incoming data",
-        ));
-    }
-    Ok(waiter)
 }
