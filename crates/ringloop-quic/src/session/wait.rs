@@ -7,7 +7,7 @@ use crate::core::{Event, Handle};
 use crate::{Direction, StreamId};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem;
 
 /// What is waited for.
@@ -47,6 +47,30 @@ impl Hash for Wait {
             Self::DatagramOut => 23,
             Self::Progress => 27,
         });
+    }
+}
+
+/// One multiplication: keys are small numbers, and no peer chooses which of them are waited for.
+#[derive(Debug, Default)]
+pub struct WaitHasher(u64);
+
+impl Hasher for WaitHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 by the golden ratio; both halves, as a table takes its bits from either end.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -102,7 +126,7 @@ pub trait Waiter {
 /// Those who wait, by what they wait for; most often one each.
 #[derive(Debug)]
 pub struct Waiters<K, W> {
-    queues: HashMap<K, Queue<W>>,
+    queues: HashMap<K, Queue<W>, BuildHasherDefault<WaitHasher>>,
 }
 
 /// First come, first woken.
@@ -115,7 +139,7 @@ struct Queue<W> {
 impl<K, W> Default for Waiters<K, W> {
     fn default() -> Self {
         Self {
-            queues: HashMap::new(),
+            queues: HashMap::default(),
         }
     }
 }
@@ -167,7 +191,11 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
     }
 
     /// Take those who wait for one thing.
+    #[inline]
     pub fn take(&mut self, key: &K, into: &mut Vec<W>) {
+        if self.queues.is_empty() {
+            return;
+        }
         if let Some(queue) = self.queues.remove(key) {
             into.push(queue.first);
             into.extend(queue.others);
