@@ -39,6 +39,7 @@
 //! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
 //! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
 
+mod args;
 mod audit;
 mod bytes;
 mod call;
@@ -57,6 +58,9 @@ mod socket;
 mod task_step;
 mod thread_end;
 
+#[doc(hidden)]
+pub use args::missing;
+pub use args::{Args, Argument};
 pub use audit::{Watch as AuditWatch, watch as watch_audit};
 pub use bytes::{
     bytes_from, bytes_len, copy_bytes, fill, gather_bytes, is_writable, join_bytes, lend_bytes,
@@ -75,9 +79,9 @@ pub use make::{
     Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
     new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
 };
-pub use method::{Args, Argument, Class, Entry, Method, Property, Return, c_text, install_methods};
+pub use method::{Class, Entry, Method, Property, Return, c_text, install_methods};
 #[doc(hidden)]
-pub use method::{apply, entry, entry_getter, missing};
+pub use method::{apply, entry, entry_getter};
 pub use names::initialise as intern_names;
 #[doc(hidden)]
 pub use names::{index_of, interned};

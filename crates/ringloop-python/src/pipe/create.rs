@@ -100,7 +100,7 @@ fn schedule<T: Pipe>(
     polls: bool,
 ) -> PyResult<()> {
     let py = transport.py();
-    let loop_ = new_one::<T>(transport)?.base().core(py)?;
+    let loop_ = new_one::<T>(transport)?.end().base.core(py)?;
     let call_soon = |callback: Bound<'_, PyAny>, argument: Option<Bound<'_, PyAny>>| {
         let context = ffi::context_copy_current(py)?;
         let argument = argument.map(Into::into);

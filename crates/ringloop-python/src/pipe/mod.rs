@@ -26,7 +26,7 @@ use pyo3::types::PyType;
 use ringloop::embed::sys::file::FileKind;
 
 use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};
-use crate::transport::base::{Base, Endpoint};
+use crate::transport::base::Base;
 
 use poll::{Poller, Role};
 use read::ReadPipe;
@@ -51,12 +51,16 @@ impl End {
 }
 
 /// A pipe transport of either direction.
-trait Pipe: Endpoint {
+trait Pipe: Payload {
     fn end(&self) -> &End;
     /// The poll of one direction, where this end has it.
     fn poller(&self, role: Role) -> Option<&Poller>;
     /// What a poll found is to be done now.
     fn ready(this: This<'_, '_, Self>, role: Role) -> PyResult<()>;
+    /// Close once everything queued is written.
+    fn close(this: This<'_, '_, Self>) -> PyResult<()>;
+    /// Drop what is queued.
+    fn discard(&self) {}
 }
 
 /// Make the types.

@@ -105,7 +105,7 @@ pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     let Some(watch) = this.poller(role).and_then(|poller| poller.watch.take()) else {
         return Ok(());
     };
-    this.base().core(this.py())?.get().unwatch(watch)
+    this.end().base.core(this.py())?.get().unwatch(watch)
 }
 
 /// A poll has found something: schedule the step that looks.
@@ -132,7 +132,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
         pay_write::<T>
     };
     let step = step_of(this, name, || Ok(context));
-    let core = this.base().core(py)?;
+    let core = this.end().base.core(py)?;
     core.get().bring_or_owe(step, this.object(), pay)
 }
 

@@ -9,17 +9,14 @@ use std::io;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use ringloop::embed::Event;
 
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::event_loop::Completes;
 use crate::ffi::{self, Definition, Native, Obj, Payload, This, Visited, Visitor, intern};
 use crate::limits;
 use crate::transport::base::{
-    self, Base, Endpoint, Readable, State, call_protocol, call_protocol_here, fatal_error_as,
-    log_debug,
+    self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug,
 };
 
 /// A pipe that is read.
@@ -87,42 +84,6 @@ impl Payload for ReadPipe {
     }
 }
 
-impl Completes for ReadPipe {
-    fn completed(this: ReadPipe_<'_, '_>, event: Event) -> PyResult<()> {
-        poll::completed(this, &event)
-    }
-
-    fn abandoned(this: ReadPipe_<'_, '_>) {
-        lifecycle::abandoned(this);
-    }
-}
-
-impl Endpoint for ReadPipe {
-    fn base(&self) -> &Base {
-        &self.end.base
-    }
-
-    fn close(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::lose(this, None)
-    }
-
-    fn force_close(this: ReadPipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        lifecycle::lose(this, error)
-    }
-
-    fn lost(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::lost(this)
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.end.pipe.is_some()
-    }
-
-    fn close_unclosed(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::close_pipe(this)
-    }
-}
-
 impl Readable for ReadPipe {
     fn is_paused(&self) -> bool {
         self.paused.get()
@@ -158,6 +119,10 @@ impl Pipe for ReadPipe {
 
     fn ready(this: ReadPipe_<'_, '_>, _: Role) -> PyResult<()> {
         ready(this)
+    }
+
+    fn close(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+        lifecycle::lose(this, None)
     }
 }
 

@@ -19,17 +19,13 @@ use std::io;
 use pyo3::exceptions::PyBrokenPipeError;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
-use ringloop::embed::Event;
 use ringloop::embed::sys::file;
 
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::event_loop::Completes;
 use crate::ffi::{self, Definition, Native, Obj, Payload, Raise as _, This, Visited, Visitor};
-use crate::transport::base::{
-    self, Base, Endpoint, State, connection_lost, fatal_error, log_debug,
-};
+use crate::transport::base::{self, Endpoint, State, connection_lost, fatal_error, log_debug};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::write as shared;
 
@@ -78,12 +74,6 @@ impl WritePipe {
         shared::drop_front(&mut self.queue.borrow_mut(), count);
     }
 
-    fn discard(&self) {
-        let queue = self.queue.take();
-        self.queued_bytes.set(0);
-        drop(queue);
-    }
-
     /// One system call for the front of the queue.
     fn write_front(&self) -> io::Result<usize> {
         let queue = self.queue.borrow();
@@ -129,44 +119,6 @@ impl Payload for WritePipe {
     }
 }
 
-impl Completes for WritePipe {
-    fn completed(this: WritePipe_<'_, '_>, event: Event) -> PyResult<()> {
-        poll::completed(this, &event)
-    }
-
-    fn abandoned(this: WritePipe_<'_, '_>) {
-        lifecycle::abandoned(this);
-        this.discard();
-    }
-}
-
-impl Endpoint for WritePipe {
-    fn base(&self) -> &Base {
-        &self.end.base
-    }
-
-    fn close(this: WritePipe_<'_, '_>) -> PyResult<()> {
-        write_eof(this)
-    }
-
-    fn force_close(this: WritePipe_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        this.discard();
-        lifecycle::lose(this, error)
-    }
-
-    fn lost(this: WritePipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::lost(this)
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.end.pipe.is_some()
-    }
-
-    fn close_unclosed(this: WritePipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::close_pipe(this)
-    }
-}
-
 impl Writable for WritePipe {
     fn flow(&self) -> &Flow {
         &self.flow
@@ -194,6 +146,16 @@ impl Pipe for WritePipe {
             Role::Read => peer_closed(this),
             Role::Write => lifecycle::or_end(this, write_ready(this)),
         }
+    }
+
+    fn close(this: WritePipe_<'_, '_>) -> PyResult<()> {
+        write_eof(this)
+    }
+
+    fn discard(&self) {
+        let queue = self.queue.take();
+        self.queued_bytes.set(0);
+        drop(queue);
     }
 }
 
