@@ -56,9 +56,9 @@ pub struct WaitHasher(u64);
 
 impl Hasher for WaitHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_u64(u64::from(*byte)));
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
     }
 
     #[inline]
