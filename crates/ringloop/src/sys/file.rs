@@ -371,6 +371,28 @@ mod tests {
         assert_eq!(read_some(reader.as_raw_fd(), 8, None).unwrap(), b"");
     }
 
+    /// poll(2) is never restarted, and says EINTR with a time-out of zero too.
+    #[test]
+    fn f1_readiness_is_told_while_signals_arrive() {
+        let _listener = crate::sys::signal::Listener::new(&[libc::SIGURG]).unwrap();
+        let (reader, _writer) = pipe().unwrap();
+        // SAFETY: no pointer is passed.
+        let polls = unsafe { libc::pthread_self() };
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // SAFETY: the thread lives until this scope is over.
+                    unsafe { libc::pthread_kill(polls, libc::SIGURG) };
+                }
+            });
+            let mut asked = (0..50_000).map(|_| poll_now(reader.as_raw_fd(), Interest::READ));
+            let failed = asked.find_map(|ready| errno(ready));
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(failed, None);
+        });
+    }
+
     #[test]
     fn f2_a_read_leaves_the_rest_of_the_buffer_alone() {
         let (reader, writer) = pipe().unwrap();
