@@ -9,7 +9,9 @@
 //! | turn an engine with tasks and timers | [`Local`], [`Entered`], [`Inbox`] |
 //! | await an operation, or a chain of linked ones | [`Op`], [`Link`], [`op`] |
 //! | make a system call that has no operation | [`sys`] |
+//! | keep values by key, or deadlines in order | [`slab`], [`Deadlines`] |
 
+pub use crate::deadlines::Deadlines;
 pub use crate::driver::{BufferId, Completion, Driver, Event, Key, Kind, Sink, Token};
 pub use crate::executor::{
     Blocking, Chain, Engine, Entered, First, Inbox, Lent, Limited, Link, Linked, Local, Op,
@@ -24,6 +26,11 @@ pub mod op {
 /// The engine's limits, each with its unit and its reason.
 pub mod limits {
     pub use crate::limits::*;
+}
+
+/// Values by key.
+pub mod slab {
+    pub use crate::slab::*;
 }
 
 /// System calls and values of the kernel boundary.

@@ -69,6 +69,7 @@
 pub mod buf;
 mod choice;
 pub mod compat;
+mod deadlines;
 mod driver;
 pub mod embed;
 mod error;
@@ -80,6 +81,7 @@ pub mod net;
 mod op;
 pub mod process;
 pub mod signal;
+mod slab;
 pub mod sync;
 mod sys;
 pub mod time;

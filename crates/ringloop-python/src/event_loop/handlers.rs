@@ -9,6 +9,7 @@
 use std::mem;
 
 use pyo3::prelude::*;
+use ringloop::embed::slab::{Key, Slab};
 use ringloop::embed::{Event, Token};
 
 use super::core::LoopCore;
@@ -170,86 +171,64 @@ pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> P
     }
 }
 
-/// The slab.
+/// The handlers by token.
 #[derive(Default)]
 pub struct Handlers {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    slab: Slab<Handler>,
 }
 
-struct Slot {
-    generation: u32,
-    handler: Option<Handler>,
+/// A token has room for a part of the generation.
+fn token_of(key: Key) -> Token {
+    Token(u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index))
 }
 
 impl Handlers {
     /// How many handlers there are.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slab.len()
     }
 
     /// Take a slot; the token names it.
     pub fn register(&mut self, handler: Handler) -> PyResult<Token> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.grow()?,
-        };
-        let slot = &mut self.slots[index as usize];
-        slot.handler = Some(handler);
-        Ok(Token(u64::from(slot.generation) << 32 | u64::from(index)))
+        ffi::spare()?;
+        self.slab.try_reserve().map_err(ffi::no_memory)?;
+        Ok(token_of(self.slab.insert(handler)))
     }
 
-    /// Make one more slot, with room for it on the free list, where it goes without an allocation.
-    fn grow(&mut self) -> PyResult<u32> {
-        ffi::spare()?;
-        let count = self.slots.len() + 1;
-        self.slots.try_reserve(1).map_err(ffi::no_memory)?;
-        self.free
-            .try_reserve(count - self.free.len())
-            .map_err(ffi::no_memory)?;
-        self.slots.push(Slot {
-            generation: 0,
-            handler: None,
-        });
-        Ok(count as u32 - 1)
+    #[inline]
+    fn entry(&self, token: Token) -> Option<(Key, &Handler)> {
+        let generation = (token.0 >> 32) as u32 & GENERATION_MASK;
+        let found = self.slab.entry(token.0 as u32);
+        found.filter(|(key, _)| key.generation & GENERATION_MASK == generation)
     }
 
     /// Find a handler.
     #[inline]
     pub fn get(&self, token: Token) -> Option<&Handler> {
-        let slot = self.slots.get(token.0 as u32 as usize)?;
-        (slot.generation == (token.0 >> 32) as u32 & GENERATION_MASK)
-            .then_some(slot.handler.as_ref())?
+        self.entry(token).map(|(_, handler)| handler)
     }
 
     /// Put another handler into the same slot; the old one is dropped outside of the cell.
     pub fn replace(&mut self, token: Token, handler: Handler) -> Option<Handler> {
-        self.get(token)?;
-        self.slots[token.0 as u32 as usize].handler.replace(handler)
+        let (key, _) = self.entry(token)?;
+        let known = self.slab.get_mut(key)?;
+        Some(mem::replace(known, handler))
     }
 
     /// Free a slot; the handler is dropped outside of the cell.
     pub fn remove(&mut self, token: Token) -> Option<Handler> {
-        self.get(token)?;
-        let index = token.0 as u32;
-        let slot = &mut self.slots[index as usize];
-        slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        self.free.push(index);
-        slot.handler.take()
+        let (key, _) = self.entry(token)?;
+        self.slab.remove(key)
     }
 
     /// Move everything out, to be dropped outside of the cell.
     pub fn take(&mut self) -> Vec<Handler> {
-        self.free.clear();
-        mem::take(&mut self.slots)
-            .into_iter()
-            .filter_map(|slot| slot.handler)
-            .collect()
+        self.slab.take().collect()
     }
 
     /// Show the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        for handler in self.slots.iter().filter_map(|slot| slot.handler.as_ref()) {
+        for handler in self.slab.iter() {
             visitor.visit(&handler.object)?;
         }
         Visited::Continue(())

@@ -1,15 +1,17 @@
 //! When a connection wants to be looked at, and what is done then.
 
-use super::live::{End, Hearing, Slot, State};
+use super::live::{End, Hearing, Live};
 use super::{Core, contain};
 use crate::error::ConnectionError;
+use ringloop::embed::slab::Slab;
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 impl Core {
     /// Nothing is left to be sent: see when to look again.
     pub(super) fn settle(&mut self, now: Instant, slot: u32) {
-        let State::Live(live) = &mut self.slots[slot as usize].state else {
+        let Some(live) = self.connections.at_mut(slot) else {
             return;
         };
         Self::exchange(&mut self.endpoint, live);
@@ -35,35 +37,27 @@ impl Core {
             && live.armed.is_none_or(|armed| deadline < armed)
         {
             live.armed = Some(deadline);
-            self.timeouts.push(deadline, slot);
-            if self.timeouts.is_crowded(self.live_count) {
-                let slots = &self.slots;
-                self.timeouts
-                    .retain(|deadline, slot| is_armed(slots, slot, deadline));
-            }
+            self.deadlines.push(deadline, slot);
+            let (connections, mut seen) = (&self.connections, HashSet::new());
+            // One that is armed again stands there twice.
+            self.deadlines.tidy(connections.len(), |deadline, slot| {
+                is_armed(connections, slot, deadline) && seen.insert(slot)
+            });
         }
     }
 
     /// When [`Core::handle_timeouts`] has to be called at the latest; ask after [`Core::transmit`] had nothing more.
     /// It may be earlier than needed, never later.
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        while let Some((deadline, slot)) = self.timeouts.first() {
-            if is_armed(&self.slots, slot, deadline) {
-                return Some(deadline);
-            }
-            self.timeouts.pop();
-        }
-        None
+        let connections = &self.connections;
+        let armed = |deadline, slot| is_armed(connections, slot, deadline);
+        self.deadlines.first_live(armed).map(|(first, _)| first)
     }
 
     /// Do what is due.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        while let Some((deadline, slot)) = self.timeouts.first() {
-            if deadline > now {
-                return;
-            }
-            self.timeouts.pop();
-            let State::Live(live) = &mut self.slots[slot as usize].state else {
+        while let Some((deadline, slot)) = self.deadlines.pop_due(now) {
+            let Some(live) = self.connections.at_mut(slot) else {
                 continue;
             };
             if live.armed != Some(deadline) {
@@ -74,7 +68,7 @@ impl Core {
             match live.deadline() {
                 Some(real) if real > now => {
                     live.armed = Some(real);
-                    self.timeouts.push(real, slot);
+                    self.deadlines.push(real, slot);
                 }
                 Some(_) => {
                     live.log_now(now);
@@ -107,6 +101,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// Whether it is this deadline that stands in the heap for a connection.
-fn is_armed(slots: &[Slot], slot: u32, deadline: Instant) -> bool {
-    matches!(&slots[slot as usize].state, State::Live(live) if live.armed == Some(deadline))
+fn is_armed(connections: &Slab<Box<Live>>, slot: u32, deadline: Instant) -> bool {
+    let live = connections.at(slot);
+    live.is_some_and(|live| live.armed == Some(deadline))
 }

@@ -1,7 +1,6 @@
 //! What becomes of a client that has come: accepted, refused, asked to prove its address, or not answered.
 
 use super::amplification::AmplificationLimit;
-use super::live::State;
 use super::{Core, Handle, Incoming, contain};
 use crate::config::ServerConfig;
 use crate::error::ConnectionError;
@@ -53,7 +52,7 @@ impl Core {
         match accepted {
             Ok(made) => {
                 let handle = self.insert(now, made, &original, &kept, log);
-                if let State::Live(live) = &mut self.slots[handle.index()].state {
+                if let Some(live) = self.connections.get_mut(handle.0) {
                     live.amplification = amplification;
                 }
                 Ok(handle)

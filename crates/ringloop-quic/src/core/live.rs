@@ -18,17 +18,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection's place.
-pub(super) struct Slot {
-    pub(super) generation: u32,
-    pub(super) state: State,
-}
-
-pub(super) enum State {
-    Free,
-    Live(Box<Live>),
-}
-
 /// A connection, and what the core keeps about it.
 pub(super) struct Live {
     pub(super) proto: proto::Connection,

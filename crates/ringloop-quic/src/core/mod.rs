@@ -27,7 +27,6 @@
 //! | `staged` | small writes, gathered into one piece |
 //! | `migration` | a client that has moved says so until it is answered |
 //! | `tuning` | windows that follow what a connection does |
-//! | `timeouts` | the deadlines of many connections in one heap |
 //! | `amplification` | what is sent to an address before it is validated |
 
 mod amplification;
@@ -42,7 +41,6 @@ mod ids;
 mod live;
 mod migration;
 mod staged;
-mod timeouts;
 mod tuning;
 
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
@@ -54,13 +52,14 @@ use crate::stats::EndpointStats;
 use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
-use live::{Confirmation, End, Hearing, Live, Loss, Queues, Slot, State};
+use live::{Confirmation, End, Hearing, Live, Loss, Queues};
+use ringloop::embed::Deadlines;
+use ringloop::embed::slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use timeouts::Timeouts;
 use tuning::Tuning;
 
 pub use crate::message::{Datagram, Transmit};
@@ -80,12 +79,12 @@ enum Next {
 /// An endpoint without I/O. See the module's text for how it is driven.
 pub struct Core {
     endpoint: proto::Endpoint,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    connections: Slab<Box<Live>>,
     /// The slot of each of the engine's connections.
     by_key: Vec<u32>,
     queues: Queues,
-    timeouts: Timeouts,
+    /// By the connections' slots; the one that counts is `Live::armed`.
+    deadlines: Deadlines<Instant, u32>,
     incoming: VecDeque<Incoming>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     /// What is kept about the connections of clients.
@@ -123,11 +122,10 @@ impl Core {
         let config = Arc::new(config.config.clone());
         Self {
             endpoint: proto::Endpoint::new(config, server, finds_mtu, None),
-            slots: Vec::new(),
-            free: Vec::new(),
+            connections: Slab::default(),
             by_key: Vec::new(),
             queues: Queues::default(),
-            timeouts: Timeouts::default(),
+            deadlines: Deadlines::default(),
             incoming: VecDeque::new(),
             responses: VecDeque::new(),
             kept: Arc::new(kept),
@@ -157,13 +155,11 @@ impl Core {
 
     /// What has become of handshakes.
     pub fn stats(&self) -> EndpointStats {
-        let is_handshaking = |slot: &&Slot| match &slot.state {
-            State::Live(live) => live.proto.is_handshaking(),
-            State::Free => false,
-        };
+        let connections = self.connections.iter();
+        let handshaking = connections.filter(|live| live.proto.is_handshaking());
         EndpointStats {
             connections: self.live_count,
-            handshakes: self.slots.iter().filter(is_handshaking).count(),
+            handshakes: handshaking.count(),
             ..self.clients
         }
     }
@@ -183,12 +179,9 @@ impl Core {
     /// Errors: `InvalidInput` where there are some and the socket's address is of another family than the last one's;
     /// `WouldBlock` while the handshake of one of them is not confirmed (RFC 9000 §9).
     pub fn check_move(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
-        let mut movers = self.slots.iter().filter_map(|slot| match &slot.state {
-            State::Live(live) => {
-                let is_open = !live.proto.is_closed();
-                (is_open && live.proto.side() == proto::Side::Client).then_some(live)
-            }
-            State::Free => None,
+        let mut movers = self.connections.iter().filter(|live| {
+            let is_open = !live.proto.is_closed();
+            is_open && live.proto.side() == proto::Side::Client
         });
         if from.is_ipv4() == to.is_ipv4() {
             if movers.all(|live| live.is_confirmed()) {
@@ -240,7 +233,7 @@ impl Core {
         });
         let (key, proto) = begun.map_err(|lost| ConnectError::Failed(lost.to_string()))??;
         let handle = self.insert(now, (key, proto), &id, &config.kept, log);
-        if let State::Live(live) = &mut self.slots[handle.index()].state {
+        if let Some(live) = self.connections.get_mut(handle.0) {
             live.hearing = Hearing::Nothing;
             self.unheard_count += 1;
         }
@@ -258,10 +251,7 @@ impl Core {
         if self.unheard_count == 0 {
             return;
         }
-        for (slot, place) in self.slots.iter_mut().enumerate() {
-            let State::Live(live) = &mut place.state else {
-                continue;
-            };
+        for (slot, live) in self.connections.iter_mut() {
             let remote = live.proto.remote_address();
             // A scope may have been chosen since.
             let is_there = (remote.ip(), remote.port()) == (address.ip(), address.port());
@@ -270,7 +260,7 @@ impl Core {
             }
             let error = ConnectionError::Unreachable { address, errno };
             self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
-            self.queues.mark(live, slot as u32);
+            self.queues.mark(live, slot);
         }
     }
 
@@ -309,8 +299,7 @@ impl Core {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
                 // None: the engine has panicked while it made this one, for want of memory.
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
-                let found = self.slots.get_mut(slot as usize);
-                if let Some(State::Live(live)) = found.map(|found| &mut found.state) {
+                if let Some(live) = self.connections.at_mut(slot) {
                     live.log_now(now);
                     self.unheard_count -= usize::from(live.hear());
                     keys::take_handshake_opened();
@@ -386,57 +375,29 @@ impl Core {
             is_broken: false,
             amplification: None,
         });
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                state: State::Free,
-            });
-            self.slots.len() as u32 - 1
-        });
+        let handle = self.connections.insert(live);
         if self.by_key.len() <= key.0 {
             self.by_key.resize(key.0 + 1, u32::MAX);
         }
-        self.by_key[key.0] = slot;
-        let place = &mut self.slots[slot as usize];
-        place.state = State::Live(live);
-        if let State::Live(live) = &mut place.state {
-            self.queues.mark(live, slot);
+        self.by_key[key.0] = handle.index;
+        if let Some(live) = self.connections.get_mut(handle) {
+            self.queues.mark(live, handle.index);
         }
         self.live_count += 1;
-        Handle {
-            slot,
-            generation: place.generation,
-        }
+        Handle(handle)
     }
 
     /// What a program does with a connection; `None` once it was released.
     pub fn connection(&mut self, handle: Handle) -> Option<Connection<'_>> {
-        let place = self.slots.get_mut(handle.slot as usize)?;
-        if place.generation != handle.generation {
-            return None;
-        }
-        match &mut place.state {
-            State::Live(live) => Some(Connection::new(live, &mut self.queues, handle.slot)),
-            State::Free => None,
-        }
+        let live = self.connections.get_mut(handle.0)?;
+        Some(Connection::new(live, &mut self.queues, handle.0.index))
     }
 
     /// Forget a connection that is drained; returns `false`, and forgets nothing, where it is not yet.
     pub fn release(&mut self, handle: Handle) -> bool {
-        let Some(place) = self.slots.get_mut(handle.slot as usize) else {
-            return false;
-        };
-        let is_over = match &place.state {
-            State::Live(live) => live.end == End::Reported,
-            State::Free => false,
-        };
-        if place.generation != handle.generation || !is_over {
-            return false;
-        }
-        place.state = State::Free;
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(handle.slot);
-        true
+        let live = self.connections.get(handle.0);
+        let is_over = live.is_some_and(|live| live.end == End::Reported);
+        is_over && self.connections.remove(handle.0).is_some()
     }
 
     /// The next thing that has happened.
@@ -445,12 +406,8 @@ impl Core {
             return Some(Event::Incoming(incoming));
         }
         while let Some(&slot) = self.queues.eventful.front() {
-            let place = &mut self.slots[slot as usize];
-            let handle = Handle {
-                slot,
-                generation: place.generation,
-            };
-            if let State::Live(live) = &mut place.state {
+            let handle = self.connections.entry(slot).map(|(key, _)| Handle(key));
+            if let (Some(handle), Some(live)) = (handle, self.connections.at_mut(slot)) {
                 // Before the peer is told of an id, and may use it.
                 if live.ids.is_some() {
                     Self::exchange(&mut self.endpoint, live);
@@ -502,7 +459,7 @@ impl Core {
             return Some(transmit);
         }
         while let Some(&slot) = self.queues.active.front() {
-            let State::Live(live) = &mut self.slots[slot as usize].state else {
+            let Some(live) = self.connections.at_mut(slot) else {
                 self.queues.active.pop_front();
                 continue;
             };

@@ -6,7 +6,7 @@
 pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
 
 /// Names one operation in flight; stale once its last completion was delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub(crate) index: u32,
     pub(crate) generation: u32,

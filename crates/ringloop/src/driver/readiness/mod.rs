@@ -1,7 +1,7 @@
 //! The readiness driver: the same operations where there is no ring.
 //!
 //! Owns: the table of operations, the receive pools, and when an operation is tried; beside it
-//! [`watches`] (epoll, and which descriptor waits for what) and [`deadlines`].
+//! [`watches`] (epoll, and which descriptor waits for what).
 //! Called by: `Driver`. Never does: block, except in `wait`.
 //!
 //! Regular files are always ready for epoll, and still wait for the disk: their operations go to pool
@@ -15,7 +15,6 @@
 //! 2. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
 
 mod attempt;
-mod deadlines;
 pub(super) mod receive;
 mod watches;
 
@@ -26,14 +25,15 @@ use super::pool::Pool;
 use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
 use crate::buf::PoolKind;
+use crate::deadlines::Deadlines;
 use crate::limits;
 use crate::op::{Key, Need, Operation, Request, Shape};
+use crate::sys::clock;
 use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use attempt::{blocked_after, negated, outcome, would_block};
-use deadlines::Deadlines;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -58,7 +58,9 @@ pub struct ReadinessDriver {
     arrived: VecDeque<(Key, i32, BufferId)>,
     /// Results that are known already.
     finished: VecDeque<(Key, i32)>,
-    deadlines: Deadlines,
+    deadlines: Deadlines<u64, Key>,
+    /// Time-outs that have neither passed nor been cancelled.
+    timeout_count: usize,
     /// Operations on regular files.
     working: Working,
     /// Results that multishot operations may still have before the next wait.
@@ -79,6 +81,7 @@ impl ReadinessDriver {
             arrived: VecDeque::new(),
             finished: VecDeque::new(),
             deadlines: Deadlines::default(),
+            timeout_count: 0,
             working: Working::new(pool),
             burst_left: 0,
             has_skipped: false,
@@ -164,6 +167,7 @@ impl ReadinessDriver {
             }
             Need::Clock(deadline_ns) => {
                 self.deadlines.push(deadline_ns, key);
+                self.timeout_count += 1;
             }
             Need::Ready(fd, interest)
                 if matches!(shape, Shape::OnceBuffer(_))
@@ -242,7 +246,9 @@ impl ReadinessDriver {
         self.settle(key, -libc::ECANCELED);
         if is_timeout {
             let table = &mut self.table;
-            self.deadlines.one_died(|key| is_armed(table, key));
+            self.timeout_count -= 1;
+            self.deadlines
+                .tidy(self.timeout_count, |_, key| is_armed(table, key));
         }
     }
 
@@ -598,11 +604,14 @@ impl ReadinessDriver {
     }
 
     fn expire(&mut self) {
-        while let Some(key) = self.deadlines.pop_due() {
+        if self.deadlines.is_empty() {
+            return;
+        }
+        let now_ns = clock::monotonic_ns();
+        while let Some((_, key)) = self.deadlines.pop_due(now_ns) {
             if self.is_armed(key) {
+                self.timeout_count -= 1;
                 self.settle(key, 0);
-            } else {
-                self.deadlines.dead_one_is_gone();
             }
         }
     }

@@ -3,155 +3,82 @@
 //! Owns: the heap, and a slot a timer for its waker. Called by: `Engine` (`bound`, `fire`) and
 //! `time::Sleep`. Never does: read the clock to wait; the next deadline is an argument of the driver's wait.
 //!
-//! A timer that is forgotten gives its slot back at once; its entry stays in the heap, where the sequence
-//! number shows that the slot is somebody else's by now, until it comes up or the heap is rebuilt.
+//! A timer that is forgotten gives its slot back at once; its entry stays in the heap, where the slot's generation
+//! shows that it is over, until it comes up or the heap is cleaned.
 
+use crate::deadlines::Deadlines;
+use crate::slab::{Key, Slab};
 use crate::sys::clock;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Dead entries that are tolerated in the heap; past it, and past half of the heap, it is rebuilt.
-const DEAD_ENTRIES_MAX: usize = 100;
-
-/// Names a timer: its slot, while that holds this number of all timers ever.
+/// Names a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     // Compared first: it breaks ties in order of insertion.
     sequence: u64,
-    slot: u32,
+    slot: Key,
 }
 
 /// Deadlines and the wakers they wake.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Timers {
-    heap: BinaryHeap<Reverse<(u64, TimerKey)>>,
-    slots: Vec<Slot>,
-    free: Option<u32>,
-    live_count: usize,
+    deadlines: Deadlines<u64, TimerKey>,
+    wakers: Slab<Waker>,
     sequence: u64,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Armed { sequence: u64, waker: Waker },
-    Free { next: Option<u32> },
-}
-
-impl Slot {
-    fn holds(&self, key: TimerKey) -> bool {
-        matches!(self, Self::Armed { sequence, .. } if *sequence == key.sequence)
-    }
 }
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        Self {
-            heap: BinaryHeap::new(),
-            slots: Vec::new(),
-            free: None,
-            live_count: 0,
-            sequence: 0,
-        }
+        Self::default()
     }
 
     /// Timers that have neither fired nor been forgotten.
     pub(crate) fn live_count(&self) -> usize {
-        self.live_count
+        self.wakers.len()
     }
 
     /// Wake `waker` once the monotonic clock has reached `deadline_ns`.
     pub(crate) fn insert(&mut self, deadline_ns: u64, waker: Waker) -> TimerKey {
-        let slot = self.free.unwrap_or(self.slots.len() as u32);
-        let sequence = self.sequence;
-        let armed = Slot::Armed { sequence, waker };
-        match self.slots.get_mut(slot as usize) {
-            Some(place) => {
-                if let Slot::Free { next } = *place {
-                    self.free = next;
-                }
-                *place = armed;
-            }
-            None => self.slots.push(armed),
-        }
+        let key = TimerKey {
+            sequence: self.sequence,
+            slot: self.wakers.insert(waker),
+        };
         self.sequence += 1;
-        self.live_count += 1;
-        let key = TimerKey { sequence, slot };
-        self.heap.push(Reverse((deadline_ns, key)));
+        self.deadlines.push(deadline_ns, key);
         key
     }
 
     /// Change the waker of a timer; `false` when it has fired.
     pub(crate) fn update(&mut self, key: TimerKey, waker: &Waker) -> bool {
-        match self.slots.get_mut(key.slot as usize) {
-            Some(Slot::Armed {
-                sequence,
-                waker: known,
-            }) if *sequence == key.sequence => {
-                known.clone_from(waker);
-                true
-            }
-            _ => false,
-        }
+        let known = self.wakers.get_mut(key.slot);
+        known.map(|known| known.clone_from(waker)).is_some()
     }
 
     /// Forget a timer; its place in the heap is cleared later.
     pub(crate) fn remove(&mut self, key: TimerKey) {
-        drop(self.take(key));
-        let dead = self.heap.len() - self.live_count;
-        if dead > DEAD_ENTRIES_MAX && dead > self.heap.len() / 2 {
-            let slots = &self.slots;
-            self.heap
-                .retain(|Reverse((_, key))| slots[key.slot as usize].holds(*key));
-        }
-    }
-
-    /// The waker of a timer that has neither fired nor been forgotten; its slot is free.
-    fn take(&mut self, key: TimerKey) -> Option<Waker> {
-        let place = self.slots.get_mut(key.slot as usize)?;
-        if !place.holds(key) {
-            return None;
-        }
-        let free = Slot::Free { next: self.free };
-        self.free = Some(key.slot);
-        self.live_count -= 1;
-        match std::mem::replace(place, free) {
-            Slot::Armed { waker, .. } => Some(waker),
-            Slot::Free { .. } => None,
-        }
+        drop(self.wakers.remove(key.slot));
+        let wakers = &self.wakers;
+        self.deadlines
+            .tidy(wakers.len(), |_, key| wakers.get(key.slot).is_some());
     }
 
     /// The shorter of `timeout` and the time to the next deadline.
     pub(crate) fn bound(&mut self, timeout: Option<Duration>) -> Option<Duration> {
-        while let Some(Reverse((_, key))) = self.heap.peek() {
-            if self.slots[key.slot as usize].holds(*key) {
-                break;
-            }
-            self.heap.pop();
-        }
-        let Some(Reverse((deadline_ns, _))) = self.heap.peek() else {
-            return timeout;
-        };
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(clock::monotonic_ns()));
-        Some(timeout.map_or(left, |timeout| timeout.min(left)))
+        let wakers = &self.wakers;
+        self.deadlines
+            .first_live(|_, key| wakers.get(key.slot).is_some());
+        self.deadlines.bound(timeout)
     }
 
     /// Wake everything whose deadline has passed, in order of deadline.
     pub(crate) fn fire(&mut self) {
-        let Some(Reverse((first_ns, _))) = self.heap.peek() else {
-            return;
-        };
-        let now_ns = clock::monotonic_ns();
-        if *first_ns > now_ns {
+        if self.deadlines.is_empty() {
             return;
         }
-        while let Some(Reverse((deadline_ns, key))) = self.heap.peek().copied() {
-            if deadline_ns > now_ns {
-                break;
-            }
-            self.heap.pop();
-            if let Some(waker) = self.take(key) {
+        let now_ns = clock::monotonic_ns();
+        while let Some((_, key)) = self.deadlines.pop_due(now_ns) {
+            if let Some(waker) = self.wakers.remove(key.slot) {
                 waker.wake();
             }
         }
@@ -192,7 +119,7 @@ mod tests {
         timers.insert(4, waker(7, &fired));
         timers.fire();
         assert_eq!(*fired.lock().expect("no panic"), [7, 0, 3, 4, 5, 6]);
-        assert_eq!(timers.live_count, 0);
+        assert_eq!(timers.live_count(), 0);
     }
 
     #[test]
@@ -201,11 +128,11 @@ mod tests {
         let over = timers.insert(1, waker(1, &fired));
         timers.fire();
         let other = timers.insert(u64::MAX, waker(2, &fired));
-        assert_eq!(over.slot, other.slot);
+        assert_eq!(over.slot.index, other.slot.index);
         assert!(!timers.update(over, &waker(3, &fired)));
         timers.remove(over);
         assert!(timers.update(other, &waker(4, &fired)));
-        assert_eq!(timers.live_count, 1);
+        assert_eq!(timers.live_count(), 1);
     }
 
     #[test]
@@ -216,8 +143,8 @@ mod tests {
             let key = timers.insert(u64::MAX - 1, waker(number, &fired));
             timers.remove(key);
         }
-        assert!(timers.heap.len() <= 2 * DEAD_ENTRIES_MAX + 2);
-        assert!(timers.slots.len() <= 2);
+        assert!(timers.deadlines.len() <= 202);
+        assert!(timers.insert(u64::MAX, waker(0, &fired)).slot.index <= 2);
         assert!(timers.update(kept, &waker(1, &fired)));
     }
 }
