@@ -3,19 +3,18 @@
 // `block_on` returns a coroutine's handle, to join it outside of the runtime.
 #![allow(clippy::async_yields_async)]
 
-mod support;
-
 use ringloop_coro::{
     JoinError, WaitError, block_on, is_coroutine, sleep, spawn, spawn_local, start, try_block_on,
     yield_now,
 };
+use ringloop_testing::coro::{LONG, on_both, panic_message};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::{Cell, RefCell};
 use std::future::IntoFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{LONG, PATIENCE, drivers, on_both, panic_message};
 
 #[test]
 fn start_returns_what_its_closure_returns() {

@@ -2,10 +2,10 @@
 //! back by then. On both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::net::UnixStream;
 use ringloop_coro::{Builder, JoinError, scope, sleep, spawn, spawn_local, time, yield_now};
+use ringloop_testing::coro::{LONG, OnDrop, is_cancelled, on_both};
+use ringloop_testing::drivers;
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream as Plain;
@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use support::{LONG, OnDrop, drivers, is_cancelled, on_both};
 
 const LEN: usize = 4096;
 

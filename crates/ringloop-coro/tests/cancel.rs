@@ -3,12 +3,12 @@
 // `block_on` returns a coroutine's handle, to join it outside of the runtime.
 #![allow(clippy::async_yields_async)]
 
-mod support;
-
 use ringloop_coro::{
     Builder, JoinError, JoinHandle, WaitError, block_on, sleep, spawn, spawn_local, spawner, start,
     try_block_on, yield_now,
 };
+use ringloop_testing::coro::{LONG, OnDrop, is_cancelled, on_both};
+use ringloop_testing::drivers;
 use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use support::{LONG, OnDrop, drivers, is_cancelled, on_both};
 
 /// Counts its drops.
 struct Note(Arc<AtomicUsize>);

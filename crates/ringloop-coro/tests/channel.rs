@@ -2,17 +2,15 @@
 //! wait; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::event::{EventSource, Interest};
 use ringloop_coro::sync::{channel, oneshot};
 use ringloop_coro::{JoinError, sleep, spawn, spawn_local, yield_now};
+use ringloop_testing::coro::{LONG, on_both, on_other, on_workers};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{LONG, on_both, on_other, on_workers};
 
 const SHORT: Duration = Duration::from_millis(5);
 

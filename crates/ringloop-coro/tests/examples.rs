@@ -5,85 +5,21 @@
 //! --examples` does.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use ringloop::Choice;
+use ringloop_testing::PATIENCE;
+use ringloop_testing::coro::pattern;
+use ringloop_testing::examples::{Server, command, drivers, exchange};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// An example that serves until it is dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-/// The command of an example.
-fn example(name: &str, driver: Choice, arguments: &[&str]) -> Command {
-    let test = std::env::current_exe().unwrap();
-    // Cargo's version decides how deep a test lies below the profile's folder.
-    let mut places = test
-        .ancestors()
-        .map(|place| place.join("examples").join(name));
-    let program = places.find(|program| program.exists());
-    let program =
-        program.unwrap_or_else(|| panic!("{name} is not built: run cargo build --examples"));
-    let driver = match driver {
-        Choice::Uring => "uring",
-        _ => "epoll",
-    };
-    let mut command = Command::new(program);
-    command.env("RINGLOOP_DRIVER", driver).args(arguments);
-    command
-}
-
-impl Server {
-    fn start(name: &str, driver: Choice, arguments: &[&str]) -> Self {
-        let mut child = example(name, driver, arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        let port = line.trim().parse().expect("the first line is the port");
-        Self { child, port }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
 fn echoes(server: &Server, len: usize) {
-    let bytes: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
-    let stream = server.connect();
-    let (mut writer, sent) = (stream.try_clone().unwrap(), bytes.clone());
-    let writing = std::thread::spawn(move || {
-        writer.write_all(&sent).unwrap();
-        writer.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut back = Vec::new();
-    (&stream).read_to_end(&mut back).unwrap();
-    writing.join().unwrap();
-    assert!(back == bytes);
+    let bytes = pattern(len);
+    assert!(exchange(server.connect(), bytes.clone()) == bytes);
 }
 
 #[test]
 fn echo_returns_what_it_is_sent() {
-    for driver in support::drivers() {
+    for driver in drivers() {
         let server = Server::start("echo", driver, &["127.0.0.1:0", "2"]);
         for len in [1, 4096, 1_000_001] {
             echoes(&server, len);
@@ -93,7 +29,7 @@ fn echo_returns_what_it_is_sent() {
 
 #[test]
 fn proxy_brings_bytes_both_ways() {
-    for driver in support::drivers() {
+    for driver in drivers() {
         let echo = Server::start("echo", driver, &[]);
         let to = format!("127.0.0.1:{}", echo.port);
         let proxy = Server::start("proxy", driver, &[&to]);
@@ -105,7 +41,7 @@ fn proxy_brings_bytes_both_ways() {
 
 #[test]
 fn http_server_answers_again_and_again_on_one_connection() {
-    for driver in support::drivers() {
+    for driver in drivers() {
         let server = Server::start("http_server", driver, &[]);
         let mut stream = server.connect();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -135,7 +71,7 @@ fn http_server_answers_again_and_again_on_one_connection() {
 
 #[test]
 fn chat_brings_each_line_to_the_others() {
-    for driver in support::drivers() {
+    for driver in drivers() {
         let server = Server::start("chat", driver, &[]);
         let mut readers = Vec::new();
         let mut writers = Vec::new();
@@ -183,9 +119,9 @@ fn wait_until_known(server: &Server, first: &mut BufReader<TcpStream>) {
 
 #[test]
 fn million_parks_as_many_as_it_is_told_and_joins_them() {
-    for driver in support::drivers() {
+    for driver in drivers() {
         for arguments in [["3000", "20"], ["100", "readers"]] {
-            let output = example("million", driver, &arguments).output().unwrap();
+            let output = command("million", driver).args(arguments).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{said}");
             let parked = format!("{} coroutines are parked", arguments[0]);

@@ -1,14 +1,12 @@
 //! Files in std's shape, and by path; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::fs::{self, File};
 use ringloop_coro::{spawn, yield_now};
+use ringloop_testing::coro::{on_both, pattern};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{on_both, pattern};
 
 /// A directory, removed when dropped.
 struct Directory(PathBuf);

@@ -2,12 +2,10 @@
 //! both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::{Builder, sleep, spawn};
+use ringloop_testing::drivers;
 use std::sync::mpsc;
 use std::time::Duration;
-use support::drivers;
 
 const MOMENT: Duration = Duration::from_millis(2);
 

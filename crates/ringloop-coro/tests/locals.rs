@@ -1,13 +1,11 @@
 //! Coroutine-local values; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::{JoinError, block_on, coroutine_local, sleep, spawn_local, yield_now};
+use ringloop_testing::coro::on_both;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use support::on_both;
 
 struct Note(Rc<RefCell<Vec<&'static str>>>, &'static str);
 

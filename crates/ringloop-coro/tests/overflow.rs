@@ -1,12 +1,11 @@
 //! Stack overflows and other faults, each in a process of its own, which it ends.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::{Builder, Spawn, spawn, start};
+use ringloop_testing::coro::{is_part, run_part};
+use ringloop_testing::drivers;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
-use support::{drivers, is_part, run_part};
 
 /// Recurses until the stack overflows.
 #[allow(unconditional_recursion)]

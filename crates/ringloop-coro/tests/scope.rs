@@ -1,18 +1,16 @@
 //! Coroutines that borrow: however a scope ends, they end before what they borrow; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop_coro::sync::{Mutex, WaitGroup};
 use ringloop_coro::{JoinError, Spawn, scope, sleep, spawn, spawn_local, yield_now};
+use ringloop_testing::coro::{LONG, is_part, on_both, on_workers, panic_message, run_part};
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{LONG, is_part, on_both, on_workers, panic_message, run_part};
 
 /// A borrowed value: counts its users, and checks in its drop that there are none.
 struct Lent {
@@ -212,7 +210,7 @@ fn cancelled_scope_cancels_and_waits_for_its_coroutines() {
             assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
             assert_eq!(ended.load(Ordering::SeqCst), 1);
         };
-        for driver in support::drivers() {
+        for driver in ringloop_testing::drivers() {
             let builder = ringloop_coro::Builder::new().driver(driver);
             builder.workers(workers).start(run).unwrap();
         }
@@ -262,7 +260,7 @@ fn scoped_coroutine_is_cancelled_alone() {
 
 #[test]
 fn runtime_end_ends_scopes_on_several_workers() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let ended = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ended);
         let builder = ringloop_coro::Builder::new().driver(driver);

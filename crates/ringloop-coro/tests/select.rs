@@ -2,8 +2,6 @@
 //! both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::event::{EventSource, Interest};
 use ringloop_coro::net::{
     TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
@@ -11,11 +9,11 @@ use ringloop_coro::net::{
 use ringloop_coro::signal::{Signal, Signals};
 use ringloop_coro::sync::{Mutex, channel};
 use ringloop_coro::{block_on, offload, select, sleep, spawn, time};
+use ringloop_testing::coro::on_both;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::on_both;
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(5);

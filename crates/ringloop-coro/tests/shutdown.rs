@@ -2,12 +2,12 @@
 //! drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop_coro::{
     Builder, JoinError, JoinHandle, block_on, sleep, spawn, spawn_local, start, yield_now,
 };
+use ringloop_testing::coro::{LONG, OnDrop};
+use ringloop_testing::drivers;
 use std::cell::Cell;
 use std::future::pending;
 use std::io::{BufWriter, Write};
@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{LONG, OnDrop, drivers};
 
 /// A coroutine on another worker whose destructor takes some time.
 fn slow_elsewhere(ended: &Arc<AtomicUsize>) -> JoinHandle<()> {

@@ -1,13 +1,12 @@
 //! Sleeps of no time in destructors at the end of a runtime; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::{Builder, sleep, spawn_local, yield_now};
+use ringloop_testing::coro::LONG;
+use ringloop_testing::drivers;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use support::{LONG, drivers};
 
 const COROUTINES: u32 = 200;
 

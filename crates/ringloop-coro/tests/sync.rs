@@ -2,16 +2,14 @@
 //! both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::sync::{
     Barrier, Condvar, Mutex, MutexGuard, OnceLock, RwLock, Semaphore, WaitGroup, channel,
 };
 use ringloop_coro::{JoinError, JoinHandle, sleep, spawn, spawn_local, yield_now};
+use ringloop_testing::coro::{LONG, on_both, on_other, on_workers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{LONG, on_both, on_other, on_workers};
 
 const SHORT: Duration = Duration::from_millis(5);
 

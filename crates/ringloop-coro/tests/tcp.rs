@@ -1,11 +1,11 @@
 //! TCP in std's shape: bytes, ends, time limits, cancellation, several workers; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::net::{Shutdown, TcpListener, TcpStream, UnixListener, UnixStream};
 use ringloop_coro::sync::channel;
 use ringloop_coro::{JoinError, block_on, sleep, spawn, spawn_local, yield_now};
+use ringloop_testing::coro::{on_both, on_workers, pattern};
+use ringloop_testing::refusing_addr;
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{on_both, on_workers, pattern};
 
 const SHORT: Duration = Duration::from_millis(20);
 
@@ -122,16 +121,6 @@ fn connect_within_a_limit() {
         let late = TcpStream::connect_timeout(&addr, SHORT).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::TimedOut);
     });
-}
-
-/// An address without a listener, and the sockets that keep its port taken.
-fn refusing_addr() -> (SocketAddr, [std::net::TcpStream; 2]) {
-    // Not an ephemeral port of a connection to it, which could connect to itself.
-    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    let client = std::net::TcpStream::connect(addr).unwrap();
-    let (served, _) = listener.accept().unwrap();
-    (addr, [client, served])
 }
 
 #[test]

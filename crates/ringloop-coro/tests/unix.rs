@@ -1,11 +1,10 @@
 //! Unix sockets: waits without an event, and time limits; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::sys::socket;
 use ringloop_coro::net::{UnixDatagram, UnixListener, UnixStream};
 use ringloop_coro::{sleep, spawn, spawn_local};
+use ringloop_testing::coro::on_both;
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -14,7 +13,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::on_both;
 
 /// A unique path for a socket, removed when dropped.
 struct Name(PathBuf);

@@ -1,15 +1,13 @@
 //! Several workers: what moves between them, and what does not; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_coro::{JoinError, sleep, spawn, spawn_local, spawner, yield_now};
+use ringloop_testing::coro::{LONG, on_workers};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
-use support::{LONG, on_workers};
 
 #[test]
 fn idle_workers_take_coroutines_that_have_not_begun() {

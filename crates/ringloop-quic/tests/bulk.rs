@@ -1,13 +1,12 @@
 //! A gigabyte each way through a network that loses a hundredth, byte for byte: `make quic-bulk`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod support;
-
 use ringloop_quic::config::{Congestion, Transport};
 use ringloop_quic::{RecvStream, SendStream};
+use ringloop_testing::drivers;
+use ringloop_testing::quic::{client_config, pair_with, server_config};
+use ringloop_testing::relay::{Faults, Relay};
 use std::time::{Duration, Instant};
-use support::relay::{Faults, Relay};
-use support::{client_config, drivers, pair_with, server_config};
 
 /// How many bytes go each way.
 fn total() -> u64 {

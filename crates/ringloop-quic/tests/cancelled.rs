@@ -2,11 +2,11 @@
 //! drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::time::{sleep, timeout};
 use ringloop_quic::config::Transport;
 use ringloop_quic::{Connection, Endpoint, Policy, SendStream};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{any, on_both, pair_as};
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,7 +14,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use support::{PATIENCE, any, on_both, pair_as};
 
 struct Nobody;
 

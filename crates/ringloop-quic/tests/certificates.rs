@@ -1,13 +1,13 @@
 //! Certificates of servers and clients, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_quic::Endpoint;
 use ringloop_quic::config::{ClientConfig, ServerConfig};
 use ringloop_quic::error::ConnectionError;
 use ringloop_quic::tls::{Certificates, ClientTls, Clients, Roots, ServerTls};
-use support::{Authority, any, authority, client_tls, on_both, server_config, server_tls};
+use ringloop_testing::quic::{
+    Authority, any, authority, client_tls, on_both, server_config, server_tls,
+};
 
 #[test]
 fn certificates_are_verified_unless_told_not_to() {

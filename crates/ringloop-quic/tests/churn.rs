@@ -1,10 +1,8 @@
 //! Memory over thousands of connections, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_quic::Endpoint;
-use support::{any, client_config, on_both, server_config};
+use ringloop_testing::quic::{any, client_config, on_both, server_config};
 
 /// Memory that this process has for itself: files that it maps come and go with what others do.
 fn resident_kib() -> usize {

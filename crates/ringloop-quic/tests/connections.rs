@@ -1,18 +1,16 @@
 //! Connections, on both drivers: how they begin and end, what they agree on.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::UdpSocket;
 use ringloop::time::{sleep, timeout};
 use ringloop_quic::Bytes;
 use ringloop_quic::config::{EndpointConfig, ServerConfig, Transport, Version};
 use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
 use ringloop_quic::{Connection, Endpoint};
-use std::time::{Duration, Instant};
-use support::{
+use ringloop_testing::quic::{
     Pair, any, client_config, endpoint, on_both, pair, pair_as, pattern, server_config, server_tls,
 };
+use std::time::{Duration, Instant};
 
 #[test]
 fn both_ends_agree_on_what_the_handshake_says() {
@@ -41,7 +39,7 @@ fn both_ends_agree_on_what_the_handshake_says() {
         assert!(a != b);
         assert!(!ours.export_keying_material(&mut vec![0; 1 << 20], b"label", b""));
         assert_eq!(theirs.local_ip().unwrap().to_string(), "127.0.0.1");
-        assert!(ours.stats().rtt < support::PATIENCE);
+        assert!(ours.stats().rtt < ringloop_testing::PATIENCE);
     });
 }
 

@@ -1,19 +1,18 @@
 //! Datagrams, on both drivers: whole, bounded, by their policy.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::time::timeout;
 use ringloop_quic::config::{ClientConfig, Transport};
 use ringloop_quic::error::DatagramError;
 use ringloop_quic::{Bytes, Endpoint, Policy};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{
+    Pair, any, client_config, on_both, pair, pair_as, pair_with, server_config,
+};
+use ringloop_testing::relay::{Faults, Relay};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::time::Duration;
-use support::relay::{Faults, Relay};
-use support::{
-    PATIENCE, Pair, any, client_config, on_both, pair, pair_as, pair_with, server_config,
-};
 
 const SHORT: Duration = Duration::from_millis(50);
 

@@ -1,14 +1,13 @@
 //! What a refused early flight leaves behind, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::time::timeout;
 use ringloop_quic::config::ServerConfig;
 use ringloop_quic::error::StreamError;
 use ringloop_quic::{Connection, Endpoint, ZeroRtt};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{any, client_config, on_both, server_config, server_tls};
 use std::time::Duration;
-use support::{PATIENCE, any, client_config, on_both, server_config, server_tls};
 
 const SHORT: Duration = Duration::from_millis(20);
 

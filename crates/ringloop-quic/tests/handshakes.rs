@@ -1,19 +1,18 @@
 //! The time that a handshake has, on both drivers: whatever the peer sends, and however long silence is borne.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::UdpSocket;
 use ringloop::time::timeout;
 use ringloop_quic::Endpoint;
 use ringloop_quic::config::ClientConfig;
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::ConnectionError;
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{any, client_config, client_tls, on_both, server_config};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use support::{PATIENCE, any, client_config, client_tls, on_both, server_config};
 
 fn hurried() -> Transport {
     Transport {

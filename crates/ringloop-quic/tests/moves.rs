@@ -1,15 +1,13 @@
 //! A client that moves over a network with losses: two cores, a network and a clock that only the test moves.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_quic::config::EndpointConfig;
 use ringloop_quic::core::{Connection, Core, Datagram, Event, Handle, Read};
 use ringloop_quic::{BytesMut, Direction};
+use ringloop_testing::quic::{client_config, server_config};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use support::{client_config, server_config};
 
 const DELAY: Duration = Duration::from_millis(10);
 

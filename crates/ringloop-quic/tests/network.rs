@@ -1,15 +1,15 @@
 //! What networks do to packets, on both drivers, through a relay of this process; bytes are verified.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_quic::Endpoint;
 use ringloop_quic::config::{Congestion, Transport};
 use ringloop_quic::error::ConnectionError;
+use ringloop_testing::quic::{
+    Pair, any, client_config, on_both, pair_with, pattern, server_config,
+};
+use ringloop_testing::relay::{Faults, Relay};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use support::relay::{Faults, Relay};
-use support::{Pair, any, client_config, on_both, pair_with, pattern, server_config};
 
 async fn through(faults: Faults, seed: u64, transport: &Transport) -> (Pair, Relay) {
     let mut relay = None;

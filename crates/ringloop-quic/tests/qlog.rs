@@ -1,16 +1,14 @@
 //! Logs, on both drivers: records that parse, with the events that tools draw.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop_quic::config::Transport;
 use ringloop_quic::qlog::Qlog;
+use ringloop_testing::quic::{client_config, on_both, pair_with, pattern, server_config};
+use ringloop_testing::relay::{Faults, Relay};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
-use support::relay::{Faults, Relay};
-use support::{client_config, on_both, pair_with, pattern, server_config};
 
 /// The records of RFC 7464: each begins with a separator and ends with a line.
 fn records(path: &Path) -> Vec<Value> {

@@ -1,14 +1,12 @@
 //! Clients that move to another socket or port, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::UdpSocket;
 use ringloop_quic::config::EndpointConfig;
-use support::relay::{Faults, Relay};
-use support::{
+use ringloop_testing::quic::{
     Pair, any, client_config, endpoint, on_both, pair, pair_with, pattern, server_config,
 };
+use ringloop_testing::relay::{Faults, Relay};
 
 #[test]
 fn a_client_does_not_move_before_its_handshake_is_confirmed() {

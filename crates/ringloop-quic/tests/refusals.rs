@@ -1,21 +1,20 @@
 //! Clients hear that they are refused also from an endpoint that goes, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::time::{sleep, timeout};
 use ringloop_quic::config::EndpointConfig;
 use ringloop_quic::core::Core;
 use ringloop_quic::error::ConnectionError;
 use ringloop_quic::limits::RECEIVES_PER_TURN;
 use ringloop_quic::{Connecting, Endpoint};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{any, client_config, on_both, server_config};
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, any, client_config, on_both, server_config};
 
 /// Notes that it was called.
 #[derive(Default)]

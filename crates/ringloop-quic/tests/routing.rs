@@ -1,16 +1,14 @@
 //! What programs that route datagrams themselves hear of connection ids: cores of one connection, without I/O.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use bytes::BytesMut;
 use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
 use ringloop_quic::core::{Core, Datagram, Event, Handle};
 use ringloop_quic::tls::{ClientTls, Roots, ServerTls};
+use ringloop_testing::quic::authority;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use support::authority;
 
 const FIRST: [u8; 8] = *b"firstone";
 

@@ -1,14 +1,14 @@
 //! Streams, on both drivers: bytes, many at once, credit, resets, stops, ends, priorities.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::time::{sleep, timeout};
 use ringloop_quic::config::Transport;
 use ringloop_quic::error::{ConnectionError, StreamError};
 use ringloop_quic::{Bytes, Connection, Direction, SendStream};
+use ringloop_testing::quic::{
+    client_config, on_both, pair, pair_as, pair_with, pattern, server_config,
+};
 use std::time::Duration;
-use support::{client_config, on_both, pair, pair_as, pair_with, pattern, server_config};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -141,14 +141,14 @@ fn opening_waits_for_the_peer_to_allow_more() {
         let (answer, mut asked) = theirs.accept_bi().await.unwrap();
         assert_eq!(asked.read_to_end(1).await.unwrap(), []);
         drop((answer, asked, recv, send));
-        let third = timeout(support::PATIENCE, ours.open_bi())
+        let third = timeout(ringloop_testing::PATIENCE, ours.open_bi())
             .await
             .unwrap()
             .unwrap();
         assert!(ours.try_open_bi().unwrap().is_none());
         // A limit that is raised, too.
         theirs.set_uni_streams_max(1);
-        timeout(support::PATIENCE, ours.open_uni())
+        timeout(ringloop_testing::PATIENCE, ours.open_uni())
             .await
             .unwrap()
             .unwrap();
@@ -407,19 +407,19 @@ fn the_last_streams_of_a_limit_are_allowed_too() {
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let (mut bi, mut uni) = (Vec::new(), Vec::new());
         for _ in 0..32 {
-            let opened = timeout(support::PATIENCE, ours.open_bi()).await;
+            let opened = timeout(ringloop_testing::PATIENCE, ours.open_bi()).await;
             bi.push(opened.expect("there is room").unwrap());
             bi.last_mut().unwrap().0.write_all(b"x").await.unwrap();
         }
         for _ in 0..128 {
-            let opened = timeout(support::PATIENCE, ours.open_uni()).await;
+            let opened = timeout(ringloop_testing::PATIENCE, ours.open_uni()).await;
             uni.push(opened.expect("there is room").unwrap());
             uni.last_mut().unwrap().write_all(b"x").await.unwrap();
         }
         assert!(ours.try_open_uni().unwrap().is_none());
         theirs.set_uni_streams_max(130);
         for _ in 0..2 {
-            let opened = timeout(support::PATIENCE, ours.open_uni()).await;
+            let opened = timeout(ringloop_testing::PATIENCE, ours.open_uni()).await;
             uni.push(opened.expect("there is room").unwrap());
         }
         assert!(ours.try_open_uni().unwrap().is_none());
@@ -464,7 +464,7 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         for number in 0..200u64 {
             let is_staged = number % 2 == 0;
-            let opened = timeout(support::PATIENCE, ours.open_bi()).await;
+            let opened = timeout(ringloop_testing::PATIENCE, ours.open_bi()).await;
             let (mut send, recv) = opened.expect("there is room").unwrap();
             assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
             if is_staged {
@@ -497,7 +497,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
         send.write_all(b"x").await.unwrap();
         assert!(timeout(SHORT, send.stopped()).await.is_err());
         send.reset(17).unwrap();
-        let said = timeout(support::PATIENCE, send.stopped()).await;
+        let said = timeout(ringloop_testing::PATIENCE, send.stopped()).await;
         assert_eq!(said.expect("it does not wait"), Ok(Some(17)));
         let mut asked = theirs.accept_uni().await.unwrap();
         let reset = async {
@@ -554,7 +554,7 @@ async fn until_forgotten(ours: &Connection, send: &mut SendStream) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(support::PATIENCE, wait)
+    timeout(ringloop_testing::PATIENCE, wait)
         .await
         .expect("the reset is acknowledged");
 }
@@ -567,7 +567,7 @@ fn a_peer_that_may_open_without_end_costs_no_endless_work() {
         theirs.set_uni_streams_max(u64::MAX);
         let mut opened = Vec::new();
         while opened.len() < 300 {
-            let stream = timeout(support::PATIENCE, ours.open_bi()).await;
+            let stream = timeout(ringloop_testing::PATIENCE, ours.open_bi()).await;
             opened.push(stream.unwrap().unwrap());
         }
     });
@@ -600,16 +600,19 @@ fn a_small_receive_window_is_no_reason_to_spin() {
             sleep(SHORT * 4).await;
             assert!(processor_time().saturating_sub(began) < SHORT * 2);
             theirs.set_receive_window(1 << 20);
-            let mut receive = timeout(support::PATIENCE, theirs.accept_uni()).await;
+            let mut receive = timeout(ringloop_testing::PATIENCE, theirs.accept_uni()).await;
             let received = receive
                 .as_mut()
                 .unwrap()
                 .as_mut()
                 .unwrap()
                 .read_to_end(1 << 20);
-            let received = timeout(support::PATIENCE, received).await;
+            let received = timeout(ringloop_testing::PATIENCE, received).await;
             assert_eq!(received.unwrap().unwrap().len(), 10_000);
-            timeout(support::PATIENCE, writer).await.unwrap().unwrap();
+            timeout(ringloop_testing::PATIENCE, writer)
+                .await
+                .unwrap()
+                .unwrap();
         }
     });
 }
@@ -635,7 +638,7 @@ fn a_larger_send_window_lets_writers_go_on() {
         sleep(SHORT).await;
         assert!(!writer.is_finished());
         ours.set_send_window(1 << 20);
-        let writer = timeout(support::PATIENCE, writer).await;
+        let writer = timeout(ringloop_testing::PATIENCE, writer).await;
         let _send = writer.expect("the writer is woken").unwrap();
     });
 }

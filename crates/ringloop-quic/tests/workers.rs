@@ -1,19 +1,18 @@
 //! Several workers at one address, on both drivers: clients that move stay with theirs.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::net::UdpSocket;
 use ringloop::time::timeout;
 use ringloop::{Options, Runtime};
 use ringloop_quic::config::{EndpointConfig, ServerConfig};
 use ringloop_quic::{Connection, Endpoint, Steering, Worker};
+use ringloop_testing::quic::{any, client_config, pattern, server_config};
+use ringloop_testing::{PATIENCE, drivers};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::{PATIENCE, any, client_config, drivers, pattern, server_config};
 
 const WORKERS: usize = 3;
 const CLIENTS: usize = 12;

@@ -1,12 +1,7 @@
 //! Helpers of the tests, which run on every driver that is available.
 
-// Each test binary uses a part of this.
-#![allow(dead_code)]
-
+use crate::{LIMIT, drivers, name_of};
 use ringloop::Choice;
-use ringloop::Error;
-use ringloop::Options;
-use ringloop::embed::Engine;
 use ringloop_coro::{Builder, JoinError, JoinHandle};
 use std::any::Any;
 use std::io::Write;
@@ -15,37 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The most time for a test on one driver, also under a sanitizer.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// The most time for one step of a test.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A wait that only a cancel ends.
 pub const LONG: Duration = Duration::from_secs(3600);
-
-/// The available drivers: the one that `RINGLOOP_DRIVER` names, or both, unless
-/// `RINGLOOP_ALLOW_NO_URING` excuses a kernel without a ring.
-pub fn drivers() -> Vec<Choice> {
-    match Choice::from_env().unwrap() {
-        Choice::Auto => {}
-        named => return vec![named],
-    }
-    let uring = Engine::new(Options {
-        driver: Choice::Uring,
-        ..Options::default()
-    });
-    match uring {
-        Ok(_) => vec![Choice::Uring, Choice::Epoll],
-        Err(Error::DriverRefused(reason))
-            if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() =>
-        {
-            eprintln!("skipped on io_uring: {reason}");
-            vec![Choice::Epoll]
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// Runs a test as the first coroutine of a runtime of one worker, on each driver.
 pub fn on_both(test: fn()) {
@@ -112,14 +78,7 @@ pub fn run_part(part: &str, driver: Choice) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", part, "--nocapture", "--test-threads=1"])
         .env("RINGLOOP_CORO_TEST_PART", part)
-        .env(
-            "RINGLOOP_DRIVER",
-            if driver == Choice::Epoll {
-                "epoll"
-            } else {
-                "uring"
-            },
-        )
+        .env("RINGLOOP_DRIVER", name_of(driver))
         .output()
         .unwrap()
 }

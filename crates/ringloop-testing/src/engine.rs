@@ -1,17 +1,12 @@
 //! What the engine's tests share: an engine driven as an embedder drives it, peers, and counters.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
-
-pub mod fork;
-pub mod states;
-
+use crate::{PATIENCE, drivers};
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::Engine;
 use ringloop::embed::op::{Recv, Request};
 use ringloop::embed::{Completion, Event, Key, Kind, Sink, Token};
-use ringloop::{Error, Options, Runtime};
+use ringloop::{Options, Runtime};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,32 +20,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How long anything may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses a
-/// kernel without a ring.
-pub fn drivers() -> Vec<Choice> {
-    match Choice::from_env().unwrap() {
-        Choice::Auto => {}
-        named => return vec![named],
-    }
-    let uring = Engine::new(Options {
-        driver: Choice::Uring,
-        ..Options::default()
-    });
-    match uring {
-        Ok(_) => vec![Choice::Uring, Choice::Epoll],
-        Err(Error::DriverRefused(reason))
-            if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() =>
-        {
-            eprintln!("skipped on io_uring: {reason}");
-            vec![Choice::Epoll]
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// Processor time that this process has used.
 pub fn processor_time() -> Duration {
@@ -328,7 +297,6 @@ pub fn read(fd: RawFd, offset: Option<u64>) -> Request {
     Request::Read(ringloop::embed::op::Read { fd, buf, offset })
 }
 
-/// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
 /// A Unix socket whose peer's queue is full of datagrams of four bytes, their numbers from 0 on; and that peer.
 pub fn full_unix_datagrams() -> (UnixDatagram, UnixDatagram) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -346,6 +314,7 @@ pub fn full_unix_datagrams() -> (UnixDatagram, UnixDatagram) {
     (sender, receiver)
 }
 
+/// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

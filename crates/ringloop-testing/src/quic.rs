@@ -1,50 +1,15 @@
 //! What the tests share: runtimes on both drivers, certificates, pairs of connections, a network that misbehaves.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
-
-pub mod relay;
-
-use ringloop::Choice;
-use ringloop::embed::Engine;
+use crate::{LIMIT, drivers};
 use ringloop::net::UdpSocket;
 use ringloop::time::timeout;
-use ringloop::{Error, Options, Runtime};
+use ringloop::{Options, Runtime};
 use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig, Transport};
 use ringloop_quic::tls::{Certificate, ClientTls, Roots, ServerTls};
 use ringloop_quic::{Connection, Endpoint};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::time::Duration;
-
-/// How long a single thing may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// No test takes longer than this on a driver, also without optimisation beside others.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// The drivers that exist here: the one that `RINGLOOP_DRIVER` names, or both, unless `RINGLOOP_ALLOW_NO_URING` excuses a
-/// kernel without a ring.
-pub fn drivers() -> Vec<Choice> {
-    match Choice::from_env().unwrap() {
-        Choice::Auto => {}
-        named => return vec![named],
-    }
-    let uring = Engine::new(Options {
-        driver: Choice::Uring,
-        ..Options::default()
-    });
-    match uring {
-        Ok(_) => vec![Choice::Uring, Choice::Epoll],
-        Err(Error::DriverRefused(reason))
-            if std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some() =>
-        {
-            eprintln!("skipped on io_uring: {reason}");
-            vec![Choice::Epoll]
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// Run a test on every driver, in a runtime of its own.
 pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {

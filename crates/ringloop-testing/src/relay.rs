@@ -102,7 +102,7 @@ impl Drop for Relay {
 }
 
 fn socket() -> UdpSocket {
-    let socket = ringloop::net::UdpSocket::bind(super::any()).unwrap();
+    let socket = ringloop::net::UdpSocket::bind(crate::quic::any()).unwrap();
     // As much as the kernel gives: the thread may have to wait for its turn.
     socket.set_receive_buffer(4 << 20).unwrap();
     let socket = UdpSocket::from(OwnedFd::from(socket));

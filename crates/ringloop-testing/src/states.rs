@@ -1,6 +1,7 @@
 //! Operations brought to a state and given up there: what the tests of every state share.
 
-use super::{Bed, Foreign, alone, drivers};
+use crate::drivers;
+use crate::engine::{Bed, Foreign, alone};
 use ringloop::Choice;
 use ringloop::embed::op::Request;
 use ringloop::embed::{Key, Token};

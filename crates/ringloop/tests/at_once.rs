@@ -3,14 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Runtime;
 use ringloop::embed::Kind;
 use ringloop::embed::Op;
 use ringloop::embed::op::{Send, Splice};
 use ringloop::embed::sys::file;
 use ringloop::net::{TcpListener, TcpStream};
+use ringloop_testing::engine::in_runtimes;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::Read;
@@ -18,7 +17,6 @@ use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use support::in_runtimes;
 
 /// More rounds than any one poll may do.
 const ROUNDS_MAX: u32 = 100_000;

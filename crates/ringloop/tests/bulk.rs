@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits::{
     FULL_RECEIVES_MAX, LARGE_BUFFERS, POOL_BUFFER_BYTES, SMALL_RECEIVES_MAX,
 };
@@ -11,6 +9,8 @@ use ringloop::embed::op::{Recv, Send};
 use ringloop::embed::{Local, Op};
 use ringloop::net::{Receive, Received, TcpStream, UnixStream};
 use ringloop::{spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::in_runtimes;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,7 +18,6 @@ use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::Poll;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 

@@ -2,15 +2,14 @@
 //! vain; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::{Runtime, spawn, spawn_blocking, time};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{alone, processor_time};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{alone, drivers, processor_time};
 
 /// So long that a test which waited it out would fail.
 const FOR_EVER: Duration = Duration::from_secs(600);

@@ -2,8 +2,6 @@
 //! won, and what others wait for goes on; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::buf::RecvBuf;
 use ringloop::embed::limits;
 use ringloop::embed::op::{
@@ -15,11 +13,15 @@ use ringloop::embed::{Kind, Token};
 use ringloop::embed::{Link, Local, Op};
 use ringloop::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use ringloop::{spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine;
+use ringloop_testing::engine::{
+    Bed, connect_to, in_runtimes, on_both, recv, send, tcp_pair, write_all,
+};
 use std::future::IntoFuture;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
-use support::{Bed, PATIENCE, connect_to, in_runtimes, on_both, recv, send, tcp_pair, write_all};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -95,7 +97,7 @@ fn everything_ends_at_once_and_the_loop_goes_on() {
     on_both(|bed| {
         for settled in [false, true] {
             let (one, mut peer) = tcp_pair();
-            let listener = support::listener();
+            let listener = engine::listener();
             let mut tokens = submit_all(bed, one.as_raw_fd());
             let fd = listener.as_raw_fd();
             tokens.push(bed.submit(Request::Accept(Accept { fd, multi: true })).1);
@@ -135,7 +137,7 @@ fn completed_but_cancelled_operation_keeps_its_result() {
             write_all(&mut peer, b"x");
             bed.engine.driver_mut().cancel_descriptor(fd);
             let completion = bed.expect(token);
-            let (result, bytes) = support::recv_of(completion);
+            let (result, bytes) = engine::recv_of(completion);
             if result == 1 {
                 assert_eq!(bytes, b"x");
             } else {
@@ -158,7 +160,7 @@ fn more_than_the_queue_holds_are_cancelled_together() {
         expect_cancelled(bed, &tokens);
         let (_, sent) = bed.submit(send(fd, b"on"));
         assert_eq!(bed.expect(sent).result, 2);
-        assert_eq!(support::read_exact(&mut peer, 2), b"on");
+        assert_eq!(engine::read_exact(&mut peer, 2), b"on");
         bed.release(&ours);
     });
 }
@@ -199,7 +201,7 @@ fn futures_and_sequences_of_a_socket_end_and_the_socket_lives() {
             peer.write_all(b"on").unwrap();
             assert_eq!(stream.read(Vec::with_capacity(8)).await.1, b"on");
 
-            let std = support::listener();
+            let std = engine::listener();
             let listener: TcpListener = std.try_clone().unwrap().into();
             let listener = std::rc::Rc::new(listener);
             let accepting = {

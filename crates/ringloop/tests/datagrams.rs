@@ -2,8 +2,6 @@
 //! errors, a pool that runs out, and random sequences.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::buf::RecvBuf;
 use ringloop::embed::limits;
@@ -11,12 +9,12 @@ use ringloop::embed::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
 use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_receive_trains};
 use ringloop::embed::{Completion, Key, Token};
+use ringloop_testing::engine::{Bed, on_both, tcp_pair, write_all};
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
-use support::{Bed, on_both, tcp_pair, write_all};
 
 const POOL: usize = limits::DATAGRAM_POOL_BUFFERS as usize;
 

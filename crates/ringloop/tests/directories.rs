@@ -2,11 +2,10 @@
 //! asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::fs::{self, File};
 use ringloop::spawn;
+use ringloop_testing::engine::in_directories;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -16,7 +15,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
-use support::in_directories;
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.unwrap_err().kind()

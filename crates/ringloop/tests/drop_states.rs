@@ -4,8 +4,6 @@
 //! touched after, and the next operation on the same descriptor gets its own bytes.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits;
@@ -18,6 +16,12 @@ use ringloop::embed::sys::datagram::Control;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{file, socket};
 use ringloop::embed::{Kind, Sink, Token};
+use ringloop_testing::drivers;
+use ringloop_testing::engine;
+use ringloop_testing::engine::{
+    Bed, Foreign, alone, connect_to, is_closed, on_both, open_descriptors, tcp_pair, write_all,
+};
+use ringloop_testing::states::{Case, End, State, at_every_state, give_up, reach};
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -25,11 +29,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 use std::time::{Duration, Instant};
-use support::states::{Case, End, State, at_every_state, give_up, reach};
-use support::{
-    Bed, Foreign, alone, connect_to, drivers, is_closed, on_both, open_descriptors, tcp_pair,
-    write_all,
-};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -61,7 +60,7 @@ impl World {
         Self {
             ours,
             peer,
-            listener: support::listener(),
+            listener: engine::listener(),
             clients,
             full_listener,
             connecting: socket::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap(),
@@ -480,7 +479,7 @@ impl Wake for Counter {
 fn connections_that_a_future_did_not_take_are_closed_when_it_is_forgotten() {
     on_both(|bed| {
         for end_first in [false, true] {
-            let listener = support::listener();
+            let listener = engine::listener();
             let before = open_descriptors();
             let counter = Arc::new(Counter::default());
             let accept = Request::Accept(Accept {

@@ -5,21 +5,21 @@
 //! after, and the next operation on the same descriptor gets its own bytes.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::embed::op::{
     Kind as _, Peek, PollMulti, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc, WaitChild,
 };
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{process, socket};
+use ringloop_testing::engine::{
+    Bed, Foreign, full_unix_datagrams, open_descriptors, tcp_pair, write_all,
+};
+use ringloop_testing::states::{Case, End, State, at_every_state, give_up, reach};
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Child;
-use support::states::{Case, End, State, at_every_state, give_up, reach};
-use support::{Bed, Foreign, full_unix_datagrams, open_descriptors, tcp_pair, write_all};
 
 /// Everything an operation may want to talk to, and the foreign memory it is given.
 struct World {

@@ -4,46 +4,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use ringloop_testing::examples::{Server, command, drivers, exchange};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Output, Stdio};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// More than any buffer on the way, and not a multiple of one.
 const LARGE_LEN: usize = 3_000_001;
-
-/// The drivers by the names that the examples know, with a word for files of one's own.
-const DRIVERS: [&str; 2] = ["uring", "epoll"];
-
-fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    // How deep below the profile's folder a test lies is up to cargo's version.
-    let mut places = test
-        .ancestors()
-        .map(|place| place.join("examples").join(name));
-    let program = places.find(|program| program.exists());
-    program.unwrap_or_else(|| panic!("{name} is not built: run cargo build --examples"))
-}
-
-fn command(name: &str, driver: &str) -> Command {
-    let mut command = Command::new(program(name));
-    command.env("RINGLOOP_DRIVER", driver);
-    command
-}
-
-/// Drivers to test: the one that `RINGLOOP_DRIVER` names, or both; the ring only where there is one, or has to be.
-fn drivers() -> impl Iterator<Item = &'static str> {
-    let excused = std::env::var_os("RINGLOOP_ALLOW_NO_URING").is_some();
-    let named = std::env::var("RINGLOOP_DRIVER").unwrap_or_default();
-    let mut drivers = DRIVERS.to_vec();
-    drivers.retain(|driver| *driver == named || !DRIVERS.contains(&named.as_str()));
-    drivers.into_iter().filter(move |driver| {
-        let ring = ringloop::Runtime::builder().driver(ringloop::Choice::Uring);
-        *driver != "uring" || !excused || ring.build().is_ok()
-    })
-}
 
 fn ended_well(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -56,57 +24,8 @@ fn run(name: &str, driver: &str, arguments: &[&str]) -> String {
     ended_well(&command(name, driver).args(arguments).output().unwrap())
 }
 
-/// An example that serves until it is dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(name: &str, driver: &str, arguments: &[&str]) -> Self {
-        let mut command = command(name, driver);
-        let mut child = command
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let port = line.trim().parse().expect("the first line is the port");
-        Self { child, port }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
-}
-
-/// Send `bytes`, end, and return what came back until the other end has ended too.
-fn exchange(mut stream: TcpStream, bytes: Vec<u8>) -> Vec<u8> {
-    let mut reader = stream.try_clone().unwrap();
-    let writer = std::thread::spawn(move || {
-        stream.write_all(&bytes).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut received = Vec::new();
-    reader.read_to_end(&mut received).unwrap();
-    writer.join().unwrap();
-    received
 }
 
 /// A file of this test alone, removed in the end.

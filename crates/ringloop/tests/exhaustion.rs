@@ -1,19 +1,18 @@
 //! A process without room for another descriptor: what is told, and how often; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::embed::limits;
 use ringloop::net::{TcpListener, UnixListener, UnixStream};
 use ringloop::{Runtime, time};
+use ringloop_testing::engine::{alone, processor_time};
+use ringloop_testing::fork::forked;
+use ringloop_testing::{PATIENCE, drivers};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::fork::forked;
-use support::{PATIENCE, alone, drivers, processor_time};
 
 /// Run a test in a process of its own, whose limits are its own, on every driver.
 fn in_processes(test: impl Fn(&Runtime)) {

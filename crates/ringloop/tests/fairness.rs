@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits::POOL_BUFFER_BYTES;
 use ringloop::net::UnixStream;
 use ringloop::{spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::in_runtimes;
 use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 

@@ -3,8 +3,6 @@
 //! Limits and filters belong to a whole process, so those tests run themselves again in a child.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::Options;
 use ringloop::embed::limits;
@@ -13,6 +11,8 @@ use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Engine, Inbox};
 use ringloop::embed::{Event, Kind, Sink, Token};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{Bed, connect_to, deny, listener, on_both, tcp_pair, write_all};
 use std::collections::{HashSet, VecDeque};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -20,7 +20,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Bed, connect_to, deny, drivers, listener, on_both, tcp_pair, write_all};
 
 const CHILD: &str = "RINGLOOP_TEST_CHILD";
 
@@ -257,7 +256,7 @@ fn hundred_thousand_operations_can_be_cancelled() {
         let cancelled = |event: &Event| event.completion.result == -libc::ECANCELED;
         assert!(events.iter().all(cancelled));
         // The work is linear: quadratic, it takes minutes.
-        assert!(started.elapsed() < support::PATIENCE);
+        assert!(started.elapsed() < ringloop_testing::PATIENCE);
     });
 }
 
@@ -356,9 +355,9 @@ fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
             })
         };
         let started = Instant::now();
-        bed.turn(support::PATIENCE);
+        bed.turn(ringloop_testing::PATIENCE);
         assert!(
-            started.elapsed() < support::PATIENCE,
+            started.elapsed() < ringloop_testing::PATIENCE,
             "a signal ends a wait"
         );
         assert!(bed.take(token).is_none());
@@ -399,9 +398,9 @@ fn message_from_another_thread_is_never_slept_over() {
         let mut taken = VecDeque::new();
         while seen.load(Ordering::Relaxed) < ROUNDS {
             let started = Instant::now();
-            bed.turn(support::PATIENCE);
+            bed.turn(ringloop_testing::PATIENCE);
             assert!(
-                started.elapsed() < support::PATIENCE,
+                started.elapsed() < ringloop_testing::PATIENCE,
                 "slept over a message"
             );
             inbox.take(&mut taken);
@@ -421,8 +420,8 @@ fn unpark_before_the_wait_prevents_it_once() {
         unpark.notify();
         unpark.notify();
         let started = Instant::now();
-        bed.turn(support::PATIENCE);
-        assert!(started.elapsed() < support::PATIENCE);
+        bed.turn(ringloop_testing::PATIENCE);
+        assert!(started.elapsed() < ringloop_testing::PATIENCE);
         bed.assert_sleeps();
     });
 }

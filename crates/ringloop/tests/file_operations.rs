@@ -1,15 +1,13 @@
 //! Reads and writes of files and pipes, with the same results asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::buf::SendBuf;
 use ringloop::embed::Completion;
 use ringloop::embed::op::{Request, Write};
 use ringloop::embed::sys::{file, socket};
+use ringloop_testing::engine::{on_both, read, read_exact};
 use std::io::{Seek, Write as _};
 use std::os::fd::AsRawFd;
-use support::{on_both, read, read_exact};
 
 fn read_of(completion: Completion) -> (i32, Vec<u8>) {
     let Some(Request::Read(read)) = completion.request else {

@@ -1,16 +1,15 @@
 //! Random sequences of file operations against a model: a vector of bytes under a name, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::fs::{self, File, OpenOptions};
 use ringloop::{Options, Runtime};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{alone, expect_descriptors, open_descriptors};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
-use support::{alone, drivers, expect_descriptors, open_descriptors};
 
 /// Larger than a page, small enough that operations meet each other.
 const FILE_BYTES: usize = 20_000;

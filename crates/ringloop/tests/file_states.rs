@@ -5,8 +5,6 @@
 //! touched after.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
@@ -17,13 +15,14 @@ use ringloop::embed::op::{
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::storage::CURRENT_POSITION;
 use ringloop::embed::{Completion, Token};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{Bed, Foreign, alone, expect_descriptors, open_descriptors};
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use support::{Bed, Foreign, alone, drivers, expect_descriptors, open_descriptors};
 
 /// A directory with a file in it, and what the operations are given.
 struct World {
@@ -326,7 +325,10 @@ fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
 fn let_threads_begin(bed: &mut Bed, reader: &OwnedFd, count: usize) {
     let begun = Instant::now();
     while threads_reading(reader) < count {
-        assert!(begun.elapsed() < support::PATIENCE, "no thread begins");
+        assert!(
+            begun.elapsed() < ringloop_testing::PATIENCE,
+            "no thread begins"
+        );
         bed.turn(Duration::from_millis(1));
     }
 }
@@ -451,7 +453,7 @@ fn driver_dropped_under_a_call_that_does_not_end_leaks_its_buffer() {
     let begun = Instant::now();
     while thread_count() > 0 {
         assert!(
-            begun.elapsed() < support::PATIENCE,
+            begun.elapsed() < ringloop_testing::PATIENCE,
             "the thread does not end"
         );
         std::thread::sleep(Duration::from_millis(1));

@@ -1,11 +1,11 @@
 //! The `fs` module, with the same results asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits::BULK_READ_BYTES;
 use ringloop::fs::{self, File, OpenOptions, Pipe, RegisteredBuf, RegisteredFile};
 use ringloop::{Options, Runtime, spawn, spawn_blocking, time};
+use ringloop_testing::engine::{alone, in_directories as on_both, processor_time};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,6 @@ use std::ptr::{null, null_mut};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use support::{PATIENCE, alone, drivers, in_directories as on_both, processor_time};
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.unwrap_err().kind()

@@ -1,19 +1,18 @@
 //! What a forked child has of its parent's runtimes: memory to free, and errors that say so; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::{TcpListener, UnixStream};
 use ringloop::process::Command;
 use ringloop::signal::{Signal, Signals};
 use ringloop::{Error, Runtime, spawn, spawn_blocking, time};
+use ringloop_testing::engine::alone;
+use ringloop_testing::fork::{end_child, forked, status_of};
+use ringloop_testing::{PATIENCE, drivers};
 use std::fmt::Display;
 use std::io::{Read, Write};
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
-use support::fork::{end_child, forked, status_of};
-use support::{PATIENCE, alone, drivers};
 
 const MOMENT: Duration = Duration::from_millis(2);
 

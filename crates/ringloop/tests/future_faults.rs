@@ -2,8 +2,6 @@
 //! short reads and writes, random orders of everything; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::Choice;
 use ringloop::embed::Op;
@@ -11,12 +9,14 @@ use ringloop::embed::op::Timeout;
 use ringloop::future::join_all;
 use ringloop::net::{Received, TcpListener, TcpStream};
 use ringloop::{Options, Runtime, spawn, time};
+use ringloop_testing::engine;
+use ringloop_testing::engine::{alone, connect_to, in_runtimes, open_descriptors, tcp_pair};
+use ringloop_testing::{PATIENCE, drivers};
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, alone, connect_to, drivers, in_runtimes, open_descriptors, tcp_pair};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -39,7 +39,7 @@ fn overflowing_completions_lose_no_byte_and_no_connection() {
     for driver in drivers() {
         let runtime = small(driver);
         run(&runtime, async {
-            let std = support::listener();
+            let std = engine::listener();
             let listener: TcpListener = std.try_clone().unwrap().into();
             let mut incoming = listener.incoming();
             drop(time::timeout(Duration::ZERO, incoming.next()).await);

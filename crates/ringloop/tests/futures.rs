@@ -2,14 +2,15 @@
 //! call that made them; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::op::{Accept, Kind, Nop, Open, Outcome, Poll, Read, Recv, Request, Send};
 use ringloop::embed::sys::{file, interest::Interest};
 use ringloop::embed::{Local, Op};
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::time;
 use ringloop::{Options, Runtime, spawn};
+use ringloop_testing::drivers;
+use ringloop_testing::engine;
+use ringloop_testing::engine::{Foreign, alone, connect_to, is_closed, open_descriptors, tcp_pair};
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::marker::PhantomData;
@@ -17,7 +18,6 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::Poll as Turn;
 use std::time::Duration;
-use support::{Foreign, alone, connect_to, drivers, is_closed, open_descriptors, tcp_pair};
 
 /// Run a test on every driver, alone, in a runtime of its own.
 fn on_both(test: impl Fn(&Runtime)) {
@@ -140,7 +140,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
 #[test]
 fn connection_accepted_for_a_dropped_future_is_closed() {
     on_both(|runtime| {
-        let listener = support::listener();
+        let listener = engine::listener();
         let accept = || Accept {
             fd: listener.as_raw_fd(),
             multi: false,
@@ -162,7 +162,7 @@ fn connection_accepted_for_a_dropped_future_is_closed() {
 #[test]
 fn future_of_a_multishot_operation_takes_one_completion_and_loses_none() {
     on_both(|runtime| {
-        let listener = support::listener();
+        let listener = engine::listener();
         let clients: Vec<_> = (0..3).map(|_| connect_to(&listener)).collect();
         runtime
             .block_on(async {
@@ -208,7 +208,7 @@ fn operations_that_were_leaked_keep_their_buffers() {
                     if polled {
                         poll_once(&mut op).await;
                     }
-                    support::leak(op);
+                    engine::leak(op);
                 }
                 some_turns().await;
             })
@@ -292,7 +292,9 @@ fn socket_dropped_outside_of_the_runtime_leaves_its_number_usable() {
                     peer
                 });
                 let read = stream.read(Vec::with_capacity(8));
-                let (count, bytes) = time::timeout(support::PATIENCE, read).await.unwrap();
+                let (count, bytes) = time::timeout(ringloop_testing::PATIENCE, read)
+                    .await
+                    .unwrap();
                 count.unwrap();
                 drop(write_later.await.unwrap());
                 bytes

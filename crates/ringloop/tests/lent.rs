@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits::{LENT_BUFFERS, POOL_BUFFERS};
 use ringloop::net::{Received, UnixStream};
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
+use ringloop_testing::engine::{alone, in_runtimes};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,7 +16,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use support::{PATIENCE, alone, drivers, in_runtimes};
 
 type Peer = std::os::unix::net::UnixStream;
 

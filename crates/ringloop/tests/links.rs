@@ -2,8 +2,6 @@
 //! and links that are dropped.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits;
@@ -15,33 +13,23 @@ use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::storage::CURRENT_POSITION;
 use ringloop::embed::{Link, Local, Op};
 use ringloop::{Options, Runtime, spawn, time};
+use ringloop_testing::engine::{
+    Foreign, alone, connect_to, expect_descriptors, full_unix_datagrams, in_runtimes, is_closed,
+    listener, open_descriptors,
+};
+use ringloop_testing::{PATIENCE, drivers};
 use std::future::{Future, IntoFuture};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{
-    Foreign, PATIENCE, alone, connect_to, drivers, expect_descriptors, full_unix_datagrams,
-    is_closed, listener, open_descriptors,
-};
 
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(5);
 
 fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
-    let _alone = alone();
-    for driver in drivers() {
-        let before = open_descriptors();
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
-        let runtime = Runtime::with_options(options).unwrap();
-        runtime.block_on(test()).unwrap();
-        drop(runtime);
-        expect_descriptors(before);
-    }
+    in_runtimes(|runtime| runtime.block_on(test()).unwrap());
 }
 
 fn errno<T: std::fmt::Debug>(result: &io::Result<T>) -> Option<i32> {

@@ -5,19 +5,18 @@
 //! is aborted must have done a beginning of its work and nothing else. In the end nothing is in flight.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{Recv, Write};
 use ringloop::embed::{Link, Local};
 use ringloop::net::UnixStream;
 use ringloop::{spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::in_runtimes;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, in_runtimes};
 
 /// Bytes of the file that one step of one actor writes.
 const PIECE: usize = 8;

@@ -1,19 +1,18 @@
 //! Multishot operations as sequences: order, ends, pauses, every way to give them up; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{file, socket};
 use ringloop::net::{Incoming, Readiness, Receive, TcpListener, TcpStream, UdpSocket, UnixStream};
 use ringloop::{Runtime, spawn, time};
+use ringloop_testing::engine;
+use ringloop_testing::engine::{connect_to, in_runtimes, is_closed, tcp_pair};
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
 use std::task::Poll;
 use std::time::Duration;
-use support::{connect_to, in_runtimes, is_closed, tcp_pair};
 
 const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
@@ -36,7 +35,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 }
 
 fn listener() -> (TcpListener, std::net::TcpListener) {
-    let std = support::listener();
+    let std = engine::listener();
     (std.try_clone().unwrap().into(), std)
 }
 
@@ -97,13 +96,13 @@ fn accepting_pauses_at_its_bound_and_goes_on_once_connections_are_taken() {
             let mut incoming = listener.incoming();
             assert_pending(incoming.next()).await;
             let mut clients = Vec::new();
-            let before = support::open_descriptors();
+            let before = engine::open_descriptors();
             for _ in 0..count {
                 clients.push(connect_to(&std));
                 time::sleep(Duration::from_micros(20)).await;
             }
             turns().await;
-            let untaken_count = support::open_descriptors() - before - count;
+            let untaken_count = engine::open_descriptors() - before - count;
             // The kernel may be a batch ahead.
             assert!(
                 untaken_count < limits::UNTAKEN_CONNECTIONS_MAX + 50,
@@ -170,7 +169,7 @@ fn reset_is_an_error_and_then_the_end() {
         run(runtime, async {
             let mut receive = stream.receive();
             assert_pending(receive.next()).await;
-            support::reset(peer);
+            engine::reset(peer);
             let error = receive.next().await.unwrap().unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET));
             assert!(receive.next().await.is_none());
@@ -466,8 +465,8 @@ async fn bring_to(
 
 #[test]
 fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
-    let _alone = support::alone();
-    for driver in support::drivers() {
+    let _alone = engine::alone();
+    for driver in ringloop_testing::drivers() {
         let options = ringloop::Options {
             driver,
             ..ringloop::Options::default()
@@ -478,7 +477,7 @@ fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
         run(&runtime, async {
             let mut receive = stream.receive();
             assert_pending(receive.next()).await;
-            support::leak(receive);
+            engine::leak(receive);
             for _ in 0..usize::from(limits::POOL_BUFFERS) * 2 {
                 peer.write_all(b"x").unwrap();
                 time::yield_now().await;

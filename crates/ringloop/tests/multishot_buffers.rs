@@ -2,14 +2,13 @@
 //! both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::net::TcpStream;
 use ringloop::{Runtime, time};
+use ringloop_testing::engine;
+use ringloop_testing::engine::{in_runtimes, tcp_pair};
 use std::io::Write as _;
 use std::time::Duration;
-use support::{in_runtimes, tcp_pair};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -55,7 +54,7 @@ fn forgotten_buffer_is_lost_to_the_pool_and_nothing_else() {
             let mut receive = stream.receive();
             for _ in 0..limits::POOL_BUFFERS - 1 {
                 peer.write_all(b"f").unwrap();
-                support::leak(receive.next().await.unwrap().unwrap());
+                engine::leak(receive.next().await.unwrap().unwrap());
             }
             // One is left, and goes round.
             for round in 0..10_u8 {
@@ -68,9 +67,9 @@ fn forgotten_buffer_is_lost_to_the_pool_and_nothing_else() {
 
 #[test]
 fn buffer_outlives_its_sequence_its_stream_and_its_runtime() {
-    let _alone = support::alone();
-    for driver in support::drivers() {
-        let before = support::open_descriptors();
+    let _alone = engine::alone();
+    for driver in ringloop_testing::drivers() {
+        let before = engine::open_descriptors();
         let options = ringloop::Options {
             driver,
             ..ringloop::Options::default()
@@ -87,7 +86,7 @@ fn buffer_outlives_its_sequence_its_stream_and_its_runtime() {
         assert_eq!(&*bytes, b"kept");
         drop(runtime);
         drop(peer);
-        assert_eq!(support::open_descriptors(), before, "kept by a buffer");
+        assert_eq!(engine::open_descriptors(), before, "kept by a buffer");
         assert_eq!(&*bytes, b"kept");
     }
 }

@@ -1,15 +1,14 @@
 //! TCP and UDP sockets as programs use them: addresses, options, halves, vectored writes, datagrams; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::{Keepalive, ListenOptions, TcpListener, TcpStream, UdpSocket};
 use ringloop::{Runtime, spawn, time};
+use ringloop_testing::engine::in_runtimes;
+use ringloop_testing::refusing_addr;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use support::in_runtimes;
 
 const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
@@ -110,23 +109,13 @@ fn listeners_share_an_address_only_where_both_say_so() {
     });
 }
 
-/// An address at which nobody listens, and what keeps its port from others meanwhile.
-fn nobody() -> (SocketAddr, [std::net::TcpStream; 2]) {
-    // Not where connections to it come from: none of them can be connected to itself.
-    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    let client = std::net::TcpStream::connect(addr).unwrap();
-    let (served, _) = listener.accept().unwrap();
-    (addr, [client, served])
-}
-
 #[test]
 fn connecting_is_bounded_in_time_and_tries_each_address() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let listener = TcpListener::bind(LOCAL.into()).unwrap();
             let address = listener.local_addr().unwrap();
-            let (closed, _kept) = nobody();
+            let (closed, _kept) = refusing_addr();
             let refused = TcpStream::connect(closed).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
             let stream = TcpStream::connect_any(&[closed, address]).await.unwrap();

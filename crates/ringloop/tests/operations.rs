@@ -1,8 +1,6 @@
 //! Every operation as an embedder meets it, with the same results asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{
     Accept, Cancel, Close, Connect, Nop, Poll, PollListener, RecvMsg, RecvMulti, Request,
@@ -12,13 +10,14 @@ use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{clock, file, socket};
 use ringloop::embed::{Completion, Event};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
-use support::{
+use ringloop_testing::engine;
+use ringloop_testing::engine::{
     Bed, connect_to, listener, on_both, read, read_exact, recv, recv_of, reset, send, tcp_pair,
     write_all,
 };
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 const IN: i32 = libc::POLLIN as i32;
 const OUT: i32 = libc::POLLOUT as i32;
@@ -330,7 +329,7 @@ fn close_closes_once_and_then_says_ebadf() {
         let fd = ours.into_raw_fd();
         let completion = bed.run(Request::Close(Close { fd }));
         assert_eq!(completion.result, 0);
-        assert!(support::is_closed(&mut peer));
+        assert!(engine::is_closed(&mut peer));
         assert_eq!(bed.run(Request::Close(Close { fd })).result, -libc::EBADF);
     });
 }

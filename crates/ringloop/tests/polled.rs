@@ -1,22 +1,21 @@
 //! Streams that are polled: nothing is lost or sent twice, whoever stops waiting; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::net::{Polled, TcpListener, TcpStream, UnixStream};
 use ringloop::time::{sleep, timeout, yield_now};
 use ringloop::{Runtime, spawn};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use support::PATIENCE;
 
 fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder().driver(driver).build().unwrap();
         runtime.block_on(test()).unwrap();
     }
@@ -107,8 +106,8 @@ fn what_was_written_before_the_drop_still_arrives() {
 
 #[test]
 fn what_a_lone_task_writes_is_sent_without_another_poll() {
-    let _alone = support::alone();
-    for driver in support::drivers() {
+    let _alone = engine::alone();
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder().driver(driver).build().unwrap();
         let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = runtime.block_on(async {
@@ -359,9 +358,9 @@ fn error_of_a_write_that_nobody_waited_for_is_told_to_the_next() {
 
 #[test]
 fn stream_whose_rest_was_lost_with_its_runtime_goes_with_it() {
-    let _alone = support::alone();
-    for driver in support::drivers() {
-        let before = support::open_descriptors();
+    let _alone = engine::alone();
+    for driver in ringloop_testing::drivers() {
+        let before = engine::open_descriptors();
         let runtime = Runtime::builder().driver(driver).build().unwrap();
         let (stream, peer) = runtime
             .block_on(async {
@@ -373,7 +372,7 @@ fn stream_whose_rest_was_lost_with_its_runtime_goes_with_it() {
             .unwrap();
         drop(runtime);
         drop((stream, peer));
-        support::expect_descriptors(before);
+        engine::expect_descriptors(before);
     }
 }
 
@@ -411,7 +410,7 @@ fn filled_bytes_stay_until_they_are_taken() {
 
 #[test]
 fn stream_dropped_with_a_peer_that_never_reads_is_closed_with_its_runtime() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder().driver(driver).build().unwrap();
         let peer = runtime
             .block_on(async {

@@ -2,8 +2,6 @@
 //! left behind.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::buf::SendBuf;
 use ringloop::embed::Kind;
@@ -12,11 +10,12 @@ use ringloop::embed::op::{Nop, RecvMulti, Request, Send, Timeout};
 use ringloop::embed::{Engine, Link};
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::{Options, Runtime, spawn, time};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{
+    Bed, Foreign, alone, open_descriptors, read_exact, recv, tcp_pair, write_all,
+};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use support::{
-    Bed, Foreign, alone, drivers, open_descriptors, read_exact, recv, tcp_pair, write_all,
-};
 
 /// The thread sleeps soon, so that waking it is part of every test.
 const IDLE: Duration = Duration::from_millis(1);

@@ -2,14 +2,13 @@
 //! keeps neither the loop spinning nor a buffer. `datagrams.rs` has the same for the pool of datagrams.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::embed::op::{RecvMulti, Request};
 use ringloop::embed::{Event, Kind};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{Bed, alone, on_both, open_descriptors, tcp_pair, write_all};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use support::{Bed, alone, drivers, on_both, open_descriptors, tcp_pair, write_all};
 
 /// Take all of the pool: as many one-byte messages as there are buffers, on a connection of its own.
 fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {

@@ -1,13 +1,11 @@
 //! Positional calls on what has no positions: ESPIPE, and nothing is taken; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::fs::{File, RegisteredBuf, RegisteredFile};
+use ringloop_testing::engine::in_runtimes;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use support::in_runtimes;
 
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(result: io::Result<T>) {

@@ -2,10 +2,10 @@
 //! behind; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::process::{Command, pipe};
 use ringloop::{Runtime, spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::{in_runtimes, processor_time};
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,7 +13,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, in_runtimes, processor_time};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()

@@ -1,16 +1,16 @@
 //! Readiness as a sequence: a change is told once, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::net::{Readiness, TcpStream, UnixStream};
 use ringloop::{Runtime, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine;
+use ringloop_testing::engine::{in_runtimes, processor_time};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes, processor_time};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -112,7 +112,7 @@ fn two_who_watch_one_descriptor_are_both_told() {
 #[test]
 fn reads_beside_it_lose_nothing_and_leave_no_spinning() {
     in_runtimes(|runtime| {
-        let (ours, mut peer) = support::tcp_pair();
+        let (ours, mut peer) = engine::tcp_pair();
         let watched = ours.try_clone().unwrap();
         let stream = TcpStream::from(ours);
         run(runtime, async {

@@ -2,20 +2,19 @@
 //! than it is held.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::embed::Local;
 use ringloop::embed::limits;
 use ringloop::embed::sys::uring::{Config, Feature, Features, Ring};
 use ringloop::net::{Receive, UnixStream};
 use ringloop::{Runtime, spawn, spawn_blocking, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::in_runtimes;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::LazyLock;
 use std::time::Duration;
-use support::{PATIENCE, in_runtimes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {

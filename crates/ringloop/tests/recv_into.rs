@@ -1,13 +1,12 @@
 //! A receive that holds no memory while it waits: its bytes come by a buffer of the pool; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::limits;
 use ringloop::embed::{Local, RecvInto};
 use ringloop::net::UnixStream;
 use ringloop::time::{sleep, timeout, yield_now};
 use ringloop::{Runtime, spawn};
+use ringloop_testing::drivers;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,7 +14,6 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use support::drivers;
 
 const SHORT: Duration = Duration::from_millis(5);
 

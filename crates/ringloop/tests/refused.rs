@@ -1,11 +1,10 @@
 //! System calls that a filter refuses while their plainer kin pass.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::net::{TcpListener, TcpStream, UdpSocket};
 use ringloop::{Options, Runtime};
-use support::{alone, deny, drivers};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{alone, deny};
 
 /// Numbered datagrams from one socket to the other and back: in batches, and by a stream of receives.
 async fn exchange(one: &UdpSocket, two: &UdpSocket) {

@@ -2,19 +2,18 @@
 //! used.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::embed::limits;
 use ringloop::embed::op::Nop;
 use ringloop::embed::{Link, Local};
 use ringloop::fs::{File, OpenOptions, RegisteredBuf, RegisteredFile};
 use ringloop::{Options, Runtime, time};
+use ringloop_testing::drivers;
+use ringloop_testing::engine::{alone, open_descriptors};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::task::Poll;
-use support::{alone, drivers, open_descriptors};
 
 fn runtime(driver: Choice) -> Runtime {
     let options = Options {

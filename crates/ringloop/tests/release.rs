@@ -1,19 +1,17 @@
 //! What is over lets go of its file: before its completion is taken, and before the next wait.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
+use ringloop_testing::engine::on_both;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use support::on_both;
 
 fn pair() -> (UnixStream, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let seconds = Some(support::PATIENCE);
+    let seconds = Some(ringloop_testing::PATIENCE);
     theirs.set_read_timeout(seconds).unwrap();
     (ours, theirs)
 }

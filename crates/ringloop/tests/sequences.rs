@@ -6,19 +6,18 @@
 //! sequence that shows it; `PROPTEST_CASES` sets how many are tried.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::buf::RecvBuf;
 use ringloop::embed::limits;
 use ringloop::embed::op::{Poll, Recv, RecvMulti, Request, Send, Timeout};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{BufferId, Event, Key, Token};
+use ringloop_testing::engine::{Bed, Foreign, alone, open_descriptors, tcp_pair};
+use ringloop_testing::{PATIENCE, drivers};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use support::{Bed, Foreign, PATIENCE, alone, drivers, open_descriptors, tcp_pair};
 
 const CONNECTIONS: usize = 3;
 

@@ -1,14 +1,14 @@
 //! Signals as a sequence: each once, to every listener, never lost to a dropped future; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::signal::{Signal, Signals, ctrl_c};
 use ringloop::{Runtime, spawn, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine;
+use ringloop_testing::engine::in_runtimes;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, in_runtimes};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -23,7 +23,7 @@ fn raise(signal: Signal) {
 
 /// The descriptors of listeners stay, so that handlers never write to another's: make them first.
 fn warm_up() {
-    let _alone = support::alone();
+    let _alone = engine::alone();
     let listeners: Vec<_> = (0..4)
         .map(|_| Signals::new(&[Signal::USER_1]).unwrap())
         .collect();
@@ -148,7 +148,7 @@ fn two_runtimes_hear_of_the_same_signal() {
 
 #[test]
 fn what_cannot_be_listened_to_is_refused() {
-    let _alone = support::alone();
+    let _alone = engine::alone();
     for number in [0, 65, libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV] {
         let refused = Signals::new(&[Signal::from_raw(number)]).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));

@@ -2,8 +2,6 @@
 //! over in time: what it is about would hang it.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits::{BLOCKING_QUEUE, BLOCKING_THREADS};
@@ -14,6 +12,7 @@ use ringloop::embed::{Link, Op};
 use ringloop::fs::File;
 use ringloop::net::{TcpListener, UdpSocket, UnixListener};
 use ringloop::{Runtime, spawn, spawn_blocking, time};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::Read as _;
@@ -24,7 +23,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, drivers};
 
 const CHILD: &str = "RINGLOOP_TEST_CHILD";
 const SHORT: Duration = Duration::from_millis(20);

@@ -1,14 +1,13 @@
 //! Sequences as streams of `futures-core`: the same items, and an end where there is one; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use futures_core::Stream;
 use ringloop::net::{TcpListener, TcpStream, UdpSocket};
+use ringloop_testing::engine;
+use ringloop_testing::engine::in_runtimes;
 use std::future::poll_fn;
 use std::io::Write as _;
 use std::pin::Pin;
-use support::in_runtimes;
 
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx)).await
@@ -18,10 +17,10 @@ async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
 fn sequences_are_streams() {
     in_runtimes(|runtime| {
         let done = runtime.block_on(async {
-            let std = support::listener();
+            let std = engine::listener();
             let listener: TcpListener = std.try_clone().unwrap().into();
             let mut incoming = listener.incoming();
-            let mut client = support::connect_to(&std);
+            let mut client = engine::connect_to(&std);
             let stream: TcpStream = next(&mut incoming).await.unwrap().unwrap();
             client.write_all(b"hello").unwrap();
             let mut receive = stream.receive();

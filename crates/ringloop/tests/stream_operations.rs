@@ -1,14 +1,14 @@
 //! Receives and sends on streams, with the same results asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::buf::SendBuf;
 use ringloop::embed::limits;
 use ringloop::embed::op::{RecvMulti, Request, Send, SendMsg};
+use ringloop_testing::engine::{
+    on_both, read_exact, recv, recv_of, reset, send, tcp_pair, write_all,
+};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use support::{on_both, read_exact, recv, recv_of, reset, send, tcp_pair, write_all};
 
 #[test]
 fn recv_takes_what_is_there_and_then_the_end() {

@@ -2,8 +2,6 @@
 //! `make asan` runs these too. The numbers are the invariants of `executor/task/core.rs`.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::JoinError;
 use ringloop::embed::Local;
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
@@ -18,7 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 fn on_both(test: impl Fn(Runtime)) {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let options = Options {
             driver,
             ..Options::default()

@@ -2,20 +2,19 @@
 //! future; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use proptest::prelude::*;
 use ringloop::time::{
     Elapsed, MissedTick, interval, interval_at, sleep, sleep_until, timeout, timeout_at, yield_now,
 };
 use ringloop::{Options, Runtime, spawn};
+use ringloop_testing::engine::{alone, in_runtimes};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, alone, drivers, in_runtimes};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -235,7 +234,7 @@ fn time_outs_that_are_over_at_once_do_not_keep_the_others_waiting() {
                 let ended = timeout(Duration::ZERO, std::future::pending::<()>()).await;
                 assert_eq!(ended, Err(Elapsed));
                 assert!(
-                    begun.elapsed() < support::PATIENCE,
+                    begun.elapsed() < ringloop_testing::PATIENCE,
                     "nobody else had a turn"
                 );
             }

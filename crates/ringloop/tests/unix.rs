@@ -1,13 +1,14 @@
 //! Unix sockets as programs use them: names, halves, passed descriptors, datagrams, full backlogs; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::buf::SendBuf;
 use ringloop::embed::op::{self, SendDatagram};
 use ringloop::embed::{Local, Op};
 use ringloop::net::{UnixDatagram, UnixListener, UnixName, UnixStream};
 use ringloop::{Options, Runtime, spawn, time};
+use ringloop_testing::engine;
+use ringloop_testing::engine::{alone, full_unix_datagrams, in_runtimes, read_exact};
+use ringloop_testing::{PATIENCE, drivers};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -18,7 +19,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, alone, drivers, full_unix_datagrams, in_runtimes, read_exact};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -90,7 +90,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (one, other) = UnixStream::pair().unwrap();
-            let before = support::open_descriptors();
+            let before = engine::open_descriptors();
             let (reader, writer) = std::io::pipe().unwrap();
             let passed = vec![OwnedFd::from(reader), OwnedFd::from(writer)];
             let (sent, bytes, back) = one.send_descriptors(b"two".to_vec(), passed).await;
@@ -106,7 +106,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             std::io::Read::read_to_string(&mut reader, &mut all).unwrap();
             assert_eq!(all, "through");
             drop(reader);
-            assert_eq!(support::open_descriptors(), before);
+            assert_eq!(engine::open_descriptors(), before);
             // Without any it is a plain send and receive.
             one.send_descriptors(b"none".to_vec(), Vec::new())
                 .await
@@ -144,7 +144,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             }
             time::sleep(Duration::from_millis(1)).await;
             assert_eq!(
-                support::open_descriptors(),
+                engine::open_descriptors(),
                 before,
                 "a descriptor for nobody"
             );
@@ -222,9 +222,9 @@ fn unix_datagram_to_a_full_socket_waits_until_there_is_room() {
                 known = count.get();
             }
             assert!(!sending.is_finished());
-            let before = support::processor_time();
+            let before = engine::processor_time();
             time::sleep(Duration::from_millis(300)).await;
-            let used = support::processor_time().saturating_sub(before);
+            let used = engine::processor_time().saturating_sub(before);
             assert!(used < Duration::from_millis(150), "{used:?}");
             for number in 0..2000_u32 {
                 let received = time::timeout(PATIENCE, full.recv(Vec::with_capacity(8)));
@@ -400,7 +400,7 @@ fn unix_datagram_that_was_forgotten_goes_to_no_other_socket_of_its_number() {
             let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut sending).poll(cx)));
             assert!(first.await.is_pending());
             time::sleep(Duration::from_millis(5)).await;
-            support::leak(sending);
+            engine::leak(sending);
             let local = Local::current();
             local.engine().driver_mut().close(sender.into());
             let (one, other) = StdDatagram::pair().unwrap();
@@ -466,7 +466,7 @@ fn unix_connect_waits_while_the_backlog_is_full() {
             for task in waiting {
                 task.await.unwrap();
             }
-            assert!(started.elapsed() < support::PATIENCE);
+            assert!(started.elapsed() < ringloop_testing::PATIENCE);
         });
     });
 }

@@ -2,8 +2,6 @@
 //! drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::JoinError;
 use ringloop::net::TcpListener;
 use ringloop::{Error, Runtime, spawn, spawn_on, time, worker};
@@ -19,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Run a test on each driver, with so many workers.
 fn on_both(workers: usize, test: impl Fn(Runtime)) {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let builder = Runtime::builder().driver(driver).workers(workers);
         test(builder.build().unwrap());
     }
@@ -36,7 +34,7 @@ impl Drop for Dropped {
 
 #[test]
 fn each_worker_is_a_thread_of_its_own_with_its_name_and_number() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
             .workers(3)
@@ -276,7 +274,7 @@ fn worker_that_does_not_exist_is_an_error_with_the_remedy() {
 
 #[test]
 fn full_inbox_is_an_error_and_has_room_again_later() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
             .workers(2)
@@ -316,7 +314,7 @@ fn full_inbox_is_an_error_and_has_room_again_later() {
 
 #[test]
 fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
             .workers(3)
@@ -349,7 +347,10 @@ fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
         // A joined thread stands in /proc until the kernel has cleared it away.
         let begun = Instant::now();
         while threads_named("ending") > 0 {
-            assert!(begun.elapsed() < support::PATIENCE, "a worker is left");
+            assert!(
+                begun.elapsed() < ringloop_testing::PATIENCE,
+                "a worker is left"
+            );
             thread::sleep(Duration::from_millis(1));
         }
         assert!(matches!(
@@ -397,7 +398,7 @@ fn pinned_workers_run_on_one_processor_each() {
 
 #[test]
 fn ring_of_a_chosen_size_is_refused_only_where_the_kernel_says_so() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
             .ring_entries(4)
@@ -428,7 +429,7 @@ fn threads_named(start: &str) -> usize {
 
 #[test]
 fn listeners_of_one_address_share_its_connections() {
-    for driver in support::drivers() {
+    for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
             .workers(2)

@@ -2,20 +2,19 @@
 //! dropped and forgotten at every state; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::Choice;
 use ringloop::embed::Kind;
 use ringloop::embed::Local;
 use ringloop::embed::op::{Request, Send, SendMsg, SendMsgZc, SendZc};
 use ringloop::net::{TcpListener, TcpStream, Transfer};
 use ringloop::{Runtime, spawn, time};
+use ringloop_testing::engine;
+use ringloop_testing::engine::{Bed, Foreign, in_runtimes, on_both, tcp_pair};
 use std::future::poll_fn;
 use std::io::Read as _;
 use std::os::fd::AsRawFd;
 use std::task::Poll;
 use std::time::Duration;
-use support::{Bed, Foreign, in_runtimes, on_both, tcp_pair};
 
 fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
@@ -303,7 +302,7 @@ fn completions_are_the_count_and_then_the_notification() {
         assert!(matches!(last.request, Some(Request::SendZc(_))));
         drop(last);
         foreign.assert_released_untouched();
-        assert_eq!(support::read_exact(&mut peer, 5), b"hello");
+        assert_eq!(engine::read_exact(&mut peer, 5), b"hello");
         bed.release(&ours);
     });
 }
