@@ -1,13 +1,13 @@
 //! A panic under the engine ends the connection that it happened in, and nothing else, on both drivers.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use ringloop::future::join;
 use ringloop::time::timeout;
 use ringloop_quic::config::{ClientConfig, ServerConfig};
 use ringloop_quic::error::{ConnectError, ConnectionError};
 use ringloop_quic::{Connection, Endpoint};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::quic::{any, client_config, client_tls, on_both, server_config, server_tls};
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
@@ -15,7 +15,6 @@ use rustls::server::StoresServerSessions;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{PATIENCE, any, client_config, client_tls, on_both, server_config, server_tls};
 
 const WHEN_BEGUN: &str = "the store panics as a connection begins";
 const WHEN_STORED: &str = "the store panics over a ticket";
