@@ -387,7 +387,7 @@ mod tests {
                 }
             });
             let mut asked = (0..50_000).map(|_| poll_now(reader.as_raw_fd(), Interest::READ));
-            let failed = asked.find_map(|ready| errno(ready));
+            let failed = asked.find_map(errno);
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
             assert_eq!(failed, None);
         });
