@@ -83,7 +83,9 @@ pub mod process;
 pub mod signal;
 mod slab;
 pub mod sync;
-mod sys;
+/// Not public: programs of before name `sys::interest::Interest`, which is `net::Interest` now.
+#[doc(hidden)]
+pub mod sys;
 pub mod time;
 
 pub use choice::Choice;

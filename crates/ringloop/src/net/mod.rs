@@ -38,6 +38,7 @@ pub use crate::executor::{Lent, Received, Returned};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
 pub use crate::sys::datagram::{Message, SendError, Train};
+pub use crate::sys::interest::Interest;
 pub use incoming::Incoming;
 pub use lookup::lookup_host;
 pub use options::Keepalive;
