@@ -1,10 +1,10 @@
-//! The protocol's error codes by their names (RFC 9000 §20.1, RFC 9001 §4.8, RFC 9368 §6).
+//! Names of the protocol's error codes (RFC 9000 §20.1, RFC 9001 §4.8, RFC 9368 §6).
 //!
-//! Owns: the names. Called by: `error`, for its texts; programs that log codes.
+//! Owns: the names. Called by: `error`, for its texts; applications that log codes.
 
-/// Returns a code as people read it: its name and its number. `CRYPTO_ERROR` carries an alert of TLS, which is named too.
+/// Returns a code in readable form: its name and number. `CRYPTO_ERROR` also names its TLS alert.
 ///
-/// A code that no RFC names is a number alone.
+/// A code without a name in the RFCs is a bare number.
 pub fn name(code: u64) -> String {
     let name = match code {
         0x0 => "NO_ERROR",
@@ -36,11 +36,12 @@ pub fn name(code: u64) -> String {
     format!("{name} ({code:#x})")
 }
 
-/// Returns a code's name and what was said with it; where nothing was, what the code means in a handshake.
+/// Returns a code's name and `said`; if that is empty, what the code means in a handshake.
 pub fn explained(code: u64, said: &str) -> String {
     let said = match (code, said) {
         (0x2, "") => "it takes no more connections now",
-        // RFC 9000 §10.2.3: the program's own code and reason are not for those who may not be its peer.
+        // RFC 9000 §10.2.3: the application's code and reason are withheld until the peer is
+        // authenticated.
         (0xc, "") => "its program closed the connection",
         (_, said) => said,
     };
@@ -48,7 +49,7 @@ pub fn explained(code: u64, said: &str) -> String {
     format!("{}{colon}{said}", name(code))
 }
 
-/// Whether a code carries an alert of TLS (RFC 9001 §4.8).
+/// Whether a code carries a TLS alert (RFC 9001 §4.8).
 pub fn is_of_tls(code: u64) -> bool {
     (0x100..0x200).contains(&code)
 }

@@ -1,4 +1,4 @@
-//! How endpoints and connections are set up.
+//! Configuration of endpoints and connections.
 
 mod transport;
 
@@ -53,11 +53,11 @@ impl proto::TokenStore for Tokens {
     }
 }
 
-/// What outgoing connections are made with; a clone shares sessions and tokens with it.
+/// Configuration of outgoing connections; a clone shares sessions and tokens with it.
 #[derive(Clone)]
 pub struct ClientConfig {
     pub(crate) config: proto::ClientConfig,
-    /// What `config` was made of, and does not show.
+    /// The session store inside `config`, which has no getter for it.
     sessions: Arc<ClientSessions>,
     transport: Arc<proto::TransportConfig>,
     tokens: Arc<dyn proto::TokenStore>,
@@ -74,7 +74,7 @@ impl fmt::Debug for ClientConfig {
 }
 
 impl ClientConfig {
-    /// With this TLS, and the rest at its defaults.
+    /// Uses this TLS configuration, and defaults for the rest.
     pub fn new(tls: ClientTls) -> Result<Self, ConfigError> {
         let sessions = Arc::new(ClientSessions {
             config: Arc::new(tls.build()?),
@@ -107,14 +107,14 @@ impl ClientConfig {
         }
     }
 
-    /// What the engine is told for one connection.
+    /// The engine's configuration for one connection.
     pub(crate) fn of_one(&self) -> proto::ClientConfig {
         let mut config = self.config.clone();
         config.token_store(Arc::new(OneConnectionsTokens::new(&self.tokens)));
         config
     }
 
-    /// What connections do and keep.
+    /// Sets the transport parameters.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.transport = transport.build()?;
         self.kept = Kept::from(transport);
@@ -122,8 +122,8 @@ impl ClientConfig {
         Ok(self)
     }
 
-    /// The version to begin with. Nothing else is tried: a server that does not speak it answers, and the
-    /// connection ends with `ConnectionError::VersionMismatch`.
+    /// Sets the first version. No other is tried: if the server does not speak it, the connection
+    /// ends with `ConnectionError::VersionMismatch`.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
         self.version = version.number();
@@ -131,14 +131,15 @@ impl ClientConfig {
         self
     }
 
-    /// Log connections; `None`, by default: do not.
+    /// Enables logging of connections; off (`None`) by default.
     #[must_use]
     pub fn qlog(mut self, qlog: Option<Qlog>) -> Self {
         self.qlog = qlog;
         self
     }
 
-    /// Keep address tokens here; `None`: nowhere. By default in memory, two a server, of 256 servers.
+    /// Sets the store for address tokens, or none. By default in memory: two per server, for 256
+    /// servers.
     #[must_use]
     pub fn tokens(mut self, store: Option<Arc<dyn TokenStore>>) -> Self {
         self.tokens = match store {
@@ -149,8 +150,8 @@ impl ClientConfig {
         self
     }
 
-    /// Keep sessions here; all else, whose certificates are trusted too, stays shared with this configuration, so
-    /// that a session that one has got may be resumed by the other.
+    /// Returns a copy that uses another session store. The rest, trusted certificates included,
+    /// stays shared, so that each may resume the other's sessions.
     #[must_use]
     pub fn with_sessions(&self, store: Arc<dyn ClientSessionStore>) -> Self {
         let mut tls = rustls::ClientConfig::clone(&self.sessions.config);
@@ -166,8 +167,8 @@ impl ClientConfig {
         config
     }
 
-    /// The id that the first packets of the next connection are addressed to, in place of a random one: 8 to 20
-    /// bytes that nobody can guess (RFC 9000 §7.2). For one connection.
+    /// Sets the destination id of the next connection's first packets, instead of a random one: 8
+    /// to 20 unpredictable bytes (RFC 9000 §7.2). Used for one connection.
     pub fn initial_destination(mut self, id: &[u8]) -> Result<Self, ConfigError> {
         if !(8..=20).contains(&id.len()) {
             return Err(ConfigError::OutOfBounds(
@@ -179,7 +180,7 @@ impl ClientConfig {
     }
 }
 
-/// What incoming connections are made with; a clone shares sessions with it.
+/// Configuration of incoming connections; a clone shares sessions with it.
 #[derive(Clone)]
 pub struct ServerConfig {
     pub(crate) config: proto::ServerConfig,
@@ -194,7 +195,7 @@ impl fmt::Debug for ServerConfig {
 }
 
 impl ServerConfig {
-    /// With this TLS, and the rest at its defaults.
+    /// Uses this TLS configuration, and defaults for the rest.
     pub fn new(tls: ServerTls) -> Result<Self, ConfigError> {
         let sessions = ServerSessions::new(tls.build()?, tls::initial_suite()?);
         let mut config = proto::ServerConfig::new(Arc::new(sessions), tls::token_key::random()?);
@@ -210,33 +211,35 @@ impl ServerConfig {
         })
     }
 
-    /// What connections do and keep.
+    /// Sets the transport parameters.
     pub fn transport(mut self, transport: &Transport) -> Result<Self, ConfigError> {
         self.config.transport_config(transport.build()?);
         self.kept = Kept::from(transport);
         Ok(self)
     }
 
-    /// Log connections; `None`, by default: do not.
+    /// Enables logging of connections; off (`None`) by default.
     #[must_use]
     pub fn qlog(mut self, qlog: Option<Qlog>) -> Self {
         self.qlog = qlog;
         self
     }
 
-    /// Whether clients may go on from another address (on by default).
+    /// Allows clients to migrate to another address (on by default).
     #[must_use]
     pub fn migration(mut self, allowed: bool) -> Self {
         self.config.migration(allowed);
         self
     }
 
-    /// Where clients may go on to once the handshake is complete (RFC 9000 §9.6).
+    /// Sets the addresses that clients may migrate to once the handshake is complete (RFC 9000
+    /// §9.6).
     ///
-    /// What the endpoint sends on a connection leaves from the address of its handshake, also to a client that has gone
-    /// on: the engine keeps that for the connection's time. So a socket's second address will not do, where clients take
-    /// answers of the address alone that they have sent to. One that something in front of the endpoint translates to the
-    /// first will, both ways.
+    /// The endpoint keeps sending from the address of the handshake, because the engine fixes the
+    /// local address for the lifetime of a connection. Clients that accept packets only from the
+    /// address they sent to therefore need a preferred address that something in front of the
+    /// endpoint translates to the first one, both ways; a second address of the same socket does
+    /// not work.
     #[must_use]
     pub fn preferred_address(mut self, v4: Option<SocketAddrV4>, v6: Option<SocketAddrV6>) -> Self {
         self.config.preferred_address_v4(v4);
@@ -244,15 +247,16 @@ impl ServerConfig {
         self
     }
 
-    /// The secret from which the keys of address tokens come: 32 random bytes or more, the same in all workers
-    /// and processes that shall know each other's. By default a fresh one.
+    /// Sets the secret that address token keys are derived from: at least 32 random bytes, the same
+    /// in all workers and processes that accept each other's tokens. Random by default.
     #[must_use]
     pub fn token_secret(mut self, secret: &[u8]) -> Self {
         self.config.token_key(tls::token_key::from_secret(secret));
         self
     }
 
-    /// How long the token of a Retry may be used (15 s by default); 1 s or more, the unit of its time.
+    /// Sets the lifetime of a Retry token (15 s by default); at least 1 s, the unit of its
+    /// timestamp.
     pub fn retry_lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
         if !(Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime) {
             return Err(ConfigError::OutOfBounds("retry_lifetime: 1 s to 10 years"));
@@ -261,8 +265,9 @@ impl ServerConfig {
         Ok(self)
     }
 
-    /// How many tokens a client gets for its next connections (2 by default, at most [`limits::TOKENS_MAX`]), and how long
-    /// they may be used (two weeks; 1 s or more). With 0, those of clients are not looked at either.
+    /// Sets how many tokens a client gets for its next connections (2 by default, at most
+    /// [`limits::TOKENS_MAX`]) and their lifetime (two weeks by default, at least 1 s). With 0,
+    /// clients' tokens are ignored too.
     pub fn tokens(mut self, count: u32, lifetime: Duration) -> Result<Self, ConfigError> {
         if count > limits::TOKENS_MAX {
             return Err(ConfigError::OutOfBounds("tokens: 0 to 64"));
@@ -281,8 +286,9 @@ impl ServerConfig {
         Ok(self)
     }
 
-    /// How many connections may wait to be accepted; past it new clients get no answer, and try again until there is room
-    /// or their handshake's time is over. From 1 to [`limits::INCOMING_LIMIT`].
+    /// Sets how many connections may wait to be accepted, from 1 to [`limits::INCOMING_LIMIT`].
+    /// Beyond that, new clients get no answer and retransmit until there is room or their handshake
+    /// times out.
     pub fn incoming_max(mut self, count: usize) -> Result<Self, ConfigError> {
         if !(1..=limits::INCOMING_LIMIT).contains(&count) {
             return Err(ConfigError::OutOfBounds("incoming_max: 1 to 2^20"));
@@ -292,17 +298,17 @@ impl ServerConfig {
     }
 }
 
-/// What is the same for all connections of an endpoint.
+/// Settings shared by all connections of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) config: proto::EndpointConfig,
-    /// Bytes that the socket asks the kernel to keep, each way.
+    /// Kernel buffer size that the socket requests, for each direction.
     pub socket_buffer: usize,
-    /// What connection ids are known by.
+    /// Key that marks this endpoint's connection ids.
     id_key: Option<u64>,
-    /// The program has said what connection ids are like.
+    /// The application chose the form of connection ids.
     has_chosen_ids: bool,
-    /// Where the program wants to hear of connection ids.
+    /// Log of connection ids, if the application asked for events.
     pub(crate) ids: Option<proto::ids::Log>,
 }
 
@@ -329,7 +335,7 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// The versions to speak, the best first, at least one; both by default.
+    /// Sets the supported versions in order of preference, at least one; both by default.
     pub fn versions(mut self, versions: &[Version]) -> Result<Self, ConfigError> {
         if versions.is_empty() {
             return Err(ConfigError::OutOfBounds("versions: one at least"));
@@ -339,38 +345,38 @@ impl EndpointConfig {
         Ok(self)
     }
 
-    /// The largest payload of UDP that peers may send here: 1200 to 65527 bytes; 1472 by default.
+    /// Sets the largest UDP payload that peers may send: 1200 to 65527 bytes; 1472 by default.
     pub fn udp_payload_max(mut self, bytes: u16) -> Result<Self, ConfigError> {
         let result = self.config.max_udp_payload_size(bytes);
         result.map_err(|_| ConfigError::OutOfBounds("udp_payload_max: 1200 to 65527"))?;
         Ok(self)
     }
 
-    /// The secret from which stateless resets come: with the same one, an endpoint can end connections of
-    /// another that is gone (RFC 9000 §10.3). By default a fresh one. Connection ids that were chosen, in whichever order,
-    /// stay as they were chosen.
+    /// Sets the secret that stateless reset tokens are derived from: with the same secret, an
+    /// endpoint can reset connections of a dead one (RFC 9000 §10.3). Random by default. Does
+    /// not change connection ids chosen by other calls, before or after.
     #[must_use]
     pub fn reset_secret(mut self, secret: &[u8]) -> Self {
         self.config.reset_key(tls::token_key::reset_key(secret));
         let key = tls::token_key::connection_id_key(secret);
         self.id_key = Some(key);
         if !self.has_chosen_ids {
-            // Only what may be one of its connection ids is answered by a reset.
+            // Send a reset only for what may be one of our connection ids.
             self.config
                 .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
         }
         self
     }
 
-    /// Tell of connection ids by `Event::IdIssued` and `Event::IdRetired`, for programs that route datagrams to
-    /// cores of one connection each. `first` is what that connection has to begin with (no event tells it); all
-    /// have its length, 4 to 20 bytes.
+    /// Reports connection ids by `Event::IdIssued` and `Event::IdRetired`, for applications that
+    /// route datagrams to cores with one connection each. `first` is that connection's initial id
+    /// (no event reports it); all ids have its length, 4 to 20 bytes.
     pub fn connection_ids(self, first: &[u8]) -> Result<Self, ConfigError> {
         self.told_ids(first.len(), Some(first))
     }
 
-    /// The same for endpoints with any number of connections, whose first ids
-    /// [`Connection::ids`](crate::core::Connection::ids) tells; all have `len` bytes, 4 to 20.
+    /// The same for endpoints with any number of connections, whose first ids are in
+    /// [`Connection::ids`](crate::core::Connection::ids); all have `len` bytes, 4 to 20.
     pub fn connection_id_len(self, len: usize) -> Result<Self, ConfigError> {
         self.told_ids(len, None)
     }
@@ -382,14 +388,15 @@ impl EndpointConfig {
         let log = proto::ids::Log::begin_with(first);
         self.ids = Some(log.clone());
         self.has_chosen_ids = true;
-        // Programs that route look at the bit to tell QUIC from other protocols (RFC 9287 §3).
+        // Routers use the bit to tell QUIC from other protocols (RFC 9287 §3).
         self.config.grease_quic_bit(false);
         self.config.cid_generator(move || log.generator(len));
         Ok(self)
     }
 
-    /// Have connection ids carry the number of one of `count` workers, 1 to 256, which are known to each other by `key`:
-    /// for programs with sockets of their own, which have the kernel route by [`steering_program`].
+    /// Puts the number of one of `count` workers (1 to 256) into connection ids, which workers
+    /// recognise by `key`: for applications with their own sockets that let the kernel route by
+    /// [`steering_program`].
     ///
     /// [`steering_program`]: crate::steering_program
     pub fn worker(mut self, number: usize, count: usize, key: u64) -> Result<Self, ConfigError> {
@@ -404,14 +411,14 @@ impl EndpointConfig {
         Ok(self)
     }
 
-    /// Have connection ids carry the place of a worker.
+    /// Puts a worker's number into connection ids.
     pub(crate) fn for_worker(mut self, place: &Place) -> Self {
         let (place, key) = (place.clone(), self.id_key);
         self.config.cid_generator(move || Box::new(place.ids(key)));
         self
     }
 
-    /// Seed the random numbers that are no secrets, for tests.
+    /// Seeds the random numbers that are not secret, for tests.
     #[must_use]
     pub fn seed(mut self, seed: Option<[u8; 32]>) -> Self {
         self.config.rng_seed(seed);

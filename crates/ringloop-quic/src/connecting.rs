@@ -1,7 +1,7 @@
-//! How connections begin, as futures.
+//! Connection establishment, as futures.
 //!
-//! Owns: [`Incoming`] (a client that waits for a decision), [`Connecting`] (a handshake), [`ZeroRtt`]. Called by:
-//! programs. Never does: touch the socket; the endpoint's task does.
+//! Owns: [`Incoming`] (a client that waits for a decision), [`Connecting`] (a handshake),
+//! [`ZeroRtt`]. Called by: applications. The socket is left to the endpoint's task.
 
 use crate::config::ServerConfig;
 use crate::connection::Connection;
@@ -42,14 +42,15 @@ impl Incoming {
         }
     }
 
-    /// Begin the handshake.
+    /// Starts the handshake.
     ///
-    /// Errors: what was wrong with the client's first packet.
+    /// # Errors
+    /// What was wrong with the client's first packet.
     pub fn accept(self) -> Result<Connecting, ConnectionError> {
         self.accept_as(None)
     }
 
-    /// Begin the handshake with a configuration of its own.
+    /// Starts the handshake with another configuration.
     pub fn accept_with(self, config: ServerConfig) -> Result<Connecting, ConnectionError> {
         self.accept_as(Some(config))
     }
@@ -67,12 +68,13 @@ impl Incoming {
         accepted.map(|handle| Connecting::new(&self.shared, handle))
     }
 
-    /// Tell the client that it is refused.
+    /// Refuses the client with an error code.
     pub fn refuse(self) {}
 
-    /// Have the client prove its address first: it comes again, with `is_validated()`.
+    /// Asks the client to validate its address first; it connects again, with `is_validated()`.
     ///
-    /// Errors: itself, where it has been told so already.
+    /// # Errors
+    /// Returns itself if the client already answered a Retry.
     pub fn retry(mut self) -> Result<(), Self> {
         let Some(inner) = self.inner.take() else {
             return Ok(());
@@ -85,31 +87,31 @@ impl Incoming {
         }
     }
 
-    /// Do not answer: for the client, nobody is there.
+    /// Drops the attempt silently.
     pub fn ignore(mut self) {
         if let Some(inner) = self.inner.take() {
             self.shared.state().sessions.core.ignore(inner);
         }
     }
 
-    /// The client's address, which it has not proved unless `is_validated()`.
+    /// The client's address; may be spoofed unless `is_validated()`.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.inner.as_ref().map(core::Incoming::remote_address)
     }
 
-    /// The address that the client has sent to.
+    /// The address that the client sent to.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.inner.as_ref().and_then(core::Incoming::local_ip)
     }
 
-    /// Whether the client has proved its address, by a Retry or a token of an earlier connection.
+    /// Whether the client validated its address, by a Retry or a token of an earlier connection.
     pub fn is_validated(&self) -> bool {
         self.inner
             .as_ref()
             .is_some_and(core::Incoming::is_validated)
     }
 
-    /// Whether [`Incoming::retry`] may be asked of it.
+    /// Whether [`Incoming::retry`] is possible.
     pub fn may_retry(&self) -> bool {
         self.inner.as_ref().is_some_and(core::Incoming::may_retry)
     }
@@ -127,16 +129,16 @@ impl Drop for Incoming {
     }
 }
 
-/// A connection whose handshake is under way; awaiting it gives the connection. Dropping it before closes it.
+/// A handshake in progress; awaiting it returns the connection. Dropping it closes the connection.
 ///
-/// Like a clone of the connection it keeps it open; `await` ends it.
+/// Keeps the connection open like a clone of it, until it is awaited.
 #[must_use = "dropping it closes the connection"]
 pub struct Connecting {
     seat: Watching,
     connection: Connection,
 }
 
-/// A place among those that wait for a handshake's steps.
+/// Registration as a waiter for a handshake's steps.
 type Watching = Seat<Rc<Inner>>;
 
 fn watching(connection: &Connection) -> Watching {
@@ -160,11 +162,12 @@ impl Connecting {
         }
     }
 
-    /// Use the connection before the handshake is complete: a client whose session is resumed may send early
-    /// data, which others may send again; a server may answer a client that it has not yet verified.
-    /// [`ZeroRtt`] tells how it ended.
+    /// Returns the connection before the handshake is complete: a client that resumes a session may
+    /// send early data, which an attacker can replay; a server may answer a client that is not yet
+    /// verified. [`ZeroRtt`] reports the outcome.
     ///
-    /// Errors: itself, where no early data can be sent; waiting for it is what is left.
+    /// # Errors
+    /// Returns itself if early data is not possible; then await it.
     pub fn into_0rtt(self) -> Result<(Connection, ZeroRtt), Self> {
         let is_possible = self
             .connection
@@ -181,9 +184,10 @@ impl Connecting {
         Ok((connection, zero_rtt))
     }
 
-    /// What the handshake has agreed on so far, once that is known: for a server the name that the client asks for.
+    /// What the handshake agreed on so far; a server waits for the name that the client requests.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn handshake_data(&self) -> Result<Handshake, ConnectionError> {
         let agreed = |connection: &mut core::Connection<'_>, session: &mut Session| {
             if session.phase != Phase::Complete
@@ -209,7 +213,7 @@ impl Future for Connecting {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let result = this.seat.poll(cx, |_, session| {
-            // Also where it is over by now: what a client that closes at once has sent is there to be read.
+            // Even if it is closed by now: what a client sent before it closed can still be read.
             if session.phase == Phase::Complete {
                 return Some(Ok(()));
             }
@@ -219,7 +223,8 @@ impl Future for Connecting {
     }
 }
 
-/// How early data ends: awaiting it gives whether the server took it. `false` also where the handshake failed.
+/// Outcome of early data: awaiting it returns whether the server accepted it; `false` if the
+/// handshake failed.
 #[must_use = "whether early data arrived is known when it is awaited"]
 pub struct ZeroRtt {
     seat: Watching,
@@ -237,7 +242,7 @@ impl Future for ZeroRtt {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.get_mut().seat.poll(cx, |connection, session| {
-            // Also where it is over by now.
+            // Even if it is closed by now.
             if session.phase == Phase::Complete {
                 return Some(!connection.is_client() || connection.early_data_accepted());
             }

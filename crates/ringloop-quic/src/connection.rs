@@ -1,6 +1,6 @@
-//! Connections as futures.
+//! Connections, as futures.
 //!
-//! Owns: [`Connection`]. Called by: programs. Never does: touch the socket; the endpoint's task does.
+//! Owns: [`Connection`]. Called by: applications. The socket is left to the endpoint's task.
 
 use crate::core::{self, Handle, Handshake};
 use crate::error::ConnectionError;
@@ -17,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A connection. Clones are the same one; it is closed with code 0 when the last of them, and of its streams, is
-/// dropped.
+/// A connection. Clones share it; it is closed with code 0 when the last of them and of its streams
+/// is dropped.
 #[derive(Clone)]
 pub struct Connection {
     pub(crate) inner: Rc<Inner>,
@@ -43,37 +43,39 @@ impl Connection {
         }
     }
 
-    /// Open a stream that goes both ways, once the peer allows one.
+    /// Opens a bidirectional stream once the peer allows one.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, is_early) = self.open(Direction::Bi).await?;
         Ok(self.both(id, is_early))
     }
 
-    /// Open a stream that goes from here to the peer, once it allows one.
+    /// Opens a unidirectional stream once the peer allows one.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
         let (id, is_early) = self.open(Direction::Uni).await?;
         Ok(SendStream::new(&self.inner, id, is_early))
     }
 
-    /// Open a stream now; `None` where the peer allows none.
+    /// Opens a stream now; `None` if the peer allows none.
     pub fn try_open_bi(&self) -> Result<Option<(SendStream, RecvStream)>, ConnectionError> {
         Ok(self
             .try_open(Direction::Bi)?
             .map(|(id, is_early)| self.both(id, is_early)))
     }
 
-    /// Open a stream now; `None` where the peer allows none.
+    /// Opens a stream now; `None` if the peer allows none.
     pub fn try_open_uni(&self) -> Result<Option<SendStream>, ConnectionError> {
         let opened = self.try_open(Direction::Uni)?;
         Ok(opened.map(|(id, is_early)| SendStream::new(&self.inner, id, is_early)))
     }
 
     fn try_open(&self, direction: Direction) -> Result<Option<(StreamId, bool)>, ConnectionError> {
-        // The peer hears of a stream by its first bytes, and nothing of a wait for one.
+        // The peer learns of a stream by its first bytes, so there is nothing to send for a wait.
         let opened = |connection: &mut core::Connection<'_>, session: &mut Session| {
             open(connection, session, direction)
         };
@@ -94,17 +96,19 @@ impl Connection {
         )
     }
 
-    /// The next stream that the peer has opened both ways.
+    /// The next bidirectional stream that the peer opened.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.accept(Direction::Bi).await?;
         Ok(self.both(id, false))
     }
 
-    /// The next stream that the peer has opened for itself.
+    /// The next unidirectional stream that the peer opened.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let id = self.accept(Direction::Uni).await?;
         Ok(RecvStream::new(&self.inner, id, false))
@@ -118,7 +122,8 @@ impl Connection {
         self.inner.until(Wait::Accept(direction), accepted).await
     }
 
-    /// Close the connection with the program's code and reason, at once: what was not acknowledged may be lost.
+    /// Closes the connection at once with the application's code and reason; unacknowledged data
+    /// may be lost.
     pub fn close(&self, code: u64, reason: &[u8]) {
         let mut woken = Vec::new();
         let Inner { shared, handle } = &*self.inner;
@@ -128,19 +133,23 @@ impl Connection {
         woken.into_iter().for_each(Waiting::wake);
     }
 
-    /// Wait for the end, and tell why.
+    /// Waits until the connection is closed, and returns why.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn closed(&self) -> ConnectionError {
         let ended = |_: &mut core::Connection<'_>, session: &mut Session| session.error().cloned();
         self.inner.until(Wait::Progress, ended).await
     }
 
-    /// Wait until the handshake is confirmed (RFC 9001 §4.1.2): from then on [`Endpoint::rebind`](crate::Endpoint::rebind)
-    /// moves the connection.
+    /// Waits until the handshake is confirmed (RFC 9001 §4.1.2); from then on
+    /// [`Endpoint::rebind`](crate::Endpoint::rebind) migrates the connection.
     ///
-    /// Errors: why it is over, if it is by then.
-    /// Cancel safety: safe.
+    /// # Errors
+    /// Why the connection was closed, if it was.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn confirmed(&self) -> Result<(), ConnectionError> {
         let confirmed = |connection: &mut core::Connection<'_>, session: &mut Session| {
             let lost = session.error().cloned().map(Err);
@@ -149,12 +158,12 @@ impl Connection {
         self.inner.until(Wait::Progress, confirmed).await
     }
 
-    /// Why it is over, if it is.
+    /// Why it was closed, if it was.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.inner.with(|_, session| session.error().cloned())
     }
 
-    /// Figures.
+    /// Statistics.
     pub fn stats(&self) -> Stats {
         self.inner.with(|connection, _| connection.stats())
     }
@@ -164,78 +173,79 @@ impl Connection {
         self.inner.with(|connection, _| connection.rtt())
     }
 
-    /// The peer's address now.
+    /// The peer's current address.
     pub fn remote_address(&self) -> SocketAddr {
         let address = self.inner.with(|connection, _| connection.remote_address());
         SocketAddr::new(address.ip().to_canonical(), address.port())
     }
 
-    /// Servers: the address that the client has connected to.
+    /// Servers: the address that the client connected to.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.inner
             .with(|connection, _| connection.local_ip())
             .map(|ip| ip.to_canonical())
     }
 
-    /// A number that the endpoint's connections do not share while they live.
+    /// An id that is unique among the endpoint's live connections.
     pub fn stable_id(&self) -> usize {
         self.inner.handle.index()
     }
 
-    /// What the handshake has agreed on; `None` while it has not.
+    /// What the handshake agreed on; `None` before that.
     pub fn handshake_data(&self) -> Option<Handshake> {
         self.inner.with(|connection, _| connection.handshake())
     }
 
-    /// The peer's certificates, its own first; `None` where it has shown none.
+    /// The peer's certificates, its own first; `None` if it has shown none.
     pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.inner
             .with(|connection, _| connection.peer_certificates())
     }
 
-    /// Fill `output` with bytes that only both ends of this connection can know (RFC 8446 §7.5); `false` where so
-    /// many cannot be had, or the handshake is not complete.
+    /// Fills `output` with keying material of this connection (RFC 8446 §7.5); `false` if that many
+    /// bytes are not available or the handshake is not complete.
     pub fn export_keying_material(&self, output: &mut [u8], label: &[u8], context: &[u8]) -> bool {
         self.inner
             .with(|connection, _| connection.export_keying_material(output, label, context))
     }
 
-    /// Change the keys now; nothing happens while the last change is under way.
+    /// Updates the keys now; no effect while the last update is in progress.
     pub fn update_keys(&self) {
         self.inner.act(|connection, _| connection.update_keys());
     }
 
-    /// Have the peer acknowledge something: keeps the connection from idling, measures the round trip.
+    /// Sends a ping: keeps the connection from idling, measures the round trip.
     pub fn ping(&self) {
         self.inner.act(|connection, _| connection.ping());
     }
 
-    /// How many streams both ways the peer may have open at a time; at most [`crate::limits::STREAMS_LIMIT`].
+    /// Sets how many bidirectional streams the peer may have open; at most
+    /// [`crate::limits::STREAMS_LIMIT`].
     pub fn set_bi_streams_max(&self, count: u64) {
         self.inner
             .act(|connection, _| connection.set_streams_max(Direction::Bi, count));
     }
 
-    /// How many streams of its own the peer may have open at a time; at most as many.
+    /// Sets how many unidirectional streams the peer may have open; same maximum.
     pub fn set_uni_streams_max(&self, count: u64) {
         self.inner
             .act(|connection, _| connection.set_streams_max(Direction::Uni, count));
     }
 
-    /// How many bytes the peer may send ahead of the readers, all streams together.
+    /// Sets how many bytes the peer may send ahead of the readers, for all streams together.
     pub fn set_receive_window(&self, bytes: u64) {
         self.inner
             .act(|connection, _| connection.set_receive_window(bytes));
     }
 
-    /// How many bytes may be written and not acknowledged, all streams together.
+    /// Sets how many bytes may be written but not acknowledged, for all streams together.
     pub fn set_send_window(&self, bytes: u64) {
         self.inner
             .act(|connection, _| connection.set_send_window(bytes));
     }
 }
 
-/// Open a stream, and tell whether it is early data; `None` where the peer allows none.
+/// Opens a stream, and returns whether it is early data; `None` if the peer allows none.
 fn open(
     connection: &mut core::Connection<'_>,
     session: &mut Session,

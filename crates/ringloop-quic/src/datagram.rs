@@ -1,7 +1,7 @@
-//! Datagrams of a connection: unreliable, without order, whole (RFC 9221).
+//! Datagrams of a connection: unreliable, unordered, whole (RFC 9221).
 //!
-//! Owns: what happens where there is no room ([`Policy`]). Called by: programs. Never does: keep a datagram of
-//! its own; those that wait lie in the connection's two buffers, which are bounded.
+//! Owns: what happens if there is no room ([`Policy`]). Called by: applications. Datagrams are
+//! queued only in the connection's two bounded buffers.
 
 use crate::connection::Connection;
 use crate::core::{self, DatagramRefusal};
@@ -15,27 +15,29 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// What to do with a datagram for which there is no room: `Transport::datagram_send_buffer` is full, because the
-/// path takes no more.
+/// What to do with a datagram while `Transport::datagram_send_buffer` is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Wait until there is.
+    /// Wait for room.
     #[default]
     Wait,
-    /// Wait for so long, then give it up ([`DatagramError::Expired`]); one that was taken and does not leave in that time
-    /// is dropped too, and counted ([`crate::stats::Stats::datagrams_expired`]).
+    /// Wait this long, then fail with [`DatagramError::Expired`]; a datagram queued but not sent
+    /// in that time is dropped and counted ([`crate::stats::Stats::datagrams_expired`]).
     WaitFor(Duration),
-    /// Drop those that wait the longest.
+    /// Drop the oldest queued ones.
     DropOldest,
     /// Drop this one.
     DropNew,
 }
 
 impl Connection {
-    /// Send a datagram, without a copy; tells whether it was taken (only `DropNew` gives `false`).
+    /// Sends a datagram without copying it; whether it was accepted (`false` only with `DropNew`).
     ///
-    /// Errors: [`DatagramError`].
-    /// Cancel safety: safe; it was not taken then.
+    /// # Errors
+    /// [`DatagramError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the datagram was not accepted.
     pub async fn send_datagram(&self, bytes: Bytes, policy: Policy) -> Result<bool, DatagramError> {
         match policy {
             Policy::DropOldest => self
@@ -46,7 +48,7 @@ impl Connection {
                 .map_or_else(refused, |()| Ok(true)),
             Policy::Wait => self.send_waiting(bytes, None).await.map(|()| true),
             Policy::WaitFor(limit) => {
-                // A limit beyond all time is none.
+                // An overflowing limit is none.
                 let deadline = Instant::now().checked_add(limit);
                 match timeout(limit, self.send_waiting(bytes, deadline)).await {
                     Ok(sent) => sent.map(|()| true),
@@ -56,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Send a datagram now; `false` where there is no room for it.
+    /// Sends a datagram now; `false` if there is no room.
     pub fn try_send_datagram(&self, bytes: Bytes) -> Result<bool, DatagramError> {
         self.try_send(bytes, false, None)
             .map_or_else(refused, |()| Ok(true))
@@ -97,20 +99,24 @@ impl Connection {
         .await
     }
 
-    /// Take the next datagram.
+    /// Receives the next datagram.
     ///
-    /// Bounded: `Transport::datagram_receive_buffer` bytes wait; past it the oldest are dropped.
-    /// Cancel safety: safe.
+    /// Up to `Transport::datagram_receive_buffer` bytes are queued; beyond that, the oldest are
+    /// dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn recv_datagram(&self) -> Result<Bytes, DatagramError> {
         let mut taken = None;
         self.receive(1, |datagram| taken = Some(datagram)).await?;
         Ok(taken.unwrap_or_default())
     }
 
-    /// Put all datagrams that have come, at most `count_max`, at the end of `into`; waits for the first. Returns how
-    /// many.
+    /// Appends received datagrams to `into`, at most `count_max`; waits for the first. Returns
+    /// their number.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn recv_datagrams(
         &self,
         count_max: usize,
@@ -141,13 +147,14 @@ impl Connection {
         self.inner.until(Wait::DatagramIn, received).await
     }
 
-    /// The longest datagram that may be sent now; it changes with the path. `None`: the peer takes none.
+    /// The longest datagram that may be sent now; changes with the path. `None`: the peer accepts
+    /// none.
     pub fn max_datagram_len(&self) -> Option<usize> {
         self.inner
             .with(|connection, _| connection.max_datagram_len())
     }
 
-    /// Bytes of datagrams that may be sent now without waiting.
+    /// Bytes of datagrams that may be sent now without blocking.
     pub fn datagram_room(&self) -> usize {
         self.inner.with(|connection, _| connection.datagram_room())
     }

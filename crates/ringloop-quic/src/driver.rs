@@ -1,12 +1,12 @@
 //! The task that drives an endpoint.
 //!
-//! Called by: `endpoint`, which spawns it. One turn, which runs when datagrams have come, a deadline has passed, or a
-//! program has written:
+//! Called by: `endpoint`, which spawns it. A turn runs when datagrams arrived, a deadline has
+//! passed, or the application has written:
 //!
 //! ```text
-//!   receive (trains, up to a bound) ─▶ what is due ─▶ wake who waits ─▶ [their turn] ─▶ transmit ─▶ one timer
+//!   receive (batches, up to a budget) ─▶ timeouts ─▶ wake tasks ─▶ [they run] ─▶ transmit ─▶ one timer
 //! ```
-//! Those that were woken get their turn before anything is sent, so that their answers travel with the
+//! Woken tasks run before anything is sent, so that their answers share packets with the
 //! acknowledgements.
 
 use crate::receive::Receiver;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// The endpoint's task: one socket after the other, until nobody needs it.
+/// The endpoint's task: one socket after another, until the endpoint is closed and idle.
 pub(crate) async fn drive(shared: Rc<Shared>) {
     while let Some(socket) = shared.next_socket() {
         let mut driver = Driver {
@@ -41,12 +41,12 @@ struct Driver<'a> {
     transmitter: Transmitter<'a>,
     timer: Option<(Instant, Sleep)>,
     woken: Vec<Waiting>,
-    /// The last turn left sending to this one.
+    /// The last turn deferred sending to this one.
     has_deferred: bool,
 }
 
 impl Driver<'_> {
-    /// Ready where another socket is to be used, or none.
+    /// Ready when the socket is to be replaced, or the endpoint is done.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.register(cx);
         let now = Instant::now();
@@ -79,7 +79,7 @@ impl Driver<'_> {
         let state = &mut *guard;
         let sent = self.transmitter.transmit(cx, now, &mut state.sessions.core);
         state.has_unsent = self.transmitter.is_waiting();
-        // Sending is what ends connections: they may be drained now.
+        // Sending ends connections: they may be drained now.
         state.dispatch(&mut self.woken);
         let deadline = state.sessions.core.next_timeout();
         let is_needed = state.is_needed();
@@ -105,7 +105,8 @@ impl Driver<'_> {
         }
     }
 
-    /// One timer for all deadlines. One that is too early by now is left: it costs a turn, not two operations.
+    /// One timer for all deadlines. A timer that fires too early is left alone: it costs one turn
+    /// instead of two operations.
     fn sleep(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) {
         let Some(deadline) = deadline else {
             self.timer = None;

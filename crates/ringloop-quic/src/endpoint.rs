@@ -1,7 +1,7 @@
-//! An endpoint: a UDP socket of the engine around a core.
+//! An endpoint: a UDP socket of ringloop around a core.
 //!
-//! Owns: [`Endpoint`]. Called by: programs. The task that drives it is `driver`'s, the state behind both `shared`'s.
-//! Never does: look into packets.
+//! Owns: [`Endpoint`]. Called by: applications. The task that drives it is in `driver`, the state
+//! of both in `shared`.
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::connecting::{Connecting, Incoming};
@@ -25,10 +25,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A socket that makes connections, takes them, or both. Clones are the same one.
+/// A socket that makes connections, accepts them, or both. Clones share it.
 ///
-/// Belongs to the loop it was made on. It goes on without any clone of it while it has connections; waiting
-/// ones are refused then, and hear of it. For several threads make one on each, with [`UdpSocket::bind_reuse_port`].
+/// Belongs to the loop it was created on. If all clones are dropped, it stays alive while it has
+/// connections, and refuses clients that wait for accept. For several threads create one on each,
+/// with [`UdpSocket::bind_reuse_port`].
 pub struct Endpoint {
     shared: Rc<Shared>,
 }
@@ -63,7 +64,7 @@ impl Drop for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that makes connections, at `address`; port 0 lets the system choose.
+    /// Creates an endpoint for outgoing connections at `address`; port 0 lets the kernel choose.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -72,7 +73,7 @@ impl Endpoint {
         Self::with_socket(socket, &EndpointConfig::default(), None, Some(config))
     }
 
-    /// An endpoint that takes connections, at `address`.
+    /// Creates an endpoint for incoming connections at `address`.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -81,7 +82,7 @@ impl Endpoint {
         Self::with_socket(socket, &EndpointConfig::default(), Some(config), None)
     }
 
-    /// An endpoint on a socket of one's own, which nothing else may use.
+    /// Creates an endpoint on an existing socket, which nothing else may use.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -94,9 +95,10 @@ impl Endpoint {
         Self::open(socket, config, server, client, None)
     }
 
-    /// An endpoint that is one of several at an address, on the thread of its own; see [`Worker::bind`]. Give all of them
-    /// clones of the same configurations: they share sessions, tickets and the secrets of tokens and resets, so that a
-    /// client which comes again may come to any of them.
+    /// Creates an endpoint for one of several workers at an address, on the worker's thread; see
+    /// [`Worker::bind`]. Give all of them clones of the same configurations: they share sessions,
+    /// tickets, and the secrets of tokens and resets, so that a returning client may reach any of
+    /// them.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -138,7 +140,8 @@ impl Endpoint {
         Ok(Self { shared })
     }
 
-    /// Begin a connection, with the endpoint's configuration, to the server of this name at this address.
+    /// Starts a connection to the server of this name and address, with the endpoint's
+    /// configuration.
     pub fn connect(
         &self,
         address: SocketAddr,
@@ -153,7 +156,7 @@ impl Endpoint {
         self.connect_with(&config, address, server_name)
     }
 
-    /// Begin a connection with a configuration of its own.
+    /// Starts a connection with another configuration.
     pub fn connect_with(
         &self,
         config: &ClientConfig,
@@ -180,12 +183,16 @@ impl Endpoint {
         Ok(Connecting::new(&self.shared, handle))
     }
 
-    /// Connect to the server of this name at whichever of its addresses ([`ringloop::net::lookup_host`]) answers first
-    /// (RFC 8305): families in turns, each a quarter of a second after the last or at once when that has failed. The
-    /// other connections are closed.
+    /// Connects to the server of this name at whichever of its addresses
+    /// ([`ringloop::net::lookup_host`]) answers first (RFC 8305): alternating families, each a
+    /// quarter of a second after the last one or as soon as that fails. The other connections are
+    /// closed.
     ///
-    /// Errors: the last one's kind, with all addresses in the text; `InvalidInput` without any.
-    /// Cancel safety: safe; what was begun is closed.
+    /// # Errors
+    /// The last one's kind, with all addresses in the text; `InvalidInput` without addresses.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: attempts in progress are closed.
     pub async fn connect_any(
         &self,
         addresses: &[SocketAddr],
@@ -196,7 +203,8 @@ impl Endpoint {
 
     /// The next client; `None` once the endpoint is closed.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn accept(&self) -> Option<Incoming> {
         let next = |state: &mut State| {
             let incoming = state.incoming.pop_front().map(Some);
@@ -206,12 +214,12 @@ impl Endpoint {
         Some(Incoming::new(&self.shared, incoming))
     }
 
-    /// How clients that come from now on are taken; `None`: not at all.
+    /// Sets how new clients are accepted; `None`: they are refused.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
         self.shared.state().sessions.core.set_server(config);
     }
 
-    /// How connections are made from now on.
+    /// Sets the configuration of later connections.
     pub fn set_client_config(&self, config: ClientConfig) {
         self.shared.state().client = Some(config);
     }
@@ -221,12 +229,13 @@ impl Endpoint {
         self.shared.state().socket.local_addr()
     }
 
-    /// Go on with another socket. Connections that were made here move with it; those of clients to this end
-    /// are lost, unless it has the address that they know.
+    /// Replaces the socket. Outgoing connections migrate to it; incoming ones are lost unless it
+    /// has the address that their clients know.
     ///
-    /// Errors: `InvalidInput` where there are connections that were made here and the socket is of the other family of
-    /// addresses; `WouldBlock` while the handshake of one of them is not confirmed
-    /// ([`Connection::confirmed`](crate::Connection::confirmed)). Nothing is changed then.
+    /// # Errors
+    /// `InvalidInput` if there are outgoing connections and the socket is of another address
+    /// family; `WouldBlock` while one of their handshakes is not confirmed
+    /// ([`Connection::confirmed`](crate::Connection::confirmed)). Nothing changes then.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         let mut state = self.shared.state();
         let (from, to) = (state.socket.local_addr()?, socket.local_addr()?);
@@ -240,7 +249,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Close all connections with this code and reason, refuse those that wait, take and make no more.
+    /// Closes all connections with this code and reason, refuses waiting clients, and accepts and
+    /// makes no more connections.
     pub fn close(&self, code: u64, reason: &[u8]) {
         let mut woken = Vec::new();
         let mut state = self.shared.state();
@@ -256,20 +266,20 @@ impl Endpoint {
         self.shared.wake();
     }
 
-    /// How many datagrams the workers of this address have handed over to the right one of them, all together.
+    /// How many datagrams the workers of this address have passed to each other, in total.
     pub fn handed_over_count(&self) -> u64 {
         let state = self.shared.state();
         state.place.as_ref().map_or(0, Place::handed_count)
     }
 
-    /// What has become of handshakes: how many clients got in, and why others did not.
+    /// Statistics of handshakes: how many clients connected, and why others did not.
     pub fn stats(&self) -> EndpointStats {
         self.shared.state().sessions.core.stats()
     }
 
-    /// Have `callback` called for each client whose handshake fails, also where nobody waits for that; in place of what was called
-    /// so far. It runs in the endpoint's task, so that it must not block, and it may be called by whoever can reach the port as
-    /// often as they like: a log of it wants a bound.
+    /// Sets the callback for clients whose handshake fails, replacing the previous one; it runs
+    /// whether or not the handshake is awaited. It runs in the endpoint's task and must not block.
+    /// Anyone who can reach the port can trigger it at any rate: rate-limit what it logs.
     pub fn on_handshake_failed(
         &self,
         callback: impl FnMut(SocketAddr, &ConnectionError) + 'static,
@@ -278,22 +288,24 @@ impl Endpoint {
         drop(old);
     }
 
-    /// How many connections there are; those that are closed count until nothing of them may come any more.
+    /// The number of connections; closed ones count until they are drained.
     pub fn connection_count(&self) -> usize {
         self.shared.state().sessions.core.connection_count()
     }
 
-    /// Wait until there is none: what was closed or refused has been told to the peers. After [`Endpoint::close`] those are
-    /// refused, too, whose first packet waits in the socket.
+    /// Waits until there are no connections, and all closes and refusals are sent. After
+    /// [`Endpoint::close`] this includes refusals of clients whose first packet is still in the
+    /// socket.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn wait_idle(&self) {
         let is_idle = |state: &mut State| state.is_idle().then_some(());
         self.shared.until(EndpointWait::Idle, is_idle).await;
     }
 }
 
-/// Ask of a socket what QUIC wants of it. What an old kernel or a peculiar socket refuses is done without.
+/// Sets socket options for QUIC; options that the kernel or the socket rejects are skipped.
 fn prepare(socket: &UdpSocket, buffer: usize) -> io::Result<()> {
     drop(socket.set_receive_trains(true));
     drop(socket.set_receive_ecn(true));

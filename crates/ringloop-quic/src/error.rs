@@ -1,4 +1,4 @@
-//! What can go wrong, by whose fault it is.
+//! Errors, by whose fault they are.
 
 use crate::codes;
 use bytes::Bytes;
@@ -7,60 +7,60 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer speaks none of our versions of QUIC.
+    /// The peer supports none of our QUIC versions.
     VersionMismatch,
-    /// The peer broke the protocol, or its certificate was refused: what this end told it (RFC 9000 §20.1;
-    /// 0x100 to 0x1ff are TLS alerts).
+    /// The peer violated the protocol, or its certificate was rejected; what it was sent (RFC 9000
+    /// §20.1; 0x100 to 0x1ff are TLS alerts).
     Transport {
         /// The code.
         code: u64,
-        /// What was wrong, in words.
+        /// Its error code.
         reason: String,
     },
-    /// The peer's protocol stack ended it.
+    /// The peer's protocol stack closed it.
     TransportByPeer {
         /// The code.
         code: u64,
-        /// What it said.
+        /// Its reason phrase.
         reason: String,
     },
-    /// The peer's program closed it.
+    /// The peer's application closed it.
     ClosedByPeer {
-        /// The program's own code.
+        /// The application's code.
         code: u64,
-        /// What it said.
+        /// Its reason.
         reason: Bytes,
     },
-    /// The peer does not know this connection any more (a stateless reset).
+    /// The peer has no state for this connection (stateless reset).
     Reset,
-    /// Nothing came for the idle time-out.
+    /// Idle timeout.
     TimedOut,
-    /// The handshake was not complete in its time (`Transport::handshake_timeout`).
+    /// The handshake took too long (`Transport::handshake_timeout`).
     HandshakeTimedOut {
-        /// The peer's.
+        /// The peer's address.
         address: SocketAddr,
-        /// Whether it has sent anything.
+        /// Whether anything was received from it.
         has_answered: bool,
     },
-    /// This machine or the network refused the first packets: no route, a firewall, a port where nobody listens.
+    /// The first packets could not be delivered: no route, a firewall, a port without a listener.
     Unreachable {
-        /// Where they were sent.
+        /// The destination.
         address: SocketAddr,
-        /// The error of sendmsg(2), or the one that icmp(7) stands for.
+        /// The errno of sendmsg(2), or of the ICMP error (icmp(7)).
         errno: i32,
     },
-    /// It was closed here.
+    /// Closed locally.
     Closed,
-    /// No connection ids are left.
+    /// No connection ids left.
     NoConnectionIds,
 }
 
 impl ConnectionError {
-    /// The number that it carries, where it carries one.
+    /// Its error code, if it has one.
     pub fn code(&self) -> Option<u64> {
         match self {
             Self::Transport { code, .. }
@@ -71,7 +71,7 @@ impl ConnectionError {
     }
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -144,27 +144,28 @@ impl From<ConnectionError> for io::Error {
     }
 }
 
-/// Why a connection could not be begun; nothing was sent.
+/// Why a connection could not be started; nothing was sent.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The endpoint is closed.
     EndpointClosed,
-    /// Neither the endpoint nor the call names a client configuration.
+    /// Neither the endpoint nor the call has a client configuration.
     NoConfig,
-    /// No connection ids are left.
+    /// No connection ids left.
     NoConnectionIds,
     /// The name is neither a DNS name nor an address.
     InvalidServerName(String),
-    /// No packet can go there: port 0, the unspecified address, or a family that the socket is not of.
+    /// Unusable destination: port 0, the unspecified address, or an address family that differs
+    /// from the socket's.
     InvalidAddress(SocketAddr),
-    /// The endpoint does not speak the version that the configuration names.
+    /// The endpoint does not support the configuration's version.
     UnsupportedVersion,
-    /// TLS or its cryptography panicked, for want of memory or by a fault of a part that the application has given it.
+    /// TLS or its cryptography panicked: out of memory, or a bug in a component of the application.
     Failed(String),
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -199,25 +200,25 @@ impl From<ConnectError> for io::Error {
     }
 }
 
-/// Why a stream's bytes do not move.
+/// Why a stream operation failed.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The peer gave up sending, with its program's code.
+    /// The peer reset the stream, with its application's code.
     Reset(u64),
-    /// The peer does not want to receive, with its program's code.
+    /// The peer stopped the stream, with its application's code.
     Stopped(u64),
-    /// It was finished, reset or stopped here, or its end was read already.
+    /// Finished, reset or stopped locally, or its end was already read.
     Closed,
-    /// There is more than the limit that was asked for.
+    /// More data than the requested limit.
     TooLong,
-    /// The server refused early data; the stream was never there. Open it again.
+    /// The server rejected early data, so the stream never existed. Open it again.
     EarlyDataRejected,
-    /// The connection is over.
+    /// The connection ended.
     Connection(ConnectionError),
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -267,28 +268,28 @@ impl From<StreamError> for io::Error {
     }
 }
 
-/// Why a datagram was not taken.
+/// Why a datagram was not accepted.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatagramError {
-    /// The peer takes none.
+    /// The peer accepts none.
     UnsupportedByPeer,
-    /// They are off in this end's configuration.
+    /// Disabled in the local configuration.
     Disabled,
-    /// It is longer than `Connection::max_datagram_len`, or than the buffer for those that wait.
+    /// Longer than `Connection::max_datagram_len`, or than the send buffer.
     TooLong {
-        /// Its bytes.
+        /// Its length.
         len: usize,
-        /// What may be sent.
+        /// The limit.
         len_max: usize,
     },
-    /// It did not find room in the time it had.
+    /// No room in the given time.
     Expired,
-    /// The connection is over.
+    /// The connection ended.
     Connection(ConnectionError),
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -330,12 +331,12 @@ impl From<DatagramError> for io::Error {
     }
 }
 
-/// What is wrong with a configuration.
+/// An invalid configuration.
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A certificate, key or trust anchor that TLS does not take.
+    /// A certificate, key or trust anchor that TLS rejects.
     Tls(rustls::Error),
-    /// A file's contents are not what they should be.
+    /// A file with invalid contents.
     Pem(String),
     /// A file or a directory could not be read.
     File {
@@ -344,15 +345,15 @@ pub enum ConfigError {
         /// Why.
         error: io::Error,
     },
-    /// Something that has no name could not be read.
+    /// A source without a path could not be read.
     Io(io::Error),
-    /// Names of protocols that TLS cannot carry.
+    /// Protocol names that TLS cannot carry.
     Alpn(String),
-    /// A number that is out of its bounds; the text says which.
+    /// A number out of bounds; the text says which.
     OutOfBounds(&'static str),
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

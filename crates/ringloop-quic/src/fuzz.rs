@@ -1,12 +1,12 @@
-//! Peers that break the rules, by the bytes of a fuzzer.
+//! Misbehaving peers, driven by a fuzzer's bytes.
 //!
-//! Owns: two cores with a network and a clock between them ([`Net`]), and four things that bytes are taken for:
-//! [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/` (`make fuzz`), and the tests at the
-//! end, which replay the corpus and seeded noise on any toolchain; `violations` breaks the rules one by one. Never in a
-//! build of programs.
+//! Owns: two cores with a network and a clock between them ([`Net`]), and four interpretations of
+//! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/` (`make
+//! fuzz`), and the tests at the end, which replay the corpus and seeded noise on any toolchain;
+//! `violations` breaks the rules one by one. Not part of release builds.
 //!
-//! Each asserts that nothing panics, that an endpoint which has sent all it may send does not ask to be looked at
-//! again at once, and that every connection ends and is forgotten.
+//! Each asserts that nothing panics, that an endpoint with nothing left to send has no deadline in
+//! the past, and that every connection ends and is released.
 
 #[cfg(test)]
 mod violations;
@@ -22,10 +22,10 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Turns after which an endpoint that still has something to do at once does not come to rest.
+/// An endpoint that still has something to do after this many turns does not come to rest.
 const TURNS_MAX: usize = 2_000;
 
-/// Bytes that decide; zeros where they end.
+/// The fuzzer's decisions; zeros at the end of the input.
 struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -59,7 +59,7 @@ fn configs() -> &'static (ServerConfig, ClientConfig) {
     })
 }
 
-/// One end.
+/// One endpoint.
 struct End {
     core: Core,
     address: SocketAddr,
@@ -86,7 +86,7 @@ impl End {
         self.core.receive(now, datagram);
     }
 
-    /// What a program does: takes what has come, answers, forgets what is over.
+    /// The application: takes what arrived, answers, releases closed connections.
     fn serve(&mut self, now: Instant) {
         while let Some(event) = self.core.next_event() {
             match event {
@@ -160,7 +160,7 @@ impl Net {
         end.core.connection(end.connection?)
     }
 
-    /// What an end sends now, a datagram an entry.
+    /// Collects what an end sends now, one datagram per entry.
     fn sent(&mut self, end: usize, into: &mut VecDeque<(usize, Vec<u8>)>) {
         let (now, buf) = (self.now, &mut self.buf);
         while let Some(transmit) = self.ends[end].core.transmit(now, 16, buf) {
@@ -172,7 +172,8 @@ impl Net {
         }
     }
 
-    /// Let both ends act until they rest; `spoil` sees every datagram, and may drop it by making it empty.
+    /// Runs both ends until they are idle; `spoil` sees every datagram, and may drop it by clearing
+    /// it.
     fn run(&mut self, mut spoil: impl FnMut(&mut Vec<u8>)) {
         let mut wire = VecDeque::new();
         for _turn in 0..TURNS_MAX {
@@ -180,7 +181,7 @@ impl Net {
                 self.ends[end].core.handle_timeouts(self.now);
                 self.ends[end].serve(self.now);
                 self.sent(end, &mut wire);
-                // Sending is what ends connections.
+                // Sending ends connections.
                 self.ends[end].serve(self.now);
             }
             let Some((to, mut bytes)) = wire.pop_front() else {
@@ -201,7 +202,7 @@ impl Net {
         panic!("no rest after {TURNS_MAX} turns");
     }
 
-    /// Let time pass to the next deadline; `false` where there is none.
+    /// Advances time to the next deadline; `false` if there is none.
     fn wait(&mut self) -> bool {
         let due = self
             .ends
@@ -214,7 +215,7 @@ impl Net {
         true
     }
 
-    /// Close, and see both ends forget everything.
+    /// Closes, and checks that both ends release everything.
     fn end(mut self) {
         tamper::set_frames(None);
         for end in [CLIENT, SERVER] {
@@ -235,12 +236,12 @@ impl Net {
     }
 }
 
-/// Arbitrary datagrams, into a server that knows nobody and a client that waits for an answer.
+/// Arbitrary datagrams, sent to a server without connections and a client that waits for an answer.
 pub fn datagrams(data: &[u8]) {
     let mut net = Net::new();
     let mut choices = Choices(data);
     net.connect();
-    // What the client says goes nowhere.
+    // The client's packets are dropped.
     net.run(Vec::clear);
     while !choices.is_over() {
         let choice = choices.byte();
@@ -258,7 +259,7 @@ pub fn datagrams(data: &[u8]) {
     net.end();
 }
 
-/// A handshake and an exchange whose datagrams are changed, cut, lost and doubled on the way.
+/// A handshake and an exchange whose datagrams are changed, cut, lost and duplicated.
 pub fn mutations(data: &[u8]) {
     let mut net = Net::new();
     let mut choices = Choices(data);
@@ -290,7 +291,7 @@ pub fn mutations(data: &[u8]) {
     net.end();
 }
 
-/// Do with a connection what programs do.
+/// Performs an application's operation on a connection.
 fn act(net: &mut Net, end: usize, bytes: &[u8]) {
     let Some(mut connection) = net.connection(end) else {
         return;
@@ -304,7 +305,7 @@ fn act(net: &mut Net, end: usize, bytes: &[u8]) {
     drop(connection.send_datagram(Bytes::copy_from_slice(&bytes[..100]), true));
 }
 
-/// A peer with valid keys, which sends arbitrary frames: while the handshake is under way and after it.
+/// A peer with valid keys that sends arbitrary frames, during the handshake and after it.
 pub fn frames(data: &[u8]) {
     let mut net = Net::new();
     let mut choices = Choices(data);
@@ -343,7 +344,7 @@ pub fn frames(data: &[u8]) {
     net.end();
 }
 
-/// A peer whose transport parameters are arbitrary.
+/// A peer with arbitrary transport parameters.
 pub fn parameters(data: &[u8]) {
     let mut net = Net::new();
     let Some((choice, instead)) = data.split_first() else {
@@ -372,10 +373,10 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// Every input that is kept, and noise: from a seed, so that a failure comes again.
+    /// Replays the corpus, and noise from a seed, so that a failure is reproducible.
     fn replay(name: &str, noise_count: u64, target: fn(&[u8])) {
         let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-        // An archive of the crate alone has no corpus.
+        // A package of the crate alone has no corpus.
         let kept = std::fs::read_dir(place.join(name))
             .ok()
             .into_iter()
@@ -436,7 +437,7 @@ mod tests {
         let mut net = Net::new();
         net.connect();
         net.run(|_| {});
-        // HANDSHAKE_DONE is a server's word alone (RFC 9000 §19.20).
+        // HANDSHAKE_DONE may be sent by a server only (RFC 9000 §19.20).
         tamper::set_frames(Some(&[0x1e]));
         net.connection(CLIENT).unwrap().ping();
         let mut wire = VecDeque::new();

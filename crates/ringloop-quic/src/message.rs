@@ -1,31 +1,31 @@
-//! What goes between a core and the network.
+//! Datagrams and messages between a core and the network.
 
 use crate::proto;
 use bytes::BytesMut;
 use ringloop::net::Message;
 use std::net::{IpAddr, SocketAddr};
 
-/// A datagram as it came from the network.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Datagram {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// Which of this machine's addresses it was sent to, where that is known.
+    /// The local address that it was sent to, if known.
     pub local_ip: Option<IpAddr>,
-    /// Its two bits of congestion notification; 0 where they are not known.
+    /// Its ECN bits; 0 if unknown.
     pub ecn: u8,
-    /// Its bytes, which are decrypted in place.
+    /// The payload, which is decrypted in place.
     pub bytes: BytesMut,
 }
 
 impl Datagram {
-    /// What a message from the kernel holds: one datagram, or a train of them. None where it was cut or is empty, or
-    /// where its source is no address of IP.
+    /// The datagrams of a received message: one, or a GRO batch. None if it was truncated, is
+    /// empty, or has no IP source address.
     pub fn received(message: &Message<'_>) -> impl Iterator<Item = Self> {
         Self::received_by(message, |payload| Some(BytesMut::from(payload)))
     }
 
-    /// The same, copied by `copy` into memory of its own; none where it says `None`, as if they were lost.
+    /// The same, copied by `copy` into separate memory; `None` drops a datagram, like packet loss.
     pub fn received_by(
         message: &Message<'_>,
         copy: impl FnOnce(&[u8]) -> Option<BytesMut>,
@@ -47,7 +47,8 @@ impl Datagram {
             .flat_map(move |train| train.segments(segment_len))
     }
 
-    /// The datagrams of a train that came as one: each of `segment_len` bytes but for the last, which may be shorter.
+    /// The datagrams of a GRO batch: each of `segment_len` bytes except the last, which may be
+    /// shorter.
     pub fn segments(self, segment_len: usize) -> impl Iterator<Item = Self> {
         let Self {
             source,
@@ -70,16 +71,16 @@ impl Datagram {
     }
 }
 
-/// What is to be sent: the buffer's bytes, to one address.
+/// A message to send: the buffer's bytes, to one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub destination: SocketAddr,
-    /// The address that it has to leave from, where that matters.
+    /// The source address to send from, if it matters.
     pub source: Option<IpAddr>,
-    /// The two bits of congestion notification.
+    /// The ECN bits.
     pub ecn: u8,
-    /// How long each datagram is, but for the last, which may be shorter; `None`: there is one.
+    /// Length of each datagram except the last, which may be shorter; `None`: a single datagram.
     pub segment_len: Option<usize>,
 }
 

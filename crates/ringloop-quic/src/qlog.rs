@@ -1,12 +1,13 @@
-//! What a connection did, packet by packet, for people and tools: qlog 0.3 as a sequence of JSON records
-//! (RFC 7464), a file a connection, which qvis opens.
+//! Logs of connections, packet by packet: qlog 0.3 as JSON text sequences (RFC 7464), one file per
+//! connection, which qvis opens.
 //!
-//! Owns: where records go ([`Qlog`], [`Target`]), and what is known of a connection's packets (`Log`). Called by:
-//! the core, which says what time it is and how the connection stands; the packet keys, which see each packet in the
-//! clear. Never does: log what programs send; of streams and datagrams it has numbers and lengths.
+//! Owns: where records go ([`Qlog`], [`Target`]), and a connection's outstanding packets (`Log`).
+//! Called by: the core, which sets the time and reports metrics; the packet keys, which see each
+//! packet in the clear. Application data is not logged; of streams and datagrams only ids and
+//! lengths.
 //!
-//! The protocol engine does not say which packets it takes for lost, only how many: they are the oldest that
-//! count against its window and were not acknowledged, and are told so.
+//! The protocol engine does not report which packets it declares lost, only how many: they are the
+//! oldest unacknowledged ones in flight, and are logged as such.
 
 mod frames;
 
@@ -27,9 +28,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Which end wrote a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VantagePoint {
-    /// The one that began the connection.
+    /// The client.
     Client,
-    /// The other.
+    /// The server.
     Server,
 }
 
@@ -43,22 +44,22 @@ impl VantagePoint {
     }
 }
 
-/// What tells a connection's log from others.
+/// Identifies a connection's log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Trace {
-    /// Who writes it.
+    /// Which end writes it.
     pub vantage_point: VantagePoint,
-    /// The first connection id that the client has named the server by, in hexadecimal: the same in both ends' logs.
+    /// The client's original destination id, in hexadecimal: the same in both ends' logs.
     pub original_id: String,
     /// The peer's address.
     pub remote: SocketAddr,
 }
 
-/// Where logs go.
+/// Destination of logs.
 pub trait Target: Send + Sync {
-    /// Open one; `None`: this connection is not logged. Records are written on the thread that drives the connection,
-    /// some thousand bytes at a time.
+    /// Opens a log; `None`: this connection is not logged. Records are written on the thread that
+    /// drives the connection, some thousand bytes at a time.
     fn open(&self, trace: &Trace) -> Option<Box<dyn Write + Send>>;
 }
 
@@ -67,13 +68,13 @@ struct Directory(PathBuf);
 impl Target for Directory {
     fn open(&self, trace: &Trace) -> Option<Box<dyn Write + Send>> {
         let name = format!("{}_{}.sqlog", trace.original_id, trace.vantage_point.name());
-        // A log that cannot be written is no reason to lose the connection.
+        // A connection goes on without its log.
         let file = File::create(self.0.join(name)).ok()?;
         Some(Box::new(file))
     }
 }
 
-/// Log connections. Clones log to the same place.
+/// Configuration of logs. Clones share the target.
 #[derive(Clone)]
 pub struct Qlog {
     target: Arc<dyn Target>,
@@ -89,13 +90,13 @@ impl fmt::Debug for Qlog {
 }
 
 impl Qlog {
-    /// A file a connection, `<original id>_<client or server>.sqlog`, in a directory that is there. Connections whose
-    /// file cannot be made are not logged.
+    /// One file per connection, `<original id>_<client or server>.sqlog`, in an existing directory.
+    /// If a file cannot be created, its connection is not logged.
     pub fn to_directory(path: impl Into<PathBuf>) -> Self {
         Self::to(Arc::new(Directory(path.into())))
     }
 
-    /// The same, where files can be made there now.
+    /// The same, after checking that files can be created there.
     pub fn in_directory(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         std::fs::read_dir(&path)?;
@@ -103,7 +104,7 @@ impl Qlog {
         Ok(Self::to_directory(path))
     }
 
-    /// To where the target says.
+    /// Logs to this target.
     pub fn to(target: Arc<dyn Target>) -> Self {
         Self {
             target,
@@ -111,14 +112,14 @@ impl Qlog {
         }
     }
 
-    /// What tools show as the log's name.
+    /// Sets the log's title.
     #[must_use]
     pub fn title(mut self, title: &str) -> Self {
         self.title = Arc::from(title);
         self
     }
 
-    /// Begin a connection's log.
+    /// Starts a connection's log.
     pub(crate) fn open(&self, now: Instant, trace: &Trace) -> Option<Arc<Log>> {
         let out = self.target.open(trace)?;
         let mut records = Records {
@@ -140,7 +141,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Log>>> = const { RefCell::new(None) };
 }
 
-/// Have the connection that `begin` makes write to this log: the engine makes its keys meanwhile.
+/// Makes the connection that `begin` creates write to this log: the engine creates its keys
+/// meanwhile.
 pub(crate) fn with_log<T>(log: Option<Arc<Log>>, begin: impl FnOnce() -> T) -> T {
     CURRENT.set(log);
     let result = begin();
@@ -148,12 +150,12 @@ pub(crate) fn with_log<T>(log: Option<Arc<Log>>, begin: impl FnOnce() -> T) -> T
     result
 }
 
-/// The log of the connection that is being made on this thread.
+/// The log of the connection that this thread is creating.
 pub(crate) fn current() -> Option<Arc<Log>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// The number spaces of packets (RFC 9000 §12.3), with the kinds of packets in them.
+/// Packet types, with their number spaces (RFC 9000 §12.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Initial,
@@ -163,7 +165,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// By a header of version 1.
+    /// The type of a version 1 header.
     fn of(header: &[u8]) -> Self {
         match header.first().copied().unwrap_or(0) {
             first if first & 0x80 == 0 => Self::Short,
@@ -191,13 +193,13 @@ impl Kind {
     }
 }
 
-/// The packets that count against the congestion window and of which nothing was heard; it bounds them. Others, which
-/// only acknowledge, may never be acknowledged themselves.
+/// Packets in flight, bounded by the congestion window. ACK-only packets are not included, since
+/// they may never be acknowledged.
 #[derive(Default)]
 struct Outstanding {
-    /// By number space and number: the kind, and how long it is.
+    /// By number space and packet number: the type and length.
     packets: BTreeMap<(u8, u64), (Kind, usize)>,
-    /// All of them together.
+    /// Total length.
     bytes: usize,
 }
 
@@ -213,11 +215,11 @@ impl Outstanding {
         }
     }
 
-    /// Forget those of a number space whose numbers were acknowledged.
+    /// Removes acknowledged packets of a number space.
     fn acked(&mut self, space: u8, ranges: &[RangeInclusive<u64>]) {
         for range in ranges {
             let (first, last) = ((space, *range.start()), (space, *range.end()));
-            // A peer may acknowledge what it likes.
+            // A peer may acknowledge any range.
             while first <= last
                 && let Some((&place, _)) = self.packets.range(first..=last).next()
             {
@@ -226,14 +228,14 @@ impl Outstanding {
         }
     }
 
-    /// The keys of the handshake are gone, and nothing of it is waited for.
+    /// The handshake keys are discarded, and with them its packets.
     fn handshake_over(&mut self) {
         while let Some((&place, _)) = self.packets.range(..(Kind::Short.space(), 0)).next() {
             self.remove(place);
         }
     }
 
-    /// The oldest, of the handshake first, as one that is lost.
+    /// Removes the oldest packet as lost, handshake packets first.
     fn lose(&mut self) -> Option<(Kind, u64)> {
         let ((_, number), (kind, len)) = self.packets.pop_first()?;
         self.bytes -= len;
@@ -241,7 +243,7 @@ impl Outstanding {
     }
 }
 
-/// One connection's log. What cannot be written is lost, the connection goes on.
+/// A connection's log. Write errors lose records, not the connection.
 pub(crate) struct Log(Mutex<Records>);
 
 struct Records {
@@ -257,16 +259,16 @@ struct Records {
 
 impl Log {
     fn records(&self) -> MutexGuard<'_, Records> {
-        // A record that was cut by a panic is one that tools skip.
+        // Tools skip a record that a panic cut short.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes now happens now.
+    /// Sets the time of the following records.
     pub(crate) fn set_now(&self, now: Instant) {
         self.records().now = now;
     }
 
-    /// A packet, before it is sealed: its header, and its frames.
+    /// A packet before it is sealed: its header and frames.
     pub(crate) fn sent(&self, number: u64, header: &[u8], payload: &[u8], tag_len: usize) {
         let mut records = self.records();
         let (kind, frames) = (Kind::of(header), Frames::read(payload));
@@ -292,7 +294,7 @@ impl Log {
         }
     }
 
-    /// Transport parameters as they went into the handshake.
+    /// Transport parameters as sent in the handshake.
     pub(crate) fn parameters(&self, is_ours: bool, bytes: &[u8]) {
         let mut records = self.records();
         if !is_ours && std::mem::replace(&mut records.knows_peer, true) {
@@ -303,7 +305,7 @@ impl Log {
         records.event("transport:parameters_set", &data);
     }
 
-    /// How the connection stands, once nothing more can be sent; tells what has changed.
+    /// Metrics, once nothing more can be sent; logs changes only.
     pub(crate) fn standing(&self, stats: &Stats) {
         let mut records = self.records();
         for _lost in records.logged.packets_lost..stats.packets_lost {
@@ -318,7 +320,7 @@ impl Log {
         records.metrics(stats);
     }
 
-    /// It is over: by this end's word, or not.
+    /// Closed, locally or not.
     pub(crate) fn closed(&self, is_ours: bool, code: Option<u64>, reason: &str) {
         let owner = if is_ours { "local" } else { "remote" };
         let code = code.map_or(String::new(), |code| format!(",\"connection_code\":{code}"));
@@ -326,7 +328,7 @@ impl Log {
         let data = format!("\"owner\":\"{owner}\"{code},\"reason\":\"{reason}\"");
         let mut records = self.records();
         records.event("connectivity:connection_closed", &data);
-        // What the end is told to read is there by then.
+        // Readers expect a complete log at the end of the connection.
         drop(records.out.flush());
     }
 }
@@ -354,7 +356,7 @@ impl Records {
         drop(self.out.write_all(line.as_bytes()));
         let version = if trace.remote.is_ipv4() { "v4" } else { "v6" };
         let (ip, port) = (trace.remote.ip(), trace.remote.port());
-        // The sender's side is the client's; this end's own address is the socket's business.
+        // The sender is the client; the local address is not known here.
         let side = match trace.vantage_point {
             VantagePoint::Client => "dst",
             VantagePoint::Server => "src",
@@ -442,7 +444,7 @@ mod tests {
     const INITIAL: [u8; 9] = [0xc0, 0, 0, 0, 1, 0, 0, 0, 0];
     const PING: [u8; 1] = [0x01];
 
-    /// Everything from 0 to `largest` below 64.
+    /// Acknowledges everything from 0 to `largest` below 64.
     fn ack(largest: u8) -> [u8; 5] {
         [0x02, largest, 0, 0, largest]
     }
@@ -471,7 +473,7 @@ mod tests {
             log.sent(number, &SHORT, &PING, 16);
         }
         assert_eq!(sum(&log), (21, 21 * 26));
-        // Another space's numbers.
+        // Packet numbers of another space.
         log.received(0, &INITIAL, &ack(3), 16);
         assert_eq!(sum(&log), (20, 20 * 26));
         log.sent(1, &INITIAL, &PING, 16);

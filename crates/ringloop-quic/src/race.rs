@@ -1,6 +1,7 @@
 //! Several addresses of one server: the first handshake to complete wins (RFC 8305).
 //!
-//! Owns: the order of attempts, and those under way. Called by: [`crate::Endpoint::connect_any`]. Never does: look up names.
+//! Owns: the order of attempts, and those in progress. Called by: [`crate::Endpoint::connect_any`],
+//! with resolved addresses.
 
 use crate::connecting::Connecting;
 use crate::connection::Connection;
@@ -33,7 +34,7 @@ pub(crate) async fn first_of(
             }
         }
         if running.is_empty() {
-            // Those that could not even be begun were the last.
+            // All remaining attempts failed to start.
             return Err(all_failed(&failures));
         }
         let next = next_end(&mut running);
@@ -50,7 +51,7 @@ pub(crate) async fn first_of(
     }
 }
 
-/// Families in turns, the first one first (RFC 8305 §4); no address twice.
+/// Alternates address families, starting with the first one's (RFC 8305 §4); removes duplicates.
 fn alternated(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut queues = [Vec::new(), Vec::new()];
     for address in addresses {
@@ -66,7 +67,7 @@ fn alternated(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     pairs.flatten().copied().collect()
 }
 
-/// Wait for any of the attempts, which is taken out.
+/// Waits for any of the attempts, and removes it.
 fn next_end(running: &mut Vec<(SocketAddr, Connecting)>) -> impl Future<Output = Ended> {
     poll_fn(move |cx| {
         for at in 0..running.len() {
@@ -78,7 +79,7 @@ fn next_end(running: &mut Vec<(SocketAddr, Connecting)>) -> impl Future<Output =
     })
 }
 
-/// The last failure's kind, and all of them in words.
+/// The last failure's kind, with all of them in the text.
 fn all_failed(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let Some((_, last)) = failures.last() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");

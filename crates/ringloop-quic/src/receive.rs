@@ -1,7 +1,7 @@
-//! From the socket to the core: trains of datagrams by one multishot receive.
+//! Receives datagrams from the socket for the core: GRO batches by a multishot receive.
 //!
-//! Byte path: from the engine's pool of datagram buffers, by one copy a train into memory that the engine of
-//! the protocol decrypts in place and hands on to readers.
+//! Byte path: from the pool of datagram buffers, by one copy per batch, into memory that the
+//! protocol engine decrypts in place and passes to readers.
 
 use crate::core::{Core, Datagram};
 use crate::limits::RECEIVES_PER_TURN;
@@ -21,8 +21,8 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Take what has come, up to a bound; tells whether there may be more. The task is woken for what comes later.
-    /// With `place`, what is another worker's goes there.
+    /// Receives up to a budget; whether there may be more. The task is woken for later arrivals.
+    /// With `place`, datagrams of other workers are passed on to them.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,7 +34,8 @@ impl<'a> Receiver<'a> {
             match self.datagrams.poll_next(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(train)) => feed(core, now, &train.message(), place),
-                // An error of an earlier send (ICMP), or no memory for a moment: like a lost datagram.
+                // An ICMP error of an earlier send, or out of memory for a moment: like a lost
+                // datagram.
                 Poll::Ready(Err(_)) => {}
             }
         }

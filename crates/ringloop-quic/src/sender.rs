@@ -1,11 +1,12 @@
-//! A UDP socket's sending half: messages out, and what this machine and the network answer to the first ones.
+//! Sending half of a UDP socket: outgoing messages, and ICMP errors for the first ones.
 //!
-//! Owns: [`Sender`]. Called by: whoever drives a core with a socket, here and in embedders. Never does: wait, or keep
-//! what a full socket did not take.
+//! Owns: [`Sender`]. Called by: the drivers of a core with a socket, here and in embedders. Does
+//! not wait or queue: a full socket returns the message.
 //!
-//! Answers are told the core only of connections that have not received anything. They cannot be trusted: whoever guesses
-//! the ports can forge them (RFC 9000 §14.2.1, RFC 8085 §5.2), so they must not end a connection that works. One that has
-//! heard nothing would wait for nothing else.
+//! ICMP errors are reported to the core only for connections that have not received anything. They
+//! cannot be trusted: an attacker who guesses the ports can forge them (RFC 9000 §14.2.1, RFC 8085
+//! §5.2), so they must not end a working connection. A connection without any answer could only
+//! wait for its timeout.
 
 use crate::core::{Core, Transmit};
 use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN};
@@ -14,22 +15,22 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-/// The socket is full: send the message again once it is not.
+/// The socket is full: retry the message once it is writable.
 #[derive(Debug)]
 pub struct Full;
 
-/// Sends messages on a non-blocking UDP socket, by its descriptor, which whoever made it keeps open.
+/// Sends messages on a non-blocking UDP socket, given by descriptor; the owner keeps it open.
 #[derive(Debug)]
 pub struct Sender {
     fd: RawFd,
     segments_max: usize,
     sends_ecn: bool,
-    /// The socket keeps answers.
+    /// The socket queues ICMP errors.
     hears: bool,
 }
 
 impl Sender {
-    /// A sender of messages of at most `segments_max` datagrams.
+    /// Creates a sender of messages of at most `segments_max` datagrams.
     pub fn new(fd: RawFd, segments_max: usize, sends_ecn: bool) -> Self {
         Self {
             fd,
@@ -39,17 +40,17 @@ impl Sender {
         }
     }
 
-    /// How many datagrams a message may have; 1 once the kernel has refused more.
+    /// Datagrams per message; 1 once the kernel rejected more.
     pub fn segments_max(&self) -> usize {
         self.segments_max
     }
 
-    /// Take the answers that have come; before receiving, and before sending.
+    /// Reads pending ICMP errors; call before receiving and before sending.
     pub fn hear(&mut self, now: Instant, core: &mut Core) {
         let hears = core.waits_for_first_answers();
         if hears != self.hears {
             self.hears = hears;
-            // A socket that cannot is done without.
+            // Optional: not every socket supports it.
             drop(datagram::set_receive_errors(self.fd, hears));
         }
         for _ in 0..ANSWERS_PER_TURN {
@@ -66,8 +67,8 @@ impl Sender {
         }
     }
 
-    /// Send a message of the core's. Errors other than a full socket are as if the network had lost it: a route that is
-    /// gone, a probe that is too long for the device.
+    /// Sends a message of the core. Errors other than a full socket count as packet loss: a missing
+    /// route, or a probe that is too long for the device.
     pub fn send(
         &mut self,
         now: Instant,
@@ -86,7 +87,7 @@ impl Sender {
             Ok(()) => return Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => return Err(Full),
             Err(error) if error.is_of_segmentation() => self.send_singly(&train),
-            // It may be the answer to another message.
+            // The error may belong to an earlier message.
             Err(_) => datagram::send_train(self.fd, &train)
                 .err()
                 .map(|error| error.error),
@@ -101,7 +102,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Send the datagrams of a message one by one; gives the error of the first.
+    /// Sends the datagrams of a message one by one; returns the error of the first.
     fn send_singly(&mut self, train: &Train<'_>) -> Option<io::Error> {
         let segment_len = train.segment_len.map_or(train.bytes.len(), usize::from);
         let mut singles = train.bytes.chunks(segment_len.max(1)).map(|bytes| {
@@ -116,15 +117,15 @@ impl Sender {
         if first.is_ok() {
             self.segments_max = 1;
         }
-        // Where one alone is refused too, segmentation is not the reason.
+        // If a single one fails too, segmentation is not the reason.
         singles.for_each(drop);
         first.err().map(|error| error.error)
     }
 }
 
-/// Whether a datagram that was answered so will be answered so again: there is no way to the peer, a firewall is in it,
-/// or nobody listens there. Not `EMSGSIZE`, which must not be believed of the network (RFC 9000 §14.2.1), and nothing
-/// that this machine may have too little of at the moment.
+/// Whether the error will repeat: no route to the peer, a firewall, or a port without a listener.
+/// Not `EMSGSIZE`, which must not be trusted from the network (RFC 9000 §14.2.1), nor local
+/// resource shortage.
 fn is_final(errno: i32) -> bool {
     [
         libc::ECONNREFUSED,
@@ -151,7 +152,8 @@ mod tests {
     use std::net::{IpAddr, UdpSocket};
     use std::os::fd::AsRawFd;
 
-    /// Send two datagrams as a train; gives what is received of them, and how many the next train may have.
+    /// Sends two datagrams as a GSO batch; returns how many bytes of them arrive, and the next
+    /// batch's limit.
     fn sent(socket: &UdpSocket, source: Option<IpAddr>) -> (usize, usize) {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.set_nonblocking(true).unwrap();
@@ -173,10 +175,10 @@ mod tests {
     fn what_is_refused_one_by_one_too_says_nothing_of_trains() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(sent(&socket, None), (2, SEGMENTS_MAX));
-        // No packet's source (RFC 1122 §3.2.1.3), which is EINVAL, too.
+        // Not a valid source (RFC 1122 §3.2.1.3), which is EINVAL too.
         let group = Some([224, 0, 0, 1].into());
         assert_eq!(sent(&socket, group), (0, SEGMENTS_MAX));
-        // SOL_SOCKET, SO_NO_CHECK: without checksums the kernel takes no trains.
+        // SOL_SOCKET, SO_NO_CHECK: without checksums the kernel rejects GSO batches.
         set_option_int(socket.as_raw_fd(), 1, 11, 1).unwrap();
         assert_eq!(sent(&socket, None), (2, 1));
     }

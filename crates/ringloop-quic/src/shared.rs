@@ -1,8 +1,8 @@
-//! What an endpoint's handles, connections and task share.
+//! State shared by an endpoint's handles, connections and task.
 //!
-//! Owns: [`Shared`], the state behind all of them, and [`Inner`], a connection as its handles find it there. Called by:
-//! `endpoint`, `connecting`, `connection`, `stream`, `driver`. Never does: wake or drop a waker while the state is
-//! borrowed.
+//! Owns: [`Shared`], the state of all of them, and [`Inner`], a connection as its handles see it.
+//! Called by: `endpoint`, `connecting`, `connection`, `stream`, `driver`. Wakers are woken and
+//! dropped only while the state is not borrowed.
 
 use crate::config::ClientConfig;
 use crate::core::{self, Event, Handle};
@@ -22,10 +22,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// What is kept of a connection for its futures.
+/// State of a connection for its futures.
 #[derive(Debug)]
 pub(crate) struct Futures {
-    /// A program has it.
+    /// The application has a handle.
     is_held: bool,
     waiters: Waiters<Wait, Waiting>,
 }
@@ -40,7 +40,7 @@ impl Futures {
         }
     }
 
-    /// A stream was dropped: take those who wait for it, to be dropped once nothing is borrowed.
+    /// A stream was dropped: returns its waiters, to be dropped once nothing is borrowed.
     pub fn forget(&mut self, waits: &[Wait]) -> Vec<Waiting> {
         let mut left = Vec::new();
         for wait in waits {
@@ -56,12 +56,12 @@ pub(crate) struct Shared {
     pub on_failed: RefCell<Option<OnFailed>>,
 }
 
-/// What is waited for on an endpoint.
+/// What a waiter of an endpoint waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum EndpointWait {
     /// A client.
     Incoming,
-    /// The end of all connections.
+    /// No connections left.
     Idle,
 }
 
@@ -70,22 +70,22 @@ pub(crate) struct State {
     pub incoming: VecDeque<core::Incoming>,
     pub waiters: Waiters<EndpointWait, Waiting>,
     pub socket: Rc<UdpSocket>,
-    /// What sockets are asked to keep, each way.
+    /// Kernel buffer size that sockets request, for each direction.
     pub socket_buffer: usize,
-    /// A message that was made waits for the socket, and is not the core's any more.
+    /// A message that the core has built waits for the socket.
     pub has_unsent: bool,
     pub is_rebound: bool,
     pub client: Option<ClientConfig>,
-    /// Where it is one of several workers.
+    /// If it is one of several workers.
     pub place: Option<Place>,
     pub handle_count: usize,
     pub socket_drain: SocketDrain,
-    /// Clients that a program has taken and not yet decided on: it may refuse them.
+    /// Clients accepted by the application and not yet decided on: it may refuse them.
     pub undecided_count: usize,
     pub is_closed: bool,
 }
 
-/// Is called with each client whose handshake fails.
+/// Callback for clients whose handshake fails.
 type OnFailed = Box<dyn FnMut(SocketAddr, &ConnectionError)>;
 
 impl Shared {
@@ -101,7 +101,7 @@ impl Shared {
         self.state.borrow_mut()
     }
 
-    /// Report handshakes that have failed, with nothing borrowed: the callback may come back here.
+    /// Reports failed handshakes while nothing is borrowed: the callback may call back.
     pub fn report_failures(&self) {
         let failures = std::mem::take(&mut self.state().sessions.failures);
         if failures.is_empty() {
@@ -116,27 +116,27 @@ impl Shared {
                 on_failed(address, error);
             }
         }
-        // Unless it has put another one there.
+        // Unless the callback set another one.
         self.on_failed.borrow_mut().get_or_insert(on_failed);
     }
 
-    /// The socket to use from now on; `None`: there is no need of one.
+    /// The socket to use from now on; `None`: the endpoint is done.
     pub fn next_socket(&self) -> Option<Rc<UdpSocket>> {
         let mut state = self.state();
         state.is_rebound = false;
-        // What the last socket did not take is lost, as on a path.
+        // A message that the last socket did not take counts as packet loss.
         state.has_unsent = false;
         state.is_needed().then(|| Rc::clone(&state.socket))
     }
 
-    /// Have the task look: something may have to be sent.
+    /// Wakes the task: something may have to be sent.
     pub fn wake(&self) {
         if let Some(task) = &*self.task.borrow() {
             task.wake_by_ref();
         }
     }
 
-    /// Wait until `look` has a result; it is asked again when what `wait` names happens.
+    /// Waits until `look` returns a result; it is called again for each event of `wait`.
     pub async fn until<T>(
         &self,
         on: EndpointWait,
@@ -167,7 +167,7 @@ impl Waitable for Shared {
 }
 
 impl State {
-    /// Nothing is left to be sent to anybody.
+    /// Nothing is left to send.
     pub fn is_idle(&self) -> bool {
         let core = &self.sessions.core;
         core.connection_count() == 0
@@ -176,7 +176,7 @@ impl State {
             && self.socket_drain.is_over()
     }
 
-    /// Take no more clients; those that wait are refused.
+    /// Accepts no more clients, and refuses waiting ones.
     pub fn refuse_all(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.socket_drain.begin();
@@ -190,7 +190,7 @@ impl State {
         self.handle_count > 0 || self.undecided_count > 0 || !self.is_idle()
     }
 
-    /// Take all events out of the core, and those to wake out of the waiters.
+    /// Takes all events from the core, and the waiters to wake.
     pub fn dispatch(&mut self, woken: &mut Vec<Waiting>) {
         while let Some(event) = self.sessions.next_event() {
             match event {
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// Close one with the program's code and reason, at once.
+    /// Closes a connection at once with the application's code and reason.
     pub fn close(&mut self, handle: Handle, code: u64, reason: Bytes, woken: &mut Vec<Waiting>) {
         let closed = (code, reason);
         if self
@@ -239,18 +239,20 @@ impl State {
     }
 }
 
-/// A connection, as all its handles share it. Invariants, by which both of its parts are found until it is dropped:
-/// 1. There is one a handle: it is made with the handle that the core has just given, behind `Sessions`.
-/// 2. `Futures::is_held` is true from then on, until it is dropped.
-/// 3. Nothing but `Sessions::release` forgets a session and the core's connection, and it is called for a drained
-///    connection that nobody holds, and here, by the drop.
+/// A connection, shared by all its handles. Invariants that keep both of its parts alive until it
+/// is dropped:
+/// 1. There is one per handle: it is created with the handle that the core just returned, through
+///    `Sessions`.
+/// 2. `Futures::is_held` is true from then on until it is dropped.
+/// 3. Only `Sessions::release` removes a session and the core's connection. It is called for a
+///    drained connection without handles, and by the drop here.
 pub(crate) struct Inner {
     pub shared: Rc<Shared>,
     pub handle: Handle,
 }
 
 impl Inner {
-    /// Look at the connection; nothing is sent for it.
+    /// Inspects the connection; nothing is sent for it.
     pub fn with<T>(&self, look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> T) -> T {
         let mut state = self.shared.state();
         let both = state.sessions.both(self.handle);
@@ -258,14 +260,14 @@ impl Inner {
         look(&mut connection, session)
     }
 
-    /// Do something with the connection that may have to be sent.
+    /// Operates on the connection; something may have to be sent.
     pub fn act<T>(&self, act: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> T) -> T {
         let result = self.with(act);
         self.shared.wake();
         result
     }
 
-    /// Wait until `look` has a result; it is asked again when what `wait` names happens.
+    /// Waits until `look` returns a result; it is called again for each event of `wait`.
     pub async fn until<T>(
         &self,
         on: Wait,
@@ -275,7 +277,7 @@ impl Inner {
         poll_fn(|cx| seat.poll(cx, &mut look)).await
     }
 
-    /// The same as one poll of the only future that waits for something of a stream.
+    /// The same as a poll function, for the stream's only waiting future.
     pub fn poll_stream<T>(
         &self,
         cx: &Context<'_>,
@@ -291,7 +293,7 @@ impl Inner {
         (on, place): (Wait, u64),
         look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> Poll<T> {
-        // Dropped once nothing is borrowed: its end may run a program's code, which may come back here.
+        // Dropped once nothing is borrowed: its drop may run application code, which may call back.
         let mut old = None;
         let polled = self.with(|connection, session| {
             if let Some(result) = look(connection, session) {
@@ -306,7 +308,7 @@ impl Inner {
 }
 
 impl<P: Deref<Target = Inner>> Seat<P> {
-    /// Wait in it until `look` has a result.
+    /// Polls until `look` returns a result.
     pub fn poll<T>(
         &mut self,
         cx: &Context<'_>,

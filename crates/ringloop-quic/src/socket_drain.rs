@@ -1,9 +1,10 @@
-//! Reads the rest of a closed endpoint's socket: clients that came before the close are to be refused.
+//! Reads the rest of a closed endpoint's socket: clients that arrived before the close are refused.
 //!
-//! Owns: [`SocketDrain`]. Called by: `endpoint`. Never does: receive, or refuse.
+//! Owns: [`SocketDrain`]. Called by: `endpoint`, which receives and refuses.
 //!
-//! The socket is empty when two passes of the loop in a row found it so: what the kernel has taken out of it by the first
-//! one comes with the second. Turns of the endpoint's task do not count: there may be many of them in a pass.
+//! The socket counts as empty after two passes of the loop in a row that found nothing: what the
+//! kernel took out of it in the first pass arrives in the second. Turns of the endpoint's task do
+//! not count, since a pass may have many of them.
 
 use crate::limits::{LAST_READ_PAUSE, LAST_READS_MAX};
 use ringloop::embed::sys::file;
@@ -17,11 +18,11 @@ use std::task::{Context, Poll};
 
 #[derive(Default)]
 pub(crate) struct SocketDrain {
-    /// Passes that may look.
+    /// Passes left.
     left: u32,
     /// The last one found the socket empty.
     was_empty: bool,
-    /// Over with the next pass.
+    /// Ready in the next pass.
     pause: Option<Sleep>,
 }
 
@@ -34,12 +35,13 @@ impl SocketDrain {
         };
     }
 
-    /// Whether nothing is left to be read, or the endpoint is open.
+    /// Whether nothing is left to read, or the endpoint is open.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }
 
-    /// The task has received, and knows whether more has come; it is woken to do so again until this is over.
+    /// The task has received, and `more_in` says whether more is there; it is woken again until
+    /// draining is over.
     pub fn received(&mut self, cx: &mut Context<'_>, socket: &UdpSocket, more_in: bool) {
         while !self.is_over() {
             let pause = self.pause.get_or_insert_with(|| sleep(LAST_READ_PAUSE));

@@ -1,37 +1,37 @@
-//! What a connection, and an endpoint, have seen so far.
+//! Statistics of a connection and of an endpoint.
 
 use crate::codes;
 use crate::error::ConnectionError;
 use crate::proto;
 use std::time::Duration;
 
-/// Figures of one connection; counts are since its start.
+/// Statistics of one connection; counters start with the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The shortest one seen.
+    /// Minimum round-trip time.
     pub rtt_min: Duration,
-    /// Bytes that may be on their way by the congestion controller's word.
+    /// Congestion window: bytes that may be in flight.
     pub congestion_window_bytes: u64,
-    /// Times that it was reduced.
+    /// How often it was reduced.
     pub congestion_event_count: u64,
-    /// Bytes that the peer may send ahead of the readers, all streams together, as the window stands now.
+    /// Current receive window of all streams together.
     pub receive_window_bytes: u64,
-    /// Bytes that may be written ahead of acknowledgements, all streams together, as the window stands now.
+    /// Current send window of all streams together.
     pub send_window_bytes: u64,
-    /// Payload of UDP that the path carries.
+    /// Path MTU as UDP payload.
     pub mtu_bytes: u16,
-    /// Packets sent to find that out; they count in `packets_sent`.
+    /// MTU probes sent; included in `packets_sent`.
     pub mtu_probes_sent: u64,
-    /// Those of them that did not arrive; they do not count in `packets_lost`.
+    /// MTU probes lost; not included in `packets_lost`.
     pub mtu_probes_lost: u64,
-    /// Times that the path stopped carrying what it had carried.
+    /// How often the path stopped carrying packets of the known MTU (black holes).
     pub black_hole_count: u64,
     /// QUIC packets sent.
     pub packets_sent: u64,
-    /// QUIC packets taken for lost.
+    /// QUIC packets declared lost.
     pub packets_lost: u64,
     /// Bytes in them.
     pub bytes_lost: u64,
@@ -39,7 +39,7 @@ pub struct Stats {
     pub udp_sent: u64,
     /// Bytes in them.
     pub bytes_sent: u64,
-    /// Messages to the kernel that they went in.
+    /// Messages (sendmsg calls) for them.
     pub messages_sent: u64,
     /// UDP datagrams received.
     pub udp_received: u64,
@@ -49,11 +49,12 @@ pub struct Stats {
     pub datagrams_sent: u64,
     /// DATAGRAM frames received.
     pub datagrams_received: u64,
-    /// Datagrams that were not sent in the time they had.
+    /// Datagrams that expired before they were sent.
     pub datagrams_expired: u64,
-    /// Datagrams that made room for newer ones, or became too long for the path, before they were sent.
+    /// Datagrams dropped before they were sent, for newer ones or because the path's MTU shrank.
     pub datagrams_dropped: u64,
-    /// Received datagrams that made room for newer ones before they were read; counted when all others were read.
+    /// Received datagrams dropped for newer ones before they were read; updated when all others
+    /// were read.
     pub datagrams_unread: u64,
     /// STREAM frames sent.
     pub stream_frames_sent: u64,
@@ -63,48 +64,48 @@ pub struct Stats {
     pub pings_sent: u64,
     /// ACK frames received.
     pub acks_received: u64,
-    /// All frames sent, by their kinds.
+    /// Frames sent, by type.
     pub frames_sent: FrameCounts,
-    /// All frames received, by their kinds.
+    /// Frames received, by type.
     pub frames_received: FrameCounts,
 }
 
-/// What has become of an endpoint's handshakes; counts are since its start but for the first two.
+/// Statistics of an endpoint's handshakes; counters since its start, except the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// Connections now, those included of which something may still come.
+    /// Current connections, including closed ones that are not drained.
     pub connections: usize,
-    /// Handshakes that are under way now, of either side.
+    /// Handshakes in progress, of either side.
     pub handshakes: usize,
-    /// Clients whose handshake was begun.
+    /// Clients whose handshake was started.
     pub accepted: u64,
-    /// Those of them whose handshake was completed.
+    /// Clients whose handshake completed.
     pub completed: u64,
-    /// Those whose handshake failed, by reasons; one that was closed here did not fail.
+    /// Clients whose handshake failed, by reason; handshakes closed locally are not included.
     pub failed: FailureCounts,
-    /// Clients that were turned away.
+    /// Clients that were refused.
     pub refused: u64,
-    /// Clients that were told to prove their address first.
+    /// Clients that were sent a Retry.
     pub retried: u64,
 }
 
-/// Why handshakes failed.
+/// Failed handshakes by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FailureCounts {
-    /// The client fell silent, or the handshake's time was over.
+    /// The client stopped answering, or the handshake timed out.
     pub timed_out: u64,
-    /// TLS refused it, here or there: a certificate, a protocol (`CRYPTO_ERROR`).
+    /// TLS failed at either end: a certificate, a protocol (`CRYPTO_ERROR`).
     pub tls: u64,
-    /// The client ended it otherwise.
+    /// The client closed it otherwise.
     pub by_peer: u64,
-    /// All else: QUIC was broken, versions, a reset.
+    /// Everything else: protocol violations, versions, resets.
     pub other: u64,
 }
 
 impl FailureCounts {
-    /// All together.
+    /// Sum of all reasons.
     pub fn total(&self) -> u64 {
         self.timed_out + self.tls + self.by_peer + self.other
     }
@@ -129,7 +130,7 @@ impl FailureCounts {
     }
 }
 
-/// How many frames of each kind (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.
+/// Frames by type (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -219,7 +220,7 @@ impl From<proto::ConnectionStats> for Stats {
             acks_received: stats.frame_rx.acks,
             frames_sent: stats.frame_tx.into(),
             frames_received: stats.frame_rx.into(),
-            // The windows and what becomes of datagrams are the core's.
+            // The core fills in windows and datagram counters.
             ..Self::default()
         }
     }

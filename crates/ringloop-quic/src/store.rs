@@ -1,13 +1,13 @@
 //! Sessions and address tokens as files, which workers, processes and machines may share.
 //!
-//! Owns: [`Directory`], a store for servers' sessions and for clients' address tokens, and how much of a store one
-//! connection gets. Called by: TLS and the engine, in
-//! the midst of handshakes, on the thread that drives the endpoint. Never does: fail a handshake; what cannot be kept or
-//! read is not resumed.
+//! Owns: [`Directory`], a store for servers' sessions and clients' address tokens, and a
+//! connection's share of a store. Called by: TLS and the engine, during handshakes, on the thread
+//! that drives the endpoint. Errors do not fail a handshake: without the entry it is a full one.
 //!
-//! A file is an entry, written beside and renamed into its place, and taken by renaming it away: whoever does that
-//! first has it, so a session is resumed once, and early data is not taken twice, by however many processes. Files are the
-//! store's whose names are `session-`, `token-` or `.ringloop-` with hexadecimal digits and dashes behind; others stay.
+//! A file is an entry. It is written under a temporary name and renamed into place, and claimed by
+//! renaming it away: only one process succeeds, so a session is resumed once and early data is not
+//! accepted twice. The store's files are named `session-`, `token-` or `.ringloop-`, followed by
+//! hexadecimal digits and dashes; it leaves others alone.
 
 use crate::limits::{STORED_ENTRIES, STORED_LIFETIME, STORED_TOKENS};
 use crate::proto;
@@ -22,25 +22,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-/// How many entries are written at the least between two looks at how many there are.
+/// Minimum number of writes between two counts of the entries.
 const WRITES_BETWEEN_MIN: usize = 64;
 
-/// The part of what a directory may hold that is written between two looks: each of them reads all of it, in the midst of
-/// a handshake.
+/// Writes between two counts, as a fraction of the store's capacity: each count reads the whole
+/// directory, during a handshake.
 const LOOK_PART: usize = 16;
 
-/// The part of it that is made free where there are too many. Twice the other, as several processes may write there.
+/// Fraction of the capacity that is freed when the store is full. Twice the other, as several
+/// processes may write.
 const FREE_PART: usize = 8;
 
 const SESSION: &str = "session-";
 const TOKEN: &str = "token-";
-/// What is being written or taken.
+/// Prefix of files being written or claimed.
 const OWN: &str = ".ringloop-";
 
-/// Of a directory's mode: everybody may bring in files, and take away or replace those that are there.
+/// Mode bit: everybody may create, remove and replace files there.
 const WRITTEN_BY_OTHERS: u32 = 0o002;
 
-/// Makes a file in a directory and takes it away again: what would fail with every entry is said at once.
+/// Creates and removes a file in a directory, to report early what would fail for every entry.
 pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
     let path = directory.join(hex(OWN, &proto::first_id()));
     let made = OpenOptions::new()
@@ -52,16 +53,18 @@ pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
     fs::remove_file(&path)
 }
 
-/// Keeps the tokens by which a client proves its address in later connections (RFC 9000 §8.1.3).
+/// Stores the tokens by which a client validates its address in later connections (RFC 9000
+/// §8.1.3).
 pub trait TokenStore: Send + Sync {
-    /// Keep one of a server's.
+    /// Stores a token of a server.
     fn insert(&self, server_name: &str, token: Bytes);
-    /// Take one out; it is used once.
+    /// Takes a token; each is used once.
     fn take(&self, server_name: &str) -> Option<Bytes>;
 }
 
-/// A directory whose files are entries. Whoever can read them can read what resumed sessions say, and whoever can write
-/// there can bring in sessions of his own: it is made for its owner alone. One that is there already should be so, too.
+/// A directory whose files are entries. Read access reveals what resumed sessions exchange, and
+/// write access allows planting sessions: it is created for its owner only, and an existing one
+/// should be private too.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -70,15 +73,16 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Use a directory, which is made where it is not there.
+    /// Opens a directory, creating it if necessary.
     ///
-    /// Errors: `PermissionDenied` for one that everybody may write to, such as `/tmp` itself; what reading it and making
-    /// files there meets.
+    /// # Errors
+    /// `PermissionDenied` if everybody may write to it, as to `/tmp` itself; errors of reading it
+    /// and creating files in it.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         match made {
-            // What is there and no directory is said to be so below.
+            // If it exists but is no directory, reading it fails below.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -95,15 +99,16 @@ impl Directory {
         })
     }
 
-    /// Keep at most so many entries (65536 by default), the newest. They are counted once in a sixteenth of that many
-    /// writes, 64 at least, so there may be somewhat more; where there are, an eighth of them is removed besides.
+    /// Sets the maximum number of entries (65536 by default); the newest are kept. They are counted
+    /// once per sixteenth of that many writes, at least 64, so there may be a few more; then an
+    /// additional eighth is removed.
     #[must_use]
     pub fn entries_max(mut self, count: usize) -> Self {
         self.count_max = count;
         self
     }
 
-    /// A name that nobody else uses, nor knows beforehand.
+    /// An unpredictable, unused name.
     fn own(&self) -> PathBuf {
         self.path.join(hex(OWN, &proto::first_id()))
     }
@@ -137,7 +142,7 @@ impl Directory {
         is_fresh(written).then(|| fs::read(path).ok()).flatten()
     }
 
-    /// Read an entry and remove it; where several do, one of them gets it.
+    /// Reads an entry and removes it; of several callers, one gets it.
     fn claim(&self, name: &str) -> Option<Vec<u8>> {
         let own = self.own();
         fs::rename(self.path.join(name), &own).ok()?;
@@ -146,7 +151,7 @@ impl Directory {
         value
     }
 
-    /// The store's files, the oldest first.
+    /// The store's files, oldest first.
     fn entries(&self) -> io::Result<Vec<(SystemTime, String)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -155,7 +160,7 @@ impl Directory {
             let Some(name) = name.ok().filter(|name| is_ours(name)) else {
                 continue;
             };
-            // One that somebody has taken meanwhile is none.
+            // Skip an entry that was claimed meanwhile.
             if let Ok(written) = entry.metadata().and_then(|about| about.modified()) {
                 found.push((written, name));
             }
@@ -164,8 +169,8 @@ impl Directory {
         Ok(found)
     }
 
-    /// The places of a server's tokens: when each was written, if it was, and its name; the oldest first. As many
-    /// places as there may be tokens, so that nobody has to look through the directory.
+    /// The slots of a server's tokens: when each was written, if it was, and its name; oldest
+    /// first. As many slots as tokens are kept, so that no lookup reads the directory.
     fn tokens(&self, server_name: &str) -> Vec<(Option<SystemTime>, String)> {
         let key = server_name.as_bytes();
         let prefix = hex(TOKEN, &key[..key.len().min(KEY_LEN_MAX - 8)]);
@@ -179,7 +184,7 @@ impl Directory {
         places
     }
 
-    /// Remove what is too old or too much, and what processes that were killed have left.
+    /// Removes expired and surplus entries, and leftovers of killed processes.
     fn tidy(&self) -> io::Result<()> {
         let entries = self.entries()?;
         let excess = if entries.len() > self.count_max {
@@ -196,7 +201,7 @@ impl Directory {
     }
 }
 
-/// Whether a file of this name is the store's.
+/// Whether a file of this name belongs to the store.
 fn is_ours(name: &str) -> bool {
     let mut kinds = [SESSION, TOKEN, OWN].into_iter();
     let rest = kinds.find_map(|prefix| name.strip_prefix(prefix));
@@ -207,19 +212,19 @@ fn is_ours(name: &str) -> bool {
 }
 
 fn is_fresh(written: SystemTime) -> bool {
-    // A clock that was set back makes nothing old.
+    // A clock that was set back makes nothing older.
     written.elapsed().map_or(true, |age| age < STORED_LIFETIME)
 }
 
 fn hex(kind: &str, bytes: &[u8]) -> String {
     bytes.iter().fold(kind.to_owned(), |mut name, byte| {
-        // A string takes whatever is written.
+        // Writing to a string cannot fail.
         let _always_ok = write!(name, "{byte:02x}");
         name
     })
 }
 
-/// The longest key: its file's name has to fit into what systems allow.
+/// The longest key: its file name must fit the file system's limit.
 const KEY_LEN_MAX: usize = 100;
 
 impl StoresServerSessions for Directory {
@@ -242,7 +247,7 @@ impl StoresServerSessions for Directory {
 
 impl TokenStore for Directory {
     fn insert(&self, server_name: &str, token: Bytes) {
-        // An empty place comes before the oldest.
+        // An empty slot sorts before the oldest.
         if let Some((_, name)) = self.tokens(server_name).first() {
             drop(self.write(name, &token));
         }
@@ -258,7 +263,7 @@ impl TokenStore for Directory {
     }
 }
 
-/// What one connection may put into a store: a server may give tokens without end, and each is work for the store.
+/// A connection's share of a store: a server may send any number of tokens, and each costs work.
 pub(crate) struct OneConnectionsTokens {
     store: Arc<dyn proto::TokenStore>,
     left: AtomicUsize,
@@ -277,7 +282,7 @@ impl proto::TokenStore for OneConnectionsTokens {
     fn insert(&self, server_name: &str, token: Bytes) {
         let left = self.left.load(Ordering::Relaxed);
         if left > 0 {
-            // One connection's tokens come one after the other.
+            // A connection's tokens arrive one after another.
             self.left.store(left - 1, Ordering::Relaxed);
             self.store.insert(server_name, token);
         }
@@ -368,7 +373,7 @@ mod tests {
         let store = Directory::open(&folder.0).unwrap();
         for number in 0..STORED_TOKENS as u8 + 3 {
             store.insert("example.org", Bytes::from(vec![number; 60]));
-            // Files of one moment have no order.
+            // Files of the same time have no order.
             let mut paths = fs::read_dir(&folder.0)
                 .unwrap()
                 .map(|entry| entry.unwrap().path());
@@ -412,10 +417,10 @@ mod tests {
         for number in 0..1600u16 {
             fs::write(folder.0.join(hex(SESSION, &number.to_be_bytes())), b"x").unwrap();
         }
-        // It makes room for what comes until the next look, and for more.
+        // It makes room for writes until the next count, and an eighth more.
         put(1600..1601);
         assert_eq!(count(), 1400);
-        // Removed by the next look.
+        // The next count removes it.
         age(&folder.0.join(hex(SESSION, &1600u16.to_be_bytes())));
         put(1601..1700);
         assert_eq!(count(), 1499);

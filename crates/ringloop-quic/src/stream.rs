@@ -1,7 +1,7 @@
-//! Streams as futures: writes wait for the peer's credit, reads give it back.
+//! Streams as futures: writes wait for the peer's credit, reads return it.
 //!
-//! Owns: [`SendStream`], [`RecvStream`]. Called by: programs. Never does: buffer; what is written lies in the
-//! connection's send window, what has come in its receive window, and both are bounded.
+//! Owns: [`SendStream`], [`RecvStream`]. Called by: applications. No buffers of its own: data is in
+//! the connection's bounded send and receive windows.
 
 use crate::StreamId;
 use crate::core::{Connection, Read, Written};
@@ -18,11 +18,11 @@ use std::task::{Context, Poll};
 pub struct SendStream {
     inner: Rc<Inner>,
     id: StreamId,
-    /// It was opened before the handshake was complete.
+    /// Opened before the handshake was complete.
     is_early: bool,
     is_over: bool,
-    /// The code with which the peer has stopped it, as far as that was seen here, or with which it was reset here. The engine
-    /// forgets both once a reset is acknowledged, and is silent about that.
+    /// The code with which the peer stopped it, if a call has seen that, or with which it was reset
+    /// locally. The engine forgets both once a reset is acknowledged.
     given_up: Option<u64>,
 }
 
@@ -43,15 +43,19 @@ impl SendStream {
         }
     }
 
-    /// The stream's number.
+    /// The stream's id.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Write some of `bytes`, at least one (none only of an empty slice); waits for room in the windows.
+    /// Writes some of `bytes`, at least one (0 only for an empty slice); waits for room in the
+    /// windows.
     ///
-    /// Errors: [`StreamError::Stopped`] by the peer, [`StreamError::Closed`], those of the connection.
-    /// Cancel safety: safe; nothing was written then.
+    /// # Errors
+    /// [`StreamError::Stopped`] by the peer, [`StreamError::Closed`], errors of the connection.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing was written.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         poll_fn(|cx| self.poll_write(cx, bytes)).await
     }
@@ -69,7 +73,7 @@ impl SendStream {
         self.writing(cx, |connection| connection.write(id, bytes))
     }
 
-    /// Write now what there is room for; 0 where there is none.
+    /// Writes what there is room for now; 0 if there is none.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         let result = self.inner.act(|connection, session| {
@@ -83,16 +87,17 @@ impl SendStream {
         result
     }
 
-    /// Keep what a result tells of a stop.
+    /// Remembers a stop that a result reports.
     fn note<T>(&mut self, result: &Result<T, StreamError>) {
         if let Err(StreamError::Stopped(code)) = result {
             self.given_up.get_or_insert(*code);
         }
     }
 
-    /// Write all of `bytes`.
+    /// Writes all of `bytes`.
     ///
-    /// Cancel safety: none; a part may have been written.
+    /// # Cancel safety
+    /// Not cancel safe: a part may have been written.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), StreamError> {
         while !bytes.is_empty() {
             let count = self.write(bytes).await?;
@@ -101,9 +106,10 @@ impl SendStream {
         Ok(())
     }
 
-    /// Write some of `chunks`, without a copy. Those that are taken are empty afterwards; one may be cut.
+    /// Writes some of `chunks` without copying. Written ones become empty; one may be split.
     ///
-    /// Cancel safety: safe; nothing was written then.
+    /// # Cancel safety
+    /// Cancel safe: nothing was written.
     pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<usize, StreamError> {
         if chunks.iter().all(Bytes::is_empty) {
             return Ok(0);
@@ -112,9 +118,10 @@ impl SendStream {
         poll_fn(|cx| self.writing(cx, |connection| connection.write_chunks(id, chunks))).await
     }
 
-    /// Write all of `chunk`, without a copy.
+    /// Writes all of `chunk` without copying.
     ///
-    /// Cancel safety: none; a part may have been written.
+    /// # Cancel safety
+    /// Not cancel safe: a part may have been written.
     pub async fn write_chunk(&mut self, chunk: Bytes) -> Result<(), StreamError> {
         let mut chunks = [chunk];
         while !chunks[0].is_empty() {
@@ -144,10 +151,11 @@ impl SendStream {
         polled
     }
 
-    /// Say that nothing more will come. The peer reads all that was written, then the end.
+    /// Finishes the stream. The peer reads everything written, then the end.
     ///
-    /// Errors: [`StreamError::Closed`] where it was finished or reset; [`StreamError::Stopped`], and the stream is reset
-    /// with the peer's code.
+    /// # Errors
+    /// [`StreamError::Closed`] if it was finished or reset; [`StreamError::Stopped`] if the peer
+    /// stopped it, and it is reset with the peer's code.
     pub fn finish(&mut self) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
@@ -163,11 +171,11 @@ impl SendStream {
         result
     }
 
-    /// Give the stream up with the program's code; what was not yet acknowledged may be lost.
+    /// Resets the stream with the application's code; unacknowledged data may be lost.
     pub fn reset(&mut self, code: u64) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.is_over = true;
-        // The peer's word was there first, where there is one.
+        // An earlier stop by the peer wins.
         let (stopped, result) = self.inner.act(|connection, session| {
             if let Err(error) = session.check_stream(is_early) {
                 return (None, Err(error));
@@ -181,10 +189,12 @@ impl SendStream {
         result
     }
 
-    /// Wait until the peer has acknowledged everything, the end included (`None`), or does not want any more of it
-    /// (its program's code). One that was reset here gives the reset's code at once, or the peer's where that was first.
+    /// Waits until the peer has acknowledged everything, including the end (`None`), or stopped the
+    /// stream (its application's code). After a local reset it returns the reset's code at once, or
+    /// the peer's if that came first.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
         let (id, is_early, given_up) = (self.id, self.is_early, &mut self.given_up);
         let inner = &self.inner;
@@ -210,7 +220,7 @@ impl SendStream {
         .await
     }
 
-    /// Streams of a higher priority send first; 0 at the start.
+    /// Sets the priority: higher ones send first; 0 by default.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), StreamError> {
         let (id, is_early) = (self.id, self.is_early);
         self.inner.with(|connection, session| {
@@ -233,7 +243,7 @@ impl Drop for SendStream {
     fn drop(&mut self) {
         let (id, is_early, is_over) = (self.id, self.is_early, self.is_over);
         let left = self.inner.with(|_, session| {
-            // The number may be another stream's by now.
+            // The id may have been reused.
             session.check_early(is_early).ok()?;
             session.forget_finish(id);
             let left = session
@@ -258,15 +268,15 @@ pub struct RecvStream {
     end: End,
 }
 
-/// How a stream that is read has ended.
+/// How a stream ended for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
-    /// All of it was read.
+    /// It was read completely.
     Read,
-    /// With the peer's code.
+    /// The peer reset it with this code.
     Reset(u64),
-    /// By us.
+    /// Stopped locally.
     Stopped,
 }
 
@@ -286,16 +296,19 @@ impl RecvStream {
         }
     }
 
-    /// The stream's number.
+    /// The stream's id.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Read some bytes into `buf`, at least one; `None` at the stream's end.
+    /// Reads some bytes into `buf`, at least one; `None` at the end of the stream.
     ///
-    /// Errors: [`StreamError::Reset`] by the peer, [`StreamError::Closed`] after a stop, those of the
-    /// connection once what has come was read.
-    /// Cancel safety: safe; nothing was read then.
+    /// # Errors
+    /// [`StreamError::Reset`] by the peer, [`StreamError::Closed`] after a stop, errors of the
+    /// connection once received data was read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing was read.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, StreamError> {
         poll_fn(|cx| self.poll_read(cx, buf)).await
     }
@@ -318,10 +331,13 @@ impl RecvStream {
         })
     }
 
-    /// Read exactly as many bytes as `buf` has.
+    /// Reads exactly `buf.len()` bytes.
     ///
-    /// Errors: [`StreamError::Closed`] where the stream ends before.
-    /// Cancel safety: none; a part may have been read.
+    /// # Errors
+    /// [`StreamError::Closed`] if the stream ends before.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a part may have been read.
     pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), StreamError> {
         let mut at = 0;
         while at < buf.len() {
@@ -333,10 +349,11 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Take the next piece as it has come, without a copy: at least one byte, at most `bytes_max`; `None` at the
-    /// stream's end.
+    /// Takes the next chunk without copying: at least one byte, at most `bytes_max`; `None` at the
+    /// end of the stream.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn read_chunk(&mut self, bytes_max: usize) -> Result<Option<Bytes>, StreamError> {
         let mut chunk = None;
         let count = poll_fn(|cx| {
@@ -349,9 +366,11 @@ impl RecvStream {
         Ok(count.and(chunk))
     }
 
-    /// Take the next pieces, without a copy: at most as many as `chunks` has room for; the count, `None` at the end.
+    /// Takes the next chunks without copying, at most `chunks.len()`; returns their number, `None`
+    /// at the end.
     ///
-    /// Cancel safety: safe.
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn read_chunks(
         &mut self,
         chunks: &mut [Bytes],
@@ -371,14 +390,17 @@ impl RecvStream {
         Ok(count.map(|_| filled))
     }
 
-    /// Read up to the stream's end.
+    /// Reads to the end of the stream.
     ///
-    /// Errors: [`StreamError::TooLong`] where there is more than `limit`; the stream is stopped with code 0.
-    /// Cancel safety: none; what was read is lost.
+    /// # Errors
+    /// [`StreamError::TooLong`] if there is more than `limit`; the stream is stopped with code 0.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: data already read is lost.
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, StreamError> {
         let mut all = Vec::new();
         loop {
-            // One more than is allowed shows that there is more.
+            // One byte more than allowed detects an excess.
             let room = (limit - all.len()).saturating_add(1);
             let read = poll_fn(|cx| {
                 self.reading(cx, room, |bytes| {
@@ -423,7 +445,7 @@ impl RecvStream {
                     *end = End::Read;
                     Ok((count > 0).then_some(count))
                 }
-                // What has come before the end of the connection is read first.
+                // Data received before the connection ended is read first.
                 Ok(Read::Blocked) => match session.check_stream(is_early) {
                     Ok(()) => return None,
                     Err(error) => Err(error),
@@ -442,9 +464,10 @@ impl RecvStream {
         result
     }
 
-    /// Tell the peer, with the program's code, that nothing more of it is wanted.
+    /// Stops the stream with the application's code: the peer need not send more.
     ///
-    /// Errors: [`StreamError::Closed`] where it has ended.
+    /// # Errors
+    /// [`StreamError::Closed`] if it has ended.
     pub fn stop(&mut self, code: u64) -> Result<(), StreamError> {
         if self.end != End::NotYet {
             return Err(StreamError::Closed);
@@ -461,7 +484,7 @@ impl RecvStream {
 impl Drop for RecvStream {
     fn drop(&mut self) {
         let _left = self.inner.with(|_, session| {
-            // The number may be another stream's by now.
+            // The id may have been reused.
             session.check_early(self.is_early).ok()?;
             Some(session.attached.forget(&[Wait::Read(self.id)]))
         });

@@ -1,8 +1,8 @@
-//! TLS: certificates, trust, and what both ends agree on.
+//! TLS configuration: certificates, trust, protocols.
 //!
-//! Owns: [`ClientTls`] and [`ServerTls`] (what a program says), [`Certificates`] (several by name, changed while
-//! servers run), and the provider of cryptography. Called by: programs, `config`. Never does: leave a
-//! certificate unverified that nobody asked to leave so.
+//! Owns: [`ClientTls`] and [`ServerTls`] (settings of an application), [`Certificates`] (several by
+//! name, replaceable at run time), and the crypto provider. Called by: applications, `config`.
+//! Peers' certificates are verified unless the application opts out.
 
 use crate::error::ConfigError;
 use rustls::client::danger::ServerCertVerifier;
@@ -31,7 +31,7 @@ pub(crate) mod token_key;
 mod verify;
 mod x509;
 
-/// The provider of cryptography that the crate's features name: aws-lc-rs where both do.
+/// The crypto provider of the enabled feature; aws-lc-rs if both are.
 pub fn provider() -> Arc<CryptoProvider> {
     #[cfg(feature = "aws-lc-rs")]
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -40,7 +40,8 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// The cipher of initial packets: AES-128-GCM, whatever else is configured (RFC 9001 §5.2).
+/// The cipher suite of Initial packets: AES-128-GCM, regardless of the configuration (RFC 9001
+/// §5.2).
 pub(crate) fn initial_suite() -> Result<Suite, ConfigError> {
     let aes = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
     let suites = provider().cipher_suites.clone();
@@ -49,7 +50,7 @@ pub(crate) fn initial_suite() -> Result<Suite, ConfigError> {
     suite.ok_or(ConfigError::OutOfBounds("the provider lacks AES-128-GCM"))
 }
 
-/// A chain of certificates, the own one first, and its key.
+/// A certificate chain, its own certificate first, with its private key.
 #[derive(Clone)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
@@ -65,9 +66,11 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Read a chain and a key (PKCS#8, PKCS#1 or SEC1) in PEM; both may be in one file.
+    /// Parses a chain and a key (PKCS#8, PKCS#1 or SEC1) in PEM; both may be in one text.
     ///
-    /// Errors: nothing of that kind in it; a key that is of no known kind, or not the certificate's.
+    /// # Errors
+    /// A text without certificates or a key; an unknown kind of key, or one that does not match the
+    /// certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
         if is_swapped(chain, key) {
             return Err(swapped());
@@ -98,18 +101,18 @@ impl Certificate {
         Ok(Self { key: Arc::new(key) })
     }
 
-    /// Read them from files.
+    /// Reads them from files.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
     }
 
-    /// Whom the own one is for, as its subject says (the common name, else the organisation); names that peers
-    /// verify stand elsewhere in it.
+    /// The subject's common name, or else organisation; the names that peers verify are in other
+    /// fields.
     pub fn subject(&self) -> Option<String> {
         Some(x509::names(self.key.cert.first()?)?.subject)
     }
 
-    /// When the own one ends.
+    /// When the certificate expires.
     pub fn not_after(&self) -> Option<UnixTime> {
         x509::not_after(self.key.cert.first()?)
     }
@@ -158,7 +161,7 @@ fn has(pem: &[u8], label: &str) -> bool {
     windows.any(|window| window == label.as_bytes())
 }
 
-/// Whether each of the two PEM texts has only what the other should have.
+/// Whether each of the two PEM texts contains what belongs into the other.
 fn is_swapped(chain: &[u8], key: &[u8]) -> bool {
     let is_key = has(chain, KEY_LABEL) && !has(chain, CERTIFICATE_LABEL);
     is_key && has(key, CERTIFICATE_LABEL) && !has(key, KEY_LABEL)
@@ -169,11 +172,11 @@ fn swapped() -> ConfigError {
     ConfigError::Pem(text.to_owned())
 }
 
-/// The certificates of a server, by the name that clients ask for; may be changed while servers use them, from any
-/// thread. Connections that are there keep theirs.
+/// A server's certificates by requested name; may be changed from any thread while servers use
+/// them. Existing connections keep theirs.
 ///
-/// Shape: `*.example.org` stands for one label. A name that is not here gets the default, or an alert where there
-/// is none.
+/// `*.example.org` stands for one label. Unknown names get the default certificate, or an alert if
+/// there is none.
 #[derive(Debug, Clone, Default)]
 pub struct Certificates {
     table: Arc<RwLock<Table>>,
@@ -186,26 +189,26 @@ struct Table {
 }
 
 impl Certificates {
-    /// With one for every name.
+    /// With a default certificate.
     pub fn new(default: Certificate) -> Self {
         let certificates = Self::default();
         certificates.set_default(default);
         certificates
     }
 
-    /// Set the one for names that have none of their own.
+    /// Sets the default certificate.
     pub fn set_default(&self, certificate: Certificate) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.default = Some(certificate);
     }
 
-    /// Set the one for a name.
+    /// Sets the certificate of a name.
     pub fn set(&self, name: &str, certificate: Certificate) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.by_name.insert(name.to_ascii_lowercase(), certificate);
     }
 
-    /// Take a name's own one away; tells whether there was one.
+    /// Removes the certificate of a name; whether there was one.
     pub fn remove(&self, name: &str) -> bool {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.by_name.remove(&name.to_ascii_lowercase()).is_some()
@@ -228,16 +231,16 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Whose certificates are trusted.
+/// Trusted authorities.
 #[derive(Debug, Clone)]
 pub struct Roots {
     store: RootCertStore,
-    /// Those that the program has named, which are good for themselves too.
+    /// Those added by the application, which are also trusted as end-entity certificates.
     named: Vec<CertificateDer<'static>>,
 }
 
 impl Roots {
-    /// Nobody's yet.
+    /// No authorities.
     pub fn empty() -> Self {
         Self {
             store: RootCertStore::empty(),
@@ -245,9 +248,10 @@ impl Roots {
         }
     }
 
-    /// Those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` where they are set).
+    /// The system's authorities (`SSL_CERT_FILE` and `SSL_CERT_DIR` if set).
     ///
-    /// Errors: where there is none at all; single ones that do not parse are left out.
+    /// # Errors
+    /// If there are none at all; single ones that do not parse are skipped.
     pub fn system() -> Result<Self, ConfigError> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = Self::empty();
@@ -260,7 +264,7 @@ impl Roots {
         Ok(roots)
     }
 
-    /// Trust those in PEM text.
+    /// Adds authorities from PEM text.
     pub fn add_pem(mut self, pem: &[u8]) -> Result<Self, ConfigError> {
         for der in certificates(pem)? {
             self = self.add_der(der)?;
@@ -268,14 +272,14 @@ impl Roots {
         Ok(self)
     }
 
-    /// Trust one in DER: those that it has signed, and itself where a peer shows it.
+    /// Adds a certificate in DER: trusts what it has signed, and itself as a peer's certificate.
     pub fn add_der(mut self, der: CertificateDer<'static>) -> Result<Self, ConfigError> {
         self.store.add(der.clone())?;
         self.named.push(der);
         Ok(self)
     }
 
-    /// Trust those in a file.
+    /// Adds authorities from a file.
     pub fn add_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         self.add_pem(&read(path)?).map_err(|error| match error {
@@ -284,7 +288,7 @@ impl Roots {
         })
     }
 
-    /// Trust those in a directory's files, by their hashed names or any other.
+    /// Adds authorities from all files of a directory, whatever their names.
     pub fn add_directory(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let failed = |error| ConfigError::File {
@@ -304,15 +308,15 @@ impl Roots {
     }
 }
 
-/// Where the secrets of connections go, for tools that read recorded packets.
+/// Destination of connection secrets, for tools that decrypt packet captures.
 #[derive(Debug, Clone, Default)]
 pub enum Secrets {
-    /// The file that `SSLKEYLOGFILE` names, where it is set.
+    /// The file named by `SSLKEYLOGFILE`, if set.
     #[default]
     FromEnvironment,
-    /// Nowhere.
+    /// None.
     Kept,
-    /// To a function of the program's.
+    /// A key log of the application.
     To(Arc<dyn KeyLog>),
 }
 
@@ -326,7 +330,7 @@ impl Secrets {
     }
 }
 
-/// A client's side. Verifies the server's certificate and name, unless told not to.
+/// A client's TLS settings. Verifies the server's certificate and name unless configured otherwise.
 #[derive(Debug, Clone)]
 #[must_use = "it does nothing until it is a part of a configuration"]
 pub struct ClientTls {
@@ -345,24 +349,24 @@ enum Verifier {
 }
 
 impl ClientTls {
-    /// Trust the system's authorities.
+    /// Trusts the system's authorities.
     pub fn new() -> Result<Self, ConfigError> {
         Ok(Self::with_roots(Roots::system()?))
     }
 
-    /// Trust these authorities.
+    /// Trusts these authorities.
     pub fn with_roots(roots: Roots) -> Self {
         Self::with(Verifier::Roots(roots))
     }
 
-    /// Trust certificates by one's own rule.
+    /// Trusts what `verifier` accepts.
     pub fn with_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {
         Self::with(Verifier::Own(verifier))
     }
 
-    /// Trust every certificate: whoever sits between can read and write everything.
+    /// Trusts every certificate: a man in the middle can read and change everything.
     pub fn without_verification() -> Self {
-        Self::with(Verifier::Own(verify::Anyone::new(provider())))
+        Self::with(Verifier::Own(verify::AcceptAnyServerCert::new(provider())))
     }
 
     fn with(verifier: Verifier) -> Self {
@@ -376,33 +380,33 @@ impl ClientTls {
         }
     }
 
-    /// The protocols to offer, the best first.
+    /// Sets the protocols to offer, in order of preference.
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
         self.alpn = protocols.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Show this certificate to servers that ask for one.
+    /// Sets the certificate for servers that request one.
     pub fn certificate(mut self, certificate: Certificate) -> Self {
         self.certificate = Some(certificate);
         self
     }
 
-    /// Where secrets go; by default to `SSLKEYLOGFILE`.
+    /// Sets the destination of secrets; `SSLKEYLOGFILE` by default.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Keep sessions here to resume them; `None`: never resume. By default in memory, shared by all clones of
-    /// the configuration that this becomes.
+    /// Sets the session store for resumption, or none. By default in memory, shared by all clones
+    /// of the resulting configuration.
     pub fn sessions(mut self, store: Option<Arc<dyn ClientSessionStore>>) -> Self {
         self.sessions = store;
         self
     }
 
-    /// Whether a resumed session may send data before the server has answered (on by default; it happens only
-    /// where the program asks for it, by `Connecting::into_0rtt`).
+    /// Whether a resumed session may send data before the server answers (on by default, and used
+    /// only through `Connecting::into_0rtt`).
     pub fn early_data(mut self, on: bool) -> Self {
         self.early_data = on;
         self
@@ -428,9 +432,8 @@ impl ClientTls {
                 .with_custom_certificate_verifier(verifier),
         };
         let mut config = match self.certificate {
-            Some(certificate) => {
-                builder.with_client_cert_resolver(Arc::new(verify::Always(certificate.key)))
-            }
+            Some(certificate) => builder
+                .with_client_cert_resolver(Arc::new(verify::FixedClientCert(certificate.key))),
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = checked(self.alpn)?;
@@ -444,7 +447,7 @@ impl ClientTls {
     }
 }
 
-/// Names of protocols, as TLS can carry them (RFC 7301 §3.1).
+/// Checks that TLS can carry these protocol names (RFC 7301 §3.1).
 fn checked(protocols: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, ConfigError> {
     if let Some(name) = protocols
         .iter()
@@ -467,19 +470,19 @@ fn checked(protocols: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, ConfigError> {
     Ok(protocols)
 }
 
-/// Which clients a server talks to.
+/// Which clients a server accepts.
 #[derive(Debug, Clone, Default)]
 pub enum Clients {
-    /// All.
+    /// Any client; no certificate is requested.
     #[default]
     Anyone,
-    /// All, and those that show a certificate must have one of these authorities'.
+    /// Any client; a certificate, if shown, must be signed by one of these authorities.
     Known(Roots),
-    /// Those that show a certificate of these authorities'.
+    /// Only clients with a certificate signed by one of these authorities.
     Required(Roots),
 }
 
-/// A server's side.
+/// A server's TLS settings.
 #[derive(Debug, Clone)]
 #[must_use = "it does nothing until it is a part of a configuration"]
 pub struct ServerTls {
@@ -492,12 +495,12 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Show one certificate to all.
+    /// Uses one certificate for all clients.
     pub fn new(certificate: Certificate) -> Self {
         Self::with_certificates(Certificates::new(certificate))
     }
 
-    /// Show certificates by name; keep a clone to change them later.
+    /// Uses certificates by name; keep a clone to change them later.
     pub fn with_certificates(certificates: Certificates) -> Self {
         Self {
             certificates,
@@ -509,33 +512,34 @@ impl ServerTls {
         }
     }
 
-    /// The protocols to speak, the best first; a client that offers none of them is refused.
+    /// Sets the supported protocols in order of preference; a client that offers none of them is
+    /// refused.
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
         self.alpn = protocols.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Which clients to talk to.
+    /// Sets which clients to accept.
     pub fn clients(mut self, clients: Clients) -> Self {
         self.clients = clients;
         self
     }
 
-    /// Where secrets go; by default to `SSLKEYLOGFILE`.
+    /// Sets the destination of secrets; `SSLKEYLOGFILE` by default.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Keep sessions here to resume them; `None`: never resume. By default in memory, shared by all clones of
-    /// the configuration that this becomes, so by all workers that have one.
+    /// Sets the session store for resumption, or none. By default in memory, shared by all clones
+    /// of the resulting configuration, so by all workers that use one.
     pub fn sessions(mut self, store: Option<Arc<dyn StoresServerSessions>>) -> Self {
         self.sessions = store;
         self
     }
 
-    /// Whether to read data that resumed sessions send ahead of the handshake (off by default: it may be sent
-    /// again by others, so it must only ask for what may happen twice; RFC 9001 §9.2).
+    /// Whether to accept early data of resumed sessions (off by default: it can be replayed, so it
+    /// must only request what may happen twice; RFC 9001 §9.2).
     pub fn early_data(mut self, on: bool) -> Self {
         self.early_data = on;
         self
@@ -565,7 +569,7 @@ impl ServerTls {
         let mut config = builder.with_cert_resolver(Arc::new(self.certificates));
         config.alpn_protocols = checked(self.alpn)?;
         config.key_log = self.secrets.log();
-        // QUIC knows only these two values (RFC 9001 §4.6.1).
+        // QUIC allows only these two values (RFC 9001 §4.6.1).
         let early_data = self.early_data && self.sessions.is_some();
         config.max_early_data_size = if early_data { u32::MAX } else { 0 };
         if let Some(store) = self.sessions {

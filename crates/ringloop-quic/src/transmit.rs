@@ -1,7 +1,6 @@
-//! From the core to the socket: each message a train of datagrams, with its congestion bits and the address that it
-//! has to leave from.
+//! Sends the core's messages on the socket: each a GSO batch with ECN bits and source address.
 //!
-//! Byte path: from the packets, sealed in one buffer that is used again and again, by sendmsg(2) to the kernel.
+//! Byte path: from the packets, sealed in one reused buffer, by sendmsg(2) to the kernel.
 
 use crate::core::{Core, Transmit};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX, TRANSMITS_PER_TURN};
@@ -14,14 +13,14 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Instant;
 
-/// How far sending has come.
+/// Progress of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Everything that may be sent now is.
+    /// Everything that may be sent now was sent.
     Done,
-    /// There is more; others get their turn first.
+    /// There is more; other tasks run first.
     More,
-    /// The socket is full; the task is woken once it is not.
+    /// The socket is full; the task is woken once it is writable.
     Full,
 }
 
@@ -29,7 +28,7 @@ pub(crate) struct Transmitter<'a> {
     socket: &'a UdpSocket,
     sender: Sender,
     buf: Vec<u8>,
-    /// What stands in `buf` and did not go out.
+    /// The message in `buf` that was not sent.
     waiting: Option<Transmit>,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>>,
 }
@@ -50,12 +49,12 @@ impl<'a> Transmitter<'a> {
         self.waiting.is_some()
     }
 
-    /// Take what was answered to first messages.
+    /// Reads ICMP errors of first messages.
     pub(crate) fn hear(&mut self, now: Instant, core: &mut Core) {
         self.sender.hear(now, core);
     }
 
-    /// Send what may be sent now, up to a bound.
+    /// Sends what may be sent now, up to a budget.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Context<'_>,

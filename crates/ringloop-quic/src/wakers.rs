@@ -1,8 +1,8 @@
 //! Futures among the waiters of a connection or an endpoint.
 //!
-//! Owns: [`Seat`], the place of a future among those that wait, until it is dropped: of one that is dropped before its
-//! event nothing stays, or a long connection would keep every task that ever waited for its end. Never does: wake;
-//! wakers are handed out, and woken once nothing is borrowed.
+//! Owns: [`Seat`], a future's registration as a waiter until it is dropped; a future dropped early
+//! leaves nothing behind, or a long connection would keep every task that ever waited for its end.
+//! Wakers are returned, to be woken once nothing is borrowed.
 
 use crate::session::{Waiter, Waiters};
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::task::{Context, Waker};
 
-/// A task that waits.
+/// A waiting task.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     seat: u64,
@@ -24,23 +24,23 @@ impl Waiting {
 }
 
 impl Waiter for Waiting {
-    /// A future that waits no more has left.
+    /// The future was dropped or is done.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// The seat of a future that does not wait yet.
+/// Id of a future that is not registered yet.
 const NO_SEAT: u64 = 0;
-/// The seat of the one future that reads, writes or finishes a stream.
+/// Id of the one future that reads, writes or finishes a stream.
 pub(crate) const STREAM_SEAT: u64 = 1;
 
 thread_local! {
     static LAST_SEAT: Cell<u64> = const { Cell::new(STREAM_SEAT) };
 }
 
-/// Wait in a seat; one future each, by the waker of its last poll. The waker of an earlier poll is handed out to be
-/// dropped once nothing is borrowed: its end may run a program's code, which may come back here.
+/// Registers a waker under a seat, one per future. Returns the waker of an earlier poll, to be
+/// dropped once nothing is borrowed: its drop may run application code, which may call back.
 #[must_use = "it is to be dropped once nothing is borrowed"]
 pub(crate) fn wait<K: Eq + Hash>(
     waiters: &mut Waiters<K, Waiting>,
@@ -57,19 +57,19 @@ pub(crate) fn wait<K: Eq + Hash>(
         return Some(std::mem::replace(known, Waiting { seat, waker }));
     }
     let waker = waker.clone();
-    // None of them is ever done.
+    // These are never done.
     drop(waiters.add(key, Waiting { seat, waker }));
     None
 }
 
 /// Has waiters.
 pub(crate) trait Waitable {
-    /// What is waited for.
+    /// What a waiter waits for.
     type Key: Copy + Eq + Hash;
     fn with_waiters<T>(&self, look: impl FnOnce(&mut Waiters<Self::Key, Waiting>) -> T) -> T;
 }
 
-/// A future's place among those that wait for `key`; left when it is dropped.
+/// A future's registration as a waiter for `key`; removed on drop.
 pub(crate) struct Seat<P: Deref<Target: Waitable>> {
     on: P,
     key: <P::Target as Waitable>::Key,
@@ -89,7 +89,7 @@ impl<P: Deref<Target: Waitable>> Seat<P> {
         &self.on
     }
 
-    /// What is waited for, and the number of the seat.
+    /// The key and the seat's id.
     pub(crate) fn place(&mut self) -> (<P::Target as Waitable>::Key, u64) {
         if self.number == NO_SEAT {
             self.number = LAST_SEAT.get() + 1;

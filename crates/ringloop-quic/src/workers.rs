@@ -1,14 +1,14 @@
-//! Several workers at one address, each with a thread, a loop and an endpoint of its own.
+//! Several workers at one address, each with its own thread, loop and endpoint.
 //!
-//! Owns: which worker a datagram is for, by the connection id that it names ([`place_of`]), the program that has the
-//! kernel route so, and the way to the right worker for what comes to a wrong one ([`Routes`]). Called by: programs
-//! ([`Worker::bind`]), the endpoint's task. Never does: look further into packets.
+//! Owns: which worker a datagram belongs to, by its connection id ([`place_of`]); the BPF program
+//! that makes the kernel route the same way; and the queues for misrouted datagrams ([`Routes`]).
+//! Called by: applications ([`Worker::bind`]), the endpoint's task.
 //!
-//! A client's address does not tell the worker: it may change. So the ids that a worker gives out carry its place, and
-//! what names an id of a client's own choice, the first packets, goes where the same rule says; that worker then has
-//! the connection. The rule: the id's first two bytes, one xor the other, modulo the count of workers. The kernel
-//! applies it by a classic BPF program of the sockets' `SO_REUSEPORT` group, which needs no privilege; where it did
-//! not, the worker that got the datagram hands it over.
+//! A client's address does not identify the worker, because it may change. So the ids that a worker
+//! issues carry its number, and first packets, whose id the client chose, go by the same rule: the
+//! worker they reach owns the connection. The rule: the xor of the id's first two bytes, modulo the
+//! number of workers. The kernel applies it by a classic BPF program on the sockets' `SO_REUSEPORT`
+//! group, which needs no privilege; otherwise the worker that got the datagram passes it on.
 
 use crate::limits::HANDED_MAX;
 use crate::message::Datagram;
@@ -24,15 +24,16 @@ use std::task::Waker;
 /// Who routes datagrams to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steering {
-    /// The kernel, where it takes the program; else the workers.
+    /// The kernel if it accepts the program, otherwise the workers.
     #[default]
     Kernel,
-    /// The workers: each hands over what is another's. For networks where the kernel's choice of a socket by addresses
-    /// is to stay, such as one that follows interrupts.
+    /// The workers, by passing on misrouted datagrams. For hosts where the kernel's own choice of
+    /// socket should stay, such as one that follows interrupts.
     Workers,
 }
 
-/// One of several workers at an address: what [`crate::Endpoint::worker`] makes an endpoint of, on the worker's thread.
+/// One of several workers at an address; pass it to [`crate::Endpoint::worker`] on the worker's
+/// thread.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) socket: OwnedFd,
@@ -40,9 +41,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Bind as many sockets as there are to be workers, 1 to 256, to one address; port 0 lets the system choose one.
+    /// Binds one socket per worker, 1 to 256, to one address; port 0 lets the kernel choose.
     ///
-    /// Errors: those of bind(2); `InvalidInput` for another count.
+    /// # Errors
+    /// Errors of bind(2); `InvalidInput` for another count.
     pub fn bind(address: SocketAddr, count: usize, steering: Steering) -> io::Result<Vec<Self>> {
         if !(1..=256).contains(&count) {
             return Err(io::Error::new(
@@ -57,7 +59,7 @@ impl Worker {
             sockets.push(UdpSocket::bind_reuse_port(address)?);
         }
         if steering == Steering::Kernel {
-            // A kernel that refuses leaves it to the workers.
+            // If the kernel rejects it, the workers route.
             drop(sockets[0].set_reuse_port_program(&steering_program(count as u32)));
         }
         let routes = Arc::new(Routes::new(count));
@@ -73,23 +75,23 @@ impl Worker {
         sockets.iter().enumerate().map(worker).collect()
     }
 
-    /// Its number, from 0.
+    /// The worker's number, from 0.
     pub fn number(&self) -> usize {
         self.place.number
     }
 
-    /// The address that all share.
+    /// The shared address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         UdpSocket::from(self.socket.try_clone()?).local_addr()
     }
 }
 
-/// Where the first two bytes are of the id that a packet is addressed to (RFC 9000 §17).
+/// Offset of a packet's destination id (RFC 9000 §17).
 fn id_at(first: u8) -> usize {
     if first & 0x80 != 0 { 6 } else { 1 }
 }
 
-/// The worker that a datagram is for. What is too short is nobody's, and goes to the first.
+/// The worker that a datagram belongs to; the first one if it is too short to tell.
 fn place_of(datagram: &[u8], count: usize) -> usize {
     let at = id_at(datagram.first().copied().unwrap_or(0));
     match datagram.get(at..at + 2) {
@@ -98,9 +100,9 @@ fn place_of(datagram: &[u8], count: usize) -> usize {
     }
 }
 
-/// What has the kernel give a datagram to the socket, of those in a group with `SO_REUSEPORT`, whose number in the order
-/// of bind(2) is that of the worker that it is for: for programs that bind by themselves. Loads beyond a datagram's end
-/// return 0.
+/// BPF program that selects the socket of a `SO_REUSEPORT` group by a datagram's worker; sockets
+/// are numbered in the order of bind(2). For applications that bind sockets themselves. Loads
+/// beyond a datagram's end return 0.
 pub fn steering_program(count: u32) -> [Instruction; 13] {
     let step = |code, value| Instruction {
         code,
@@ -121,23 +123,23 @@ pub fn steering_program(count: u32) -> [Instruction; 13] {
         to_index,
         load(7),
         xor_index,
-        // Over the four of short headers.
+        // Skip the four of short headers.
         step(0x05, 4),
         load(1),
         to_index,
         load(2),
         xor_index,
-        // Modulo the count; return it.
+        // Return it modulo the count.
         step(0x94, count),
         step(0x16, 0),
     ]
 }
 
-/// What the workers of an address share.
+/// State shared by the workers of an address.
 #[derive(Debug)]
 pub(crate) struct Routes {
     inboxes: Vec<Mutex<Inbox>>,
-    /// Tells the ids of these workers from other numbers.
+    /// Recognises the ids of these workers.
     key: u64,
     handed_count: AtomicU64,
 }
@@ -158,13 +160,13 @@ impl Routes {
     }
 
     fn inbox(&self, number: usize) -> MutexGuard<'_, Inbox> {
-        // A list of datagrams is whole at any time.
+        // A poisoned list is still consistent.
         let inbox = self.inboxes[number].lock();
         inbox.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A worker among others.
+/// A worker and its peers.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     number: usize,
@@ -172,20 +174,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What gives out ids that say so; `key` where endpoints of other processes are to know them.
+    /// The generator of this worker's ids; `key` if endpoints of other processes must recognise
+    /// them.
     pub(crate) fn ids(&self, key: Option<u64>) -> WorkerIds {
         let count = self.routes.inboxes.len();
         WorkerIds::new(self.number, count, key.unwrap_or(self.routes.key))
     }
 
-    /// Give a datagram to another worker if it is that one's; else it comes back.
+    /// Passes a datagram to the worker it belongs to; returns it if that is this one.
     pub(crate) fn sort(&self, datagram: Datagram) -> Option<Datagram> {
         let number = place_of(&datagram.bytes, self.routes.inboxes.len());
         if number == self.number {
             return Some(datagram);
         }
         let mut inbox = self.routes.inbox(number);
-        // Like a full queue of the kernel's.
+        // Dropped otherwise, like by a full kernel queue.
         if inbox.datagrams.len() < HANDED_MAX {
             inbox.datagrams.push(datagram);
             self.routes.handed_count.fetch_add(1, Ordering::Relaxed);
@@ -198,14 +201,14 @@ impl Place {
         None
     }
 
-    /// Take what others have handed over; the task is woken for what comes later.
+    /// Takes datagrams passed on by others; the task is woken for later ones.
     pub(crate) fn handed(&self, task: &Waker) -> Vec<Datagram> {
         let mut inbox = self.routes.inbox(self.number);
         inbox.task = Some(task.clone());
         std::mem::take(&mut inbox.datagrams)
     }
 
-    /// How many the workers have handed over so far, all together.
+    /// How many datagrams the workers have passed on in total.
     pub(crate) fn handed_count(&self) -> u64 {
         self.routes.handed_count.load(Ordering::Relaxed)
     }

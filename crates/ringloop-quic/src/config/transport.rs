@@ -1,4 +1,4 @@
-//! What a connection does and keeps: timeouts, windows, streams, the congestion controller.
+//! Transport settings of a connection: timeouts, windows, streams, the congestion controller.
 
 use crate::error::ConfigError;
 use crate::limits;
@@ -6,7 +6,7 @@ use crate::proto::{self, varint};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How fast a connection sends.
+/// Congestion control algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Congestion {
     /// RFC 9438.
@@ -19,7 +19,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// By its name: `cubic`, `newreno` or `reno`, `bbr` or `bbr1`, in any case.
+    /// Parses a name: `cubic`, `newreno` or `reno`, `bbr` or `bbr1`, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "cubic" => Some(Self::Cubic),
@@ -30,42 +30,47 @@ impl Congestion {
     }
 }
 
-/// What a connection does and keeps. Start from `Transport::default()`.
+/// Transport settings. Start from `Transport::default()`.
 #[derive(Debug, Clone)]
 pub struct Transport {
-    /// Silence after which the connection is given up, the shorter of both ends' counts, 1 ms or more; `None`: never.
+    /// Idle time after which the connection is dropped, 1 ms or more; the smaller value of both
+    /// ends applies. `None`: never.
     pub idle_timeout: Option<Duration>,
-    /// How long the handshake may take in all, 1 ms or more, whatever the peer sends meanwhile; `None`: as long as it likes.
+    /// Limit for the whole handshake, 1 ms or more, whatever the peer sends meanwhile; `None`: no
+    /// limit.
     pub handshake_timeout: Option<Duration>,
-    /// Send something after so much silence, so that neither end nor a box between gives up.
+    /// Interval of keep-alive packets, so that neither the peer nor a middlebox times out.
     pub keep_alive: Option<Duration>,
     /// Bidirectional streams that the peer may have open at a time; at most [`limits::STREAMS_LIMIT`].
     pub bi_streams_max: u64,
-    /// Unidirectional streams that the peer may have open at a time; at most as many.
+    /// Unidirectional streams that the peer may have open at a time; same maximum.
     pub uni_streams_max: u64,
-    /// Bytes that the peer may send ahead of the reader, a stream; 1 or more, as of all windows.
+    /// Bytes that the peer may send ahead of the reader, per stream; 1 or more, as for all windows.
     pub stream_receive_window: u64,
-    /// The same for all streams together, at the start.
+    /// The same for all streams together; initial value.
     pub receive_window: u64,
-    /// What that may grow to by itself, where readers take it all within a round trip; not above it: it stays.
+    /// Limit of automatic growth of `receive_window`, while readers consume it within a round trip.
+    /// Not above `receive_window`: no growth.
     pub receive_window_max: u64,
-    /// Bytes written and not acknowledged, all streams together; past it writes wait.
+    /// Bytes written but not acknowledged, for all streams together; beyond it, writes block.
     pub send_window: u64,
-    /// What that is at least, while it follows the congestion window up to `send_window`; not below it: it stays.
+    /// Lower bound while the send window follows the congestion window up to `send_window`. Not
+    /// below `send_window`: it is fixed.
     pub send_window_min: u64,
     /// The congestion controller.
     pub congestion: Congestion,
-    /// Bytes of received datagrams that wait; `None`: take none at all.
+    /// Bytes of received datagrams that may be queued; `None`: accept no datagrams.
     pub datagram_receive_buffer: Option<usize>,
-    /// Bytes of datagrams that wait to be sent.
+    /// Bytes of datagrams that may be queued to be sent.
     pub datagram_send_buffer: usize,
-    /// Payload of UDP that every path is taken to carry before anything is known: 1200 to 65527 bytes.
+    /// UDP payload that every path is assumed to carry at first: 1200 to 65527 bytes.
     pub initial_mtu: u16,
-    /// The largest payload of UDP to look for; `None`: stay with `initial_mtu`.
+    /// Largest UDP payload to probe for; `None`: stay with `initial_mtu`.
     pub mtu_max: Option<u16>,
-    /// The round-trip time to begin with.
+    /// Initial estimate of the round-trip time.
     pub initial_rtt: Duration,
-    /// Whether the peer may be asked to acknowledge less often (an IETF draft; both ends have to know it).
+    /// Whether the peer may be asked to acknowledge less often (an IETF draft; both ends must
+    /// support it).
     pub ack_frequency: bool,
 }
 
@@ -94,7 +99,7 @@ impl Default for Transport {
     }
 }
 
-/// What of a [`Transport`] the core does itself.
+/// Settings of a [`Transport`] that the core implements itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
     pub handshake_timeout: Option<Duration>,
@@ -102,7 +107,7 @@ pub(crate) struct Kept {
     pub receive_window_max: u64,
     pub send_window: u64,
     pub send_window_min: u64,
-    /// By direction: both ways, one way.
+    /// By direction: bidirectional, unidirectional.
     pub streams_max: [u64; 2],
     pub datagram_send_buffer: usize,
     pub takes_datagrams: bool,
@@ -124,7 +129,7 @@ impl From<&Transport> for Kept {
 }
 
 impl Transport {
-    /// What a program has set, each number within its bounds.
+    /// Checks the bounds of each number.
     fn check(&self) -> Result<(), ConfigError> {
         let is_time = |time: Option<Duration>| {
             time.is_none_or(|time| (limits::TIME_MIN..=limits::TIME_MAX).contains(&time))

@@ -1,9 +1,9 @@
-//! The amplification limit: a server sends at most three times what came from an address that is not validated
-//! (RFC 9000 §8.1).
+//! Amplification limit: a server sends at most three times what it received from an unvalidated
+//! address (RFC 9000 §8.1).
 //!
-//! Owns: the count, and what waits for the client to send more. Called by: `core`, of connections whose client has
-//! shown no token. The engine keeps the limit but for a datagram, which it begins while any of the allowance is left;
-//! what is past it waits here.
+//! Owns: the count, and the queue of blocked datagrams. Called by: `core`, for connections whose
+//! client showed no token. The engine starts a datagram while any allowance is left, and may exceed
+//! the limit by one; the excess is queued here.
 
 use crate::message::Transmit;
 
@@ -11,7 +11,7 @@ use crate::message::Transmit;
 const FACTOR: u64 = 3;
 
 pub(super) struct AmplificationLimit {
-    /// Bytes of the datagram that began the connection, which the engine does not count.
+    /// Bytes of the connection's first datagram, which the engine does not count.
     first_len: u64,
     sent_len: u64,
     held: Option<(Transmit, Vec<u8>)>,
@@ -29,26 +29,27 @@ impl AmplificationLimit {
         }
     }
 
-    /// What waited and may be sent now that `received_len` more bytes have come.
+    /// What may be sent now that `received_len` more bytes arrived.
     pub(super) fn release(&mut self, received_len: u64, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (transmit, bytes) = self.held.take()?;
         *buf = bytes;
         self.pass(received_len, transmit, buf)
     }
 
-    /// Whether something waits.
+    /// Whether anything is queued.
     pub(super) fn is_full(&self) -> bool {
         self.held.is_some()
     }
 
-    /// All that waits: the address is validated.
+    /// The whole queue: the address is validated.
     pub(super) fn end(self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (transmit, bytes) = self.held?;
         *buf = bytes;
         Some(transmit)
     }
 
-    /// Leave of a message in `buf` the datagrams that may be sent now; the others wait. `None`: that is none.
+    /// Cuts a message in `buf` to the datagrams that may be sent now, and queues the others. `None`
+    /// if none may.
     pub(super) fn pass(
         &mut self,
         received_len: u64,

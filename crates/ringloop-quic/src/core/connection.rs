@@ -1,7 +1,7 @@
-//! What a program does with one connection.
+//! Operations on one connection.
 //!
-//! Owns: nothing; it borrows a connection of the core for a few calls. Called by: the futures of this crate,
-//! embedders. Never does: wait; what cannot be done now says so, and an event tells when to come back.
+//! Owns: nothing; it borrows a connection of the core for a few calls. Called by: the futures of
+//! this crate, embedders. Calls that would block return so, and an event reports when to retry.
 
 use super::datagrams::DatagramRefusal;
 use super::live::{Live, Queues};
@@ -33,13 +33,13 @@ impl std::fmt::Debug for Connection<'_> {
     }
 }
 
-/// What a handshake has agreed on.
+/// What a handshake agreed on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Handshake {
     /// The application's protocol (ALPN).
     pub protocol: Option<Vec<u8>>,
-    /// Servers: the name that the client asked for.
+    /// Servers: the name that the client requested.
     pub server_name: Option<String>,
     /// The cipher suite, by its IANA name.
     pub cipher_suite: Option<String>,
@@ -49,23 +49,23 @@ pub struct Handshake {
     pub is_resumed: bool,
 }
 
-/// What a read has brought.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// This many bytes.
     Some(usize),
-    /// Nothing now: `Event::Readable` tells when.
+    /// Nothing now; `Event::Readable` follows.
     Blocked,
-    /// So many bytes, and then the stream's end, which is told once.
+    /// This many bytes, then the end of the stream, which is reported once.
     End(usize),
 }
 
-/// What a write has taken.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// So many bytes.
+    /// This many bytes.
     Some(usize),
-    /// None now: `Event::Writable` tells when.
+    /// None now; `Event::Writable` follows.
     Blocked,
 }
 
@@ -78,18 +78,18 @@ impl<'a> Connection<'a> {
         Self { live, queues, slot }
     }
 
-    /// Something may have to be sent.
+    /// Marks the connection as one with something to send.
     fn mark(&mut self) {
         self.queues.mark(self.live, self.slot);
     }
 
-    /// Open a stream; `None` while the peer allows no more.
+    /// Opens a stream; `None` while the peer allows no more.
     pub fn open(&mut self, direction: Direction) -> Option<StreamId> {
         let id = self.live.proto.streams().open(direction.into())?;
         Some(StreamId(id.into()))
     }
 
-    /// Take a stream that the peer has opened.
+    /// Accepts a stream that the peer opened.
     pub fn accept(&mut self, direction: Direction) -> Option<StreamId> {
         let id = self.live.proto.streams().accept(direction.into())?;
         Some(StreamId(id.into()))
@@ -105,7 +105,7 @@ impl<'a> Connection<'a> {
         stream.direction() == Direction::Bi || !by_us
     }
 
-    /// Write some of `bytes`, which are copied.
+    /// Writes some of `bytes`, which are copied.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Result<Written, StreamError> {
         if self.live.staged.push(id_of(stream), bytes) {
             self.mark();
@@ -119,7 +119,7 @@ impl<'a> Connection<'a> {
         Ok(written)
     }
 
-    /// Write some of `chunks` without copying; those that are taken become empty, one may be cut.
+    /// Writes some of `chunks` without copying: written ones become empty, one may be split.
     pub fn write_chunks(
         &mut self,
         stream: StreamId,
@@ -151,8 +151,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Say that nothing more will be written. A stream that the peer has stopped is reset with its code then
-    /// (RFC 9000 §3.5), so that both ends forget it.
+    /// Finishes the stream. If the peer stopped it, it is reset with the peer's code instead (RFC
+    /// 9000 §3.5), so that both ends forget it.
     pub fn finish(&mut self, stream: StreamId) -> Result<(), StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
@@ -169,12 +169,13 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Whether the stream was finished behind what has no room yet: where the peer stops it then, it is reset after all.
+    /// Whether the finish is queued behind data that has no room yet; if the peer stops the stream
+    /// then, it is reset.
     pub fn finishes_later(&self, stream: StreamId) -> bool {
         self.live.staged.finishes(id_of(stream))
     }
 
-    /// Give up sending; what is on its way may be lost.
+    /// Resets the stream; data in flight may be lost.
     pub fn reset(&mut self, stream: StreamId, code: u64) -> Result<(), StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
@@ -189,8 +190,8 @@ impl<'a> Connection<'a> {
         result.map_err(|_| StreamError::Closed)
     }
 
-    /// The code with which the peer stopped a stream, if it has; [`StreamError::Closed`] once all of it was
-    /// acknowledged.
+    /// The code with which the peer stopped the stream, if it did; [`StreamError::Closed`] once
+    /// everything was acknowledged.
     pub fn stopped(&mut self, stream: StreamId) -> Result<Option<u64>, StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
@@ -200,7 +201,7 @@ impl<'a> Connection<'a> {
         Ok(code.map(proto::VarInt::into_inner))
     }
 
-    /// Streams of a higher priority send first; 0 at the start.
+    /// Sets the priority: higher ones send first; 0 by default.
     pub fn set_priority(&mut self, stream: StreamId, priority: i32) -> Result<(), StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
@@ -222,10 +223,11 @@ impl<'a> Connection<'a> {
         priority.map_err(|_| StreamError::Closed)
     }
 
-    /// Hand `take` what has come, in order, at most `bytes_max` in all, in pieces of at most that; stop where it
-    /// says `false`. What was handed over is credit for the peer.
+    /// Passes received data to `take`, in order, up to `bytes_max` in total and per piece; ends
+    /// when it returns `false`. The peer gets flow-control credit for what was passed.
     ///
-    /// Errors: [`StreamError::Reset`]; [`StreamError::Closed`] after the end, a reset or a stop.
+    /// # Errors
+    /// [`StreamError::Reset`]; [`StreamError::Closed`] after the end, a reset or a stop.
     pub fn read(
         &mut self,
         stream: StreamId,
@@ -259,7 +261,7 @@ impl<'a> Connection<'a> {
                 Err(proto::ReadError::Reset(code)) if count == 0 => {
                     break Err(StreamError::Reset(code.into_inner()));
                 }
-                // The next read tells the reset: one drops what was not yet read.
+                // The next read reports the reset, which drops unread data.
                 Err(_) => break Ok(Read::Some(count)),
             }
         };
@@ -271,13 +273,13 @@ impl<'a> Connection<'a> {
         end
     }
 
-    /// Have the peer stop sending, and drop what has come.
+    /// Asks the peer to stop sending, and drops received data.
     pub fn stop(&mut self, stream: StreamId, code: u64) -> Result<(), StreamError> {
         if !self.receives(stream) {
             return Err(StreamError::Closed);
         }
         let mut recv = self.live.proto.recv_stream(id_of(stream));
-        // Of a reset one the credit for its bytes was given when the reset came: a stop would give it once more.
+        // The credit of a reset stream was given with the reset; a stop would give it twice.
         let result = match recv.received_reset() {
             Ok(Some(_)) => Ok(()),
             _ => recv.stop(varint(code)),
@@ -288,7 +290,7 @@ impl<'a> Connection<'a> {
         result.map_err(|_| StreamError::Closed)
     }
 
-    /// Send a datagram, which is not copied. With `drops_oldest`, those that wait the longest make room.
+    /// Sends a datagram without copying it. With `drops_oldest`, the oldest queued ones make room.
     pub fn send_datagram(
         &mut self,
         bytes: Bytes,
@@ -297,7 +299,7 @@ impl<'a> Connection<'a> {
         self.send_datagram_until(bytes, drops_oldest, None)
     }
 
-    /// Send a datagram, which is not copied, and forget it where it has not left by `deadline`.
+    /// Sends a datagram without copying it, and drops it if it is still queued at `deadline`.
     pub fn send_datagram_until(
         &mut self,
         bytes: Bytes,
@@ -314,28 +316,28 @@ impl<'a> Connection<'a> {
         result
     }
 
-    /// Take a datagram that has come.
+    /// Takes a received datagram.
     pub fn receive_datagram(&mut self) -> Option<Bytes> {
         self.live.datagrams.receive(&mut self.live.proto)
     }
 
-    /// The longest datagram that may be sent now; `None`: the peer takes none.
+    /// The longest datagram that may be sent now; `None` if the peer accepts none.
     pub fn max_datagram_len(&mut self) -> Option<usize> {
         self.live.proto.datagrams().max_size()
     }
 
-    /// Bytes of datagrams that may be sent now without waiting.
+    /// Bytes of datagrams that may be sent now without blocking.
     pub fn datagram_room(&mut self) -> usize {
         self.live.datagrams.room(&mut self.live.proto)
     }
 
-    /// Close the connection with the program's code and reason; streams and datagrams are dropped. What a client has
-    /// still to say of its handshake goes first.
+    /// Closes the connection with the application's code and reason; streams and datagrams are
+    /// dropped. A client's outstanding handshake messages go first.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         self.close_with(now, code, reason, false);
     }
 
-    /// The same behind what was written, as far as it may be sent before anything else comes of the peer.
+    /// The same, after sending written data as far as the peer's current credit allows.
     pub fn close_behind(&mut self, now: Instant, code: u64, reason: Bytes) {
         self.close_with(now, code, reason, true);
     }
@@ -349,14 +351,14 @@ impl<'a> Connection<'a> {
         self.mark();
     }
 
-    /// Have the peer acknowledge something.
+    /// Asks the peer for an acknowledgement.
     pub fn ping(&mut self) {
         self.live.proto.ping();
         self.mark();
     }
 
-    /// Change the keys. Does nothing before the handshake is complete, and while the last change is not yet
-    /// acknowledged.
+    /// Updates the keys. No effect before the handshake is complete, and while the last update is
+    /// not acknowledged.
     pub fn update_keys(&mut self) {
         self.live.proto.force_key_update();
         self.mark();
@@ -367,8 +369,8 @@ impl<'a> Connection<'a> {
         self.live.is_confirmed()
     }
 
-    /// Packets leave from another address from now on: use another connection id, tell the peer. `false`, and nothing
-    /// done: the handshake is not confirmed, until which the address has to stay (RFC 9000 §9).
+    /// Migrates to another local address: switches the connection id and tells the peer. `false`,
+    /// without effect, before the handshake is confirmed (RFC 9000 §9).
     #[must_use]
     pub fn local_address_changed(&mut self) -> bool {
         let is_confirmed = self.is_confirmed();
@@ -379,7 +381,7 @@ impl<'a> Connection<'a> {
         is_confirmed
     }
 
-    /// What the handshake has agreed on; `None` before it has.
+    /// What the handshake agreed on; `None` before that.
     pub fn handshake(&self) -> Option<Handshake> {
         let agreed = self.live.proto.crypto_session().handshake_data()?;
         let agreed = agreed.downcast::<Agreed>().ok()?;
@@ -392,7 +394,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// The peer's transport parameters, encoded (RFC 9000 §18); `None` before they are known.
+    /// The peer's transport parameters, encoded (RFC 9000 §18); `None` before they arrive.
     pub fn peer_transport_parameters(&self) -> Option<Vec<u8>> {
         let session = self.live.proto.crypto_session();
         let parameters = session.transport_parameters().ok()??;
@@ -407,8 +409,8 @@ impl<'a> Connection<'a> {
         Some(*chain.downcast::<PeerCertificates>().ok()?)
     }
 
-    /// Fill `output` with bytes that only both ends of this connection can know (RFC 8446 §7.5); `false` where
-    /// so many cannot be had.
+    /// Fills `output` with keying material of this connection (RFC 8446 §7.5); `false` if that many
+    /// bytes are not available.
     pub fn export_keying_material(&self, output: &mut [u8], label: &[u8], context: &[u8]) -> bool {
         let session = self.live.proto.crypto_session();
         session
@@ -416,32 +418,32 @@ impl<'a> Connection<'a> {
             .is_ok()
     }
 
-    /// Whether early data may be sent, or was.
+    /// Whether early data may be, or was, sent.
     pub fn has_early_data(&self) -> bool {
         self.live.proto.has_0rtt()
     }
 
-    /// Clients: whether the server took the early data; known once the handshake is complete.
+    /// Clients: whether the server accepted the early data; valid once the handshake is complete.
     pub fn early_data_accepted(&self) -> bool {
         self.live.proto.accepted_0rtt()
     }
 
-    /// Whether the handshake is under way.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.live.proto.is_handshaking()
     }
 
-    /// Whether this end began it.
+    /// Whether this end started it.
     pub fn is_client(&self) -> bool {
         self.live.proto.side() == proto::Side::Client
     }
 
-    /// The peer's address now.
+    /// The peer's current address.
     pub fn remote_address(&self) -> SocketAddr {
         self.live.proto.remote_address()
     }
 
-    /// Servers: the address that the client has connected to, where it is known.
+    /// Servers: the address that the client connected to, if known.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.live.proto.local_ip()
     }
@@ -451,13 +453,13 @@ impl<'a> Connection<'a> {
         self.live.proto.rtt()
     }
 
-    /// The connection id that the peer uses first, and the one that the client has named the server by at first; of
-    /// cores that tell of ids (`EndpointConfig::connection_id_len`).
+    /// The id that the peer uses first, and the client's original destination id; only of cores
+    /// that report ids (`EndpointConfig::connection_id_len`).
     pub fn ids(&self) -> Option<(Bytes, Bytes)> {
         self.live.ids.as_ref().map(|ids| ids.known())
     }
 
-    /// Figures.
+    /// Statistics.
     pub fn stats(&self) -> Stats {
         let (receive_window_bytes, send_window_bytes) = self.live.tuning.windows();
         let datagrams = &self.live.datagrams;
@@ -471,7 +473,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// How many streams of a direction the peer may have open at a time; at most [`STREAMS_LIMIT`].
+    /// Sets how many streams of a direction the peer may have open; at most [`STREAMS_LIMIT`].
     pub fn set_streams_max(&mut self, direction: Direction, count: u64) {
         let (count, dir) = (count.min(STREAMS_LIMIT), direction.into());
         self.live.tuning.fix_streams(dir, count);
@@ -479,19 +481,19 @@ impl<'a> Connection<'a> {
         self.mark();
     }
 
-    /// How many bytes the peer may send ahead of the readers, all streams together; it does not grow then.
+    /// Sets the receive window of all streams together, and ends its automatic growth.
     pub fn set_receive_window(&mut self, bytes: u64) {
         self.live.tuning.fix_receive(bytes);
         self.live.proto.set_receive_window(varint(bytes));
         self.mark();
     }
 
-    /// How many bytes may be written and not acknowledged, all streams together; it does not follow
-    /// the congestion window then.
+    /// Sets the send window of all streams together, which then no longer follows the congestion
+    /// window.
     pub fn set_send_window(&mut self, bytes: u64) {
         self.live.tuning.fix_send(bytes);
         self.live.proto.set_send_window(bytes);
-        // Writers that wait may go on.
+        // Blocked writers may continue.
         self.mark();
     }
 }

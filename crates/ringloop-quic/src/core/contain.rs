@@ -1,8 +1,9 @@
-//! Keeps a panic of the protocol engine, of TLS or of its cryptography to the connection that it happened in.
+//! Contains a panic of the protocol engine, TLS or its cryptography to one connection.
 //!
-//! Called by: the core, around what the engine does for one connection. aws-lc-rs panics where its C library has no
-//! memory, and so does a verifier, store or log of the application that has a fault. The connection is lost with
-//! `INTERNAL_ERROR` (RFC 9000 §20.1); its peer is told nothing, since the engine's state may be half changed.
+//! Called by: the core, around the engine's steps for one connection. aws-lc-rs panics if its C
+//! library runs out of memory, and an application's verifier, store or log may have a bug. The
+//! connection fails with `INTERNAL_ERROR` (RFC 9000 §20.1) without a packet to the peer, since the
+//! engine's state may be inconsistent.
 
 use super::live::{End, Live, Loss};
 use crate::error::ConnectionError;
@@ -13,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// RFC 9000 §20.1.
 const INTERNAL_ERROR: u64 = 1;
 
-/// Run a step of a connection; `None` if it panicked, after which the engine no longer knows the connection.
+/// Runs a step of a connection; `None` if it panicked, after which the engine no longer knows the
+/// connection.
 pub(super) fn step<T>(
     endpoint: &mut proto::Endpoint,
     live: &mut Live,
@@ -34,7 +36,7 @@ pub(super) fn step<T>(
     }
 }
 
-/// Run what belongs to no connection yet; `Err` if it panicked.
+/// Runs a step that belongs to no connection yet; `Err` if it panicked.
 pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Result<T, ConnectionError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| lost_by(&*payload))
 }

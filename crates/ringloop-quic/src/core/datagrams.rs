@@ -1,9 +1,10 @@
-//! Datagrams that wait to be sent, and counts of those that were given up.
+//! Queue of outgoing datagrams, and counts of dropped ones.
 //!
-//! The protocol engine keeps a queue of its own, from which nothing can be taken back. So they wait here, where they
-//! can expire and make room, and move there when a message is made of them: a message's bytes at a time, and
-//! [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold `Transport::datagram_send_buffer`, in
-//! which each counts [`EACH_BYTES`] more than it is long, also an empty one.
+//! The engine has a queue of its own, but nothing can be removed from it. So datagrams stay here,
+//! where they can expire and make room, and move on when a message is built: one message's bytes at
+//! a time, and [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold
+//! `Transport::datagram_send_buffer`; each datagram, even an empty one, counts [`EACH_BYTES`] in
+//! addition to its length.
 
 use crate::config::Kept;
 use crate::error::DatagramError;
@@ -13,27 +14,27 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// What the engine adds to each one's bytes in its accounts, about.
+/// What the engine's accounting adds per datagram, roughly.
 const EACH_BYTES: usize = 32;
 
-/// Why a datagram was not taken now.
+/// Why a datagram was not accepted.
 #[derive(Debug)]
 pub enum DatagramRefusal {
-    /// There is no room: `Event::DatagramsUnblocked` tells when. It is given back.
+    /// No room: `Event::DatagramsUnblocked` follows. Returns the datagram.
     Blocked(Bytes),
-    /// It will not be taken later either.
+    /// It will not be accepted later either.
     Error(DatagramError),
 }
 
 pub(super) struct Datagrams {
-    /// Bytes that all which wait to be sent may take.
+    /// Bytes that both queues may hold.
     buffer_max: usize,
     is_enabled: bool,
     queue: VecDeque<Waiting>,
     queued_bytes: usize,
-    /// Somebody was told to come back once there is room for so many bytes, the fewest that were refused since.
+    /// A sender was told to retry once this many bytes fit: the smallest length refused since.
     refused_len: Option<usize>,
-    /// There is so much room again, and nobody was told yet.
+    /// That much room is available, and the event is pending.
     is_unblocked: bool,
     pub(super) expired_count: u64,
     pub(super) dropped_count: u64,
@@ -73,7 +74,7 @@ impl Datagrams {
         self.queue.push_back(waiting);
     }
 
-    /// Whether somebody is to be told that there is room.
+    /// Whether to report that there is room; resets the flag.
     pub(super) fn take_unblocked(&mut self) -> bool {
         std::mem::take(&mut self.is_unblocked)
     }
@@ -88,15 +89,15 @@ impl Datagrams {
         space.saturating_sub(self.queued_bytes)
     }
 
-    /// Whether there is room for one so long. Not the same as a length up to [`Datagrams::room`], which is 0 also
-    /// where there is not even room for an empty one.
+    /// Whether a datagram of this length fits. Differs from comparing with [`Datagrams::room`],
+    /// which is also 0 if not even an empty one fits.
     fn has_room(&self, proto: &mut proto::Connection, len: usize) -> bool {
-        // The engine's space is what is left besides its part for one more.
+        // The engine's space already subtracts the overhead of one more datagram.
         let space = proto.datagrams().send_buffer_space();
         self.queued_bytes + len <= space
     }
 
-    /// Take a datagram, or say why not.
+    /// Queues a datagram, or returns why not.
     pub(super) fn send(
         &mut self,
         proto: &mut proto::Connection,
@@ -143,7 +144,7 @@ impl Datagrams {
         })
     }
 
-    /// Give the engine what the next message may carry, and forget what has come too late.
+    /// Passes the engine what the next message can carry, and drops expired datagrams.
     pub(super) fn feed(&mut self, proto: &mut proto::Connection, now: Instant) {
         if self.queue.is_empty() && self.refused_len.is_none() {
             return;
@@ -174,7 +175,7 @@ impl Datagrams {
                     self.queue.push_front(Waiting { bytes, deadline });
                     break;
                 }
-                // The path carries less than when it was taken.
+                // The path carries less than when it was queued.
                 Err(DatagramRefusal::Error(_)) => self.dropped_count += 1,
             }
         }
@@ -186,13 +187,13 @@ impl Datagrams {
         }
     }
 
-    /// Take one that has come.
+    /// Takes a received datagram.
     pub(super) fn receive(&mut self, proto: &mut proto::Connection) -> Option<Bytes> {
         let taken = proto.datagrams().recv();
         if taken.is_some() {
             self.taken_count += 1;
         } else {
-            // None are left: what has come and was not taken had to make room for others.
+            // The queue is empty: received datagrams that were not taken were dropped to make room.
             let come_count = proto.stats().frame_rx.datagram;
             self.unread_count = come_count - self.taken_count;
         }

@@ -1,4 +1,4 @@
-//! When a connection wants to be looked at, and what is done then.
+//! Deadlines of connections, and the work that is due at them.
 
 use super::live::{End, Hearing, Live};
 use super::{Core, contain};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 impl Core {
-    /// Nothing is left to be sent: see when to look again.
+    /// Nothing is left to send: set the next deadline.
     pub(super) fn settle(&mut self, now: Instant, slot: u32) {
         let Some(live) = self.connections.at_mut(slot) else {
             return;
@@ -26,7 +26,7 @@ impl Core {
             return;
         }
         if live.end == End::NotYet && live.tuning.tune(&mut live.proto, now) {
-            // The peer is to hear of its larger window.
+            // The peer gets its larger window.
             self.queues.mark(live, slot);
         }
         if let Some(migration) = &mut live.migration {
@@ -46,15 +46,15 @@ impl Core {
         }
     }
 
-    /// When [`Core::handle_timeouts`] has to be called at the latest; ask after [`Core::transmit`] had nothing more.
-    /// It may be earlier than needed, never later.
+    /// When [`Core::handle_timeouts`] must be called at the latest; valid once [`Core::transmit`]
+    /// returned `None`. May be earlier than necessary, never later.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let connections = &self.connections;
         let armed = |deadline, slot| is_armed(connections, slot, deadline);
         self.deadlines.first_live(armed).map(|(first, _)| first)
     }
 
-    /// Do what is due.
+    /// Handles expired deadlines.
     pub fn handle_timeouts(&mut self, now: Instant) {
         while let Some((deadline, slot)) = self.deadlines.pop_due(now) {
             let Some(live) = self.connections.at_mut(slot) else {
@@ -64,7 +64,7 @@ impl Core {
                 continue;
             }
             live.armed = None;
-            // The deadline may have moved on since it was put down.
+            // The deadline may have moved since the entry was pushed.
             match live.deadline() {
                 Some(real) if real > now => {
                     live.armed = Some(real);
@@ -92,7 +92,7 @@ impl Core {
     }
 }
 
-/// An address as people know it: not as a socket of IPv6 names a peer of IPv4.
+/// An IPv4 address instead of its IPv4-mapped IPv6 form.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => (ip, address.port()).into(),
@@ -100,7 +100,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether it is this deadline that stands in the heap for a connection.
+/// Whether this deadline is the connection's current heap entry.
 fn is_armed(connections: &Slab<Box<Live>>, slot: u32, deadline: Instant) -> bool {
     let live = connections.at(slot);
     live.is_some_and(|live| live.armed == Some(deadline))

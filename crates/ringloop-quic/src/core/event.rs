@@ -1,6 +1,6 @@
-//! What a core tells: events, and clients that wait for a decision.
+//! Events of a core, and clients that wait for a decision.
 //!
-//! Owns: how the engine's words become ours. Called by: the core. Never does: decide.
+//! Owns: the translation of the engine's events. Called by: the core.
 
 use super::handle::Handle;
 use super::ids::Change;
@@ -13,42 +13,43 @@ use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What has happened.
+/// An event of a core.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A client wants a connection; [accept](super::Core::accept), [refuse](super::Core::refuse),
     /// [retry](super::Core::retry) or [ignore](super::Core::ignore) it.
     Incoming(Incoming),
-    /// What the handshake agrees on is known ([`Connection::handshake`](super::Connection::handshake)).
+    /// The handshake's parameters are known
+    /// ([`Connection::handshake`](super::Connection::handshake)).
     HandshakeData(Handle),
     /// The handshake is complete.
     Connected(Handle),
     /// The handshake is confirmed ([`Connection::is_confirmed`](super::Connection::is_confirmed)).
     Confirmed(Handle),
-    /// The connection is over; it needs to be driven until [`Event::Drained`].
+    /// The connection is closed; drive it until [`Event::Drained`].
     Lost(Handle, ConnectionError),
-    /// Nothing of the connection will be sent any more; [`Core::release`](super::Core::release) it.
+    /// Nothing more will be sent for the connection; [`Core::release`](super::Core::release) it.
     Drained(Handle),
-    /// The peer has opened streams ([`Connection::accept`](super::Connection::accept)).
+    /// The peer opened streams ([`Connection::accept`](super::Connection::accept)).
     Opened(Handle, Direction),
     /// Streams may be opened again ([`Connection::open`](super::Connection::open)).
     Available(Handle, Direction),
     /// A stream has bytes, its end or a reset to read.
     Readable(Handle, StreamId),
-    /// A stream that was full takes bytes again.
+    /// A blocked stream has room again.
     Writable(Handle, StreamId),
-    /// The peer has acknowledged all of a finished stream.
+    /// The peer acknowledged all data of a finished stream.
     Finished(Handle, StreamId),
-    /// The peer does not want to receive a stream, with its program's code.
+    /// The peer stopped a stream, with its application's code.
     Stopped(Handle, StreamId, u64),
-    /// Datagrams have come.
+    /// Datagrams arrived.
     DatagramReceived(Handle),
     /// Datagrams may be sent again.
     DatagramsUnblocked(Handle),
-    /// The peer may send to this connection id too (`EndpointConfig::connection_ids`).
+    /// The peer may now use this connection id too (`EndpointConfig::connection_ids`).
     IdIssued(Handle, Bytes),
-    /// The peer will not send to this connection id any more.
+    /// The peer will not use this connection id any more.
     IdRetired(Handle, Bytes),
 }
 
@@ -56,10 +57,10 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Incoming {
     pub(super) inner: Box<proto::Incoming>,
-    /// Bytes of the datagram that it came in.
+    /// Length of the datagram that carried it.
     pub(super) len: usize,
-    /// What is kept about its connection, and where that is logged, as the server was configured when it came; the engine
-    /// has kept its own part of that.
+    /// Connection settings and qlog as the server was configured when the packet arrived; the
+    /// engine does the same for its part.
     pub(super) kept: Arc<Kept>,
     pub(super) qlog: Option<Qlog>,
 }
@@ -70,23 +71,23 @@ impl Incoming {
         self.inner.remote_address()
     }
 
-    /// This end's address, where it is known.
+    /// The local address, if known.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.inner.local_ip()
     }
 
-    /// Whether the client has shown that it receives what is sent to its address.
+    /// Whether the client's address is validated.
     pub fn is_validated(&self) -> bool {
         self.inner.remote_address_validated()
     }
 
-    /// Whether a Retry may be the answer: it is not the answer to one.
+    /// Whether a Retry is possible: the packet does not already answer one.
     pub fn may_retry(&self) -> bool {
         self.inner.may_retry()
     }
 }
 
-/// The engine's event of a connection.
+/// Translates the engine's event of a connection.
 pub(super) fn from_engine(handle: Handle, event: proto::Event) -> Event {
     let stream = |id: proto::StreamId| StreamId(id.into());
     match event {
@@ -127,7 +128,7 @@ impl From<Direction> for proto::Dir {
 }
 
 impl Event {
-    /// The connection that it concerns.
+    /// The connection that it belongs to.
     pub fn handle(&self) -> Option<Handle> {
         match self {
             Self::Incoming(_) => None,

@@ -1,23 +1,23 @@
-//! The name of a connection of a core.
+//! Handle of a connection of a core.
 
 use ringloop::embed::slab::Key;
 
-/// Names a connection of a core, also after it is over: numbers are not given again.
+/// Identifies a connection of a core, also after it is closed: handles are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub(super) Key);
 
 impl Handle {
-    /// A small number, which connections that live at the same time do not share.
+    /// A small number, unique among live connections.
     pub fn index(self) -> usize {
         self.0.index as usize
     }
 
-    /// One number for both halves, for those who keep handles outside of Rust.
+    /// The handle as one number, for storage outside of Rust.
     pub fn to_bits(self) -> u64 {
         u64::from(self.0.generation) << 32 | u64::from(self.0.index)
     }
 
-    /// The handle of such a number. A number that was made up names no connection, or another one.
+    /// The handle of such a number. A made-up number refers to no connection, or to another one.
     pub fn from_bits(bits: u64) -> Self {
         Self(Key {
             index: bits as u32,

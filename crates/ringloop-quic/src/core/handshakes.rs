@@ -1,4 +1,4 @@
-//! What becomes of a client that has come: accepted, refused, asked to prove its address, or not answered.
+//! Decisions about a new client: accept, refuse, ask for address validation (Retry), or ignore.
 
 use super::amplification::AmplificationLimit;
 use super::{Core, Handle, Incoming, contain};
@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Core {
-    /// Begin the handshake with a client; `config` where it is another one than the core's was when the client came.
+    /// Starts the handshake with a client; `config` overrides the core's configuration as of the
+    /// client's arrival.
     ///
-    /// Errors: what was wrong with its first packet; the client is told.
+    /// # Errors
+    /// What was wrong with its first packet; the client gets the error too.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -68,7 +70,7 @@ impl Core {
         }
     }
 
-    /// Tell a client that it is refused.
+    /// Refuses a client.
     pub fn refuse(&mut self, incoming: Incoming) {
         self.clients.refused += 1;
         let mut buf = Vec::new();
@@ -78,9 +80,10 @@ impl Core {
         }
     }
 
-    /// Have a client prove its address first (RFC 9000 §8.1.2); no state is kept meanwhile.
+    /// Asks a client to validate its address (RFC 9000 §8.1.2); keeps no state meanwhile.
     ///
-    /// Errors: the client itself, where it has been told to already ([`Incoming::may_retry`]).
+    /// # Errors
+    /// Returns the client if it already answered a Retry ([`Incoming::may_retry`]).
     pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
         let mut buf = Vec::new();
         let Incoming {
@@ -89,7 +92,7 @@ impl Core {
             kept,
             qlog,
         } = incoming;
-        // A client that it panics over is not answered, and tries again.
+        // After a panic the client gets no answer and retransmits.
         let Ok(retried) = contain::attempt(|| self.endpoint.retry(*inner, &mut buf)) else {
             return Ok(());
         };
@@ -111,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Do not answer a client.
+    /// Drops a client without an answer.
     pub fn ignore(&mut self, incoming: Incoming) {
         self.endpoint.ignore(*incoming.inner);
     }

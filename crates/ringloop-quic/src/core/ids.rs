@@ -1,8 +1,8 @@
-//! The connection ids of one connection, for programs that route datagrams to connections themselves or want to hear
-//! of ids.
+//! Connection ids of one connection, for applications that route datagrams themselves or want
+//! events about ids.
 //!
-//! Owns: which ids the peer may use, by their sequence numbers, and what of that the program has not heard yet.
-//! Called by: `core`, around each step in which the engine may make ids. Never does: route; the engine does.
+//! Owns: the ids that the peer may use, by sequence number, and unreported changes. Called by:
+//! `core`, around each step in which the engine may issue ids. Routing is the engine's.
 
 use crate::Bytes;
 use crate::proto::ids::{Log, retired};
@@ -20,18 +20,19 @@ pub(super) enum Change {
 
 pub(super) struct Ids {
     log: Log,
-    /// Those in use. Bounded by the engine's own number of ids a connection.
+    /// Ids in use, as many as the engine allows per connection.
     by_sequence: BTreeMap<u64, ConnectionId>,
     next: u64,
     changes: VecDeque<Change>,
-    /// What the peer uses first.
+    /// The id that the peer uses first.
     first: Bytes,
-    /// What the client has named the server by at first.
+    /// The client's original destination id.
     original: Bytes,
 }
 
 impl Ids {
-    /// For the connection that was made just now, with what `log` has from that; its first id is no news.
+    /// For a connection just created, with the ids that `log` recorded; the first id is not
+    /// reported.
     pub(super) fn new(log: &Log, original: &ConnectionId) -> Self {
         let mut ids = Self {
             log: log.clone(),
@@ -52,14 +53,14 @@ impl Ids {
         (self.first.clone(), self.original.clone())
     }
 
-    /// The engine is about to handle this event.
+    /// Before the engine handles this event.
     pub(super) fn before(&mut self, event: &EndpointEvent) {
         if let Some(id) = retired(event).and_then(|sequence| self.by_sequence.remove(&sequence)) {
             self.changes.push_back(Change::Retired(bytes(&id)));
         }
     }
 
-    /// The engine has handled an event: what it made is this connection's.
+    /// After the engine handled an event: ids issued meanwhile are this connection's.
     pub(super) fn issued(&mut self) {
         for id in self.log.take() {
             self.by_sequence.insert(self.next, id);

@@ -1,4 +1,5 @@
-//! What a core keeps about each connection beside the engine's part, and which of them have to be looked at.
+//! The core's state of each connection beside the engine's, and the queues of connections to look
+//! at.
 
 use super::amplification::AmplificationLimit;
 use super::datagrams::Datagrams;
@@ -18,68 +19,68 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection, and what the core keeps about it.
+/// A connection with the core's state for it.
 pub(super) struct Live {
     pub(super) proto: proto::Connection,
     pub(super) key: proto::ConnectionHandle,
-    /// It stands in the queue of those that may have something to send.
+    /// In the queue of connections that may have something to send.
     pub(super) is_active: bool,
-    /// It stands in the queue of those that may have events.
+    /// In the queue of connections that may have events.
     pub(super) is_eventful: bool,
-    /// The deadline that stands in the heap for it.
+    /// Its deadline in the heap.
     pub(super) armed: Option<Instant>,
     pub(super) end: End,
-    /// It is to be closed so once what waits has been sent.
+    /// Close it with this once pending data is sent.
     pub(super) closing: Option<(u64, Bytes)>,
     pub(super) staged: Staged,
-    /// Where the program wants to hear of connection ids.
+    /// Set if the application asked for events about connection ids.
     pub(super) ids: Option<Box<Ids>>,
     pub(super) log: Option<Arc<Log>>,
     pub(super) tuning: Tuning,
     pub(super) datagrams: Datagrams,
     pub(super) confirmation: Confirmation,
     pub(super) hearing: Hearing,
-    /// When the handshake has to be complete.
+    /// Deadline of the handshake.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
-    /// The engine has panicked over it, and is not asked about it any more ([`super::contain`]).
+    /// The engine panicked in it, and is not called for it any more ([`super::contain`]).
     pub(super) is_broken: bool,
-    /// Clients that have moved, until the server answers.
+    /// Clients that migrated, until the server answers.
     pub(super) migration: Option<Box<Migration>>,
     /// Servers, until the client's address is validated.
     pub(super) amplification: Option<Box<AmplificationLimit>>,
 }
 
-/// What the program knows of the handshake.
+/// Handshake state reported to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirmation {
-    /// It is under way.
+    /// In progress.
     Incomplete,
-    /// It is complete, but not confirmed.
+    /// Complete but not confirmed.
     Pending,
     Reported,
 }
 
-/// Whether anything was heard of the peer.
+/// Whether the peer has sent anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hearing {
-    /// A client that has received nothing: what its packets are answered on the way may end it.
+    /// A client that has received nothing: an ICMP error may end it.
     Nothing,
-    /// It has, is over, or is a server's.
+    /// It has, or is closed, or belongs to a server.
     Heard,
 }
 
-/// Whether the program knows why the connection is over, where it has not ended it itself.
+/// Whether the application knows why the connection was lost, if it did not close it itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Loss {
     None,
-    /// It was given up here, and the program is to be told.
+    /// Dropped here; to be reported.
     Unreported(Box<ConnectionError>),
     Reported,
 }
 
 impl Live {
-    /// Whether the handshake is confirmed (RFC 9001 §4.1.2): not before may a client go on from another address
+    /// Whether the handshake is confirmed (RFC 9001 §4.1.2); a client may not migrate before that
     /// (RFC 9000 §9).
     pub(super) fn is_confirmed(&self) -> bool {
         let is_confirmed_by_peer = self.proto.stats().frame_rx.handshake_done > 0;
@@ -87,7 +88,7 @@ impl Live {
             && (is_confirmed_by_peer || self.proto.side() == proto::Side::Server)
     }
 
-    /// The next thing to tell the program.
+    /// The next event for the application.
     pub(super) fn next_event(&mut self, handle: Handle) -> Option<Event> {
         while !self.is_broken
             && let Some(event) = self.proto.poll()
@@ -99,7 +100,7 @@ impl Live {
             let Event::Lost(_, error) = &event else {
                 return Some(event);
             };
-            // Else it is the peer's answer to what was said when it was given up here.
+            // Otherwise it is the peer's reply to our close.
             if self.loss == Loss::None {
                 self.loss = Loss::Reported;
                 self.log_loss(error);
@@ -134,7 +135,7 @@ impl Live {
         }
     }
 
-    /// When something is due, at the latest.
+    /// The earliest deadline.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let own = self
             .handshake_deadline
@@ -147,7 +148,7 @@ impl Live {
         own.into_iter().chain(migration).chain(engine).min()
     }
 
-    /// Packets leave from another address from now on.
+    /// Packets leave from another local address from now on.
     pub(super) fn moves(&mut self) {
         self.proto.local_address_changed();
         if self.proto.side() == proto::Side::Client {
@@ -164,7 +165,7 @@ impl Live {
         }
     }
 
-    /// Say again that it has moved, where that is due.
+    /// Repeats the migration probe if due.
     pub(super) fn repeat_migration(&mut self, now: Instant) {
         let heard = self.heard_of_server();
         let Some(migration) = &mut self.migration else {
@@ -173,23 +174,23 @@ impl Live {
         if self.proto.is_closed() || migration.is_over(now, heard) {
             self.migration = None;
         } else if migration.is_silent() {
-            // What is known of the last path does not hold: not how much it carries (what is on its way there leaves no room
-            // for more), nor how long that takes (RFC 9000 §9.4).
+            // The estimates of the old path do not apply: neither its congestion window, which data
+            // in flight there would fill, nor its RTT (RFC 9000 §9.4).
             self.proto.path_changed(now);
         }
     }
 
-    /// It is heard, or over; tells whether it was not heard before.
+    /// Marks the peer as heard from, or the connection as closed; whether that is new.
     pub(super) fn hear(&mut self) -> bool {
         std::mem::replace(&mut self.hearing, Hearing::Heard) == Hearing::Nothing
     }
 
-    /// Whether the handshake's time is over.
+    /// Whether the handshake has timed out.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.proto.is_handshaking() && self.handshake_deadline.is_some_and(|end| end <= now)
     }
 
-    /// The next message, less what may not be sent yet to an address that is not validated.
+    /// The next message, minus what the amplification limit still blocks.
     pub(super) fn next_message(
         &mut self,
         now: Instant,
@@ -224,22 +225,23 @@ impl Live {
         amplification.pass(received_len, (&transmit).into(), buf)
     }
 
-    /// Give the engine what was gathered; whether all of `stream`'s is given.
+    /// Passes staged bytes to the engine; whether all of `stream`'s are passed.
     pub(super) fn flush(&mut self, stream: Option<proto::StreamId>) -> bool {
         self.staged.flush(&mut self.proto, stream)
     }
 
-    /// Tell the log what time it is.
+    /// Sets the log's time.
     pub(super) fn log_now(&self, now: Instant) {
         if let Some(log) = &self.log {
             log.set_now(now);
         }
     }
 
-    /// Close it behind what may be sent now, or at once. Even then the last flight of a client's handshake goes first,
-    /// which closing would take back: the server would hear of neither the connection nor the code (RFC 9000 §10.2.3).
+    /// Closes it, after what may be sent now or at once. In either case a client's last handshake
+    /// flight goes first, since closing would discard it and the server would see neither the
+    /// connection nor the code (RFC 9000 §10.2.3).
     pub(super) fn close(&mut self, now: Instant, code: u64, reason: Bytes, is_behind: bool) {
-        // What becomes of it now is the program's doing.
+        // What happens from here on is the application's doing.
         self.confirmation = Confirmation::Reported;
         let is_owed = self.proto.side() == proto::Side::Client
             && !self.proto.is_handshaking()
@@ -251,7 +253,7 @@ impl Live {
         }
     }
 
-    /// Nothing else waits to be sent: close it, if it is to be closed; tells whether it was.
+    /// Nothing else is left to send: closes it if that is pending; whether it did.
     pub(super) fn close_now(&mut self, now: Instant) -> bool {
         let closing = self.closing.take();
         if let Some((code, reason)) = closing {
@@ -262,16 +264,16 @@ impl Live {
     }
 }
 
-/// How far a connection is with its end.
+/// Progress of a connection's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     NotYet,
-    /// The engine has forgotten it; the program has not heard yet.
+    /// The engine forgot it; not yet reported.
     Drained,
     Reported,
 }
 
-/// The connections that have to be looked at.
+/// The connections to look at.
 #[derive(Default)]
 pub(super) struct Queues {
     pub(super) active: VecDeque<u32>,

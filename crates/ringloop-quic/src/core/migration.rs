@@ -1,21 +1,23 @@
-//! A client that has moved asks the server for an answer until that has proved the new address.
+//! A client that migrated probes the server until the new address is validated.
 //!
-//! Owns: [`Migration`], when to ask and by how much. Called by: `live`. Never does: send.
+//! Owns: [`Migration`], when to probe and with how many packets. Called by: `live`, which sends.
 //!
-//! The engine asks for an acknowledgement once, and again by its probe time-out, which it does not set back when a handshake
-//! is confirmed (RFC 9002 §A.11 would): after a handshake with losses that is seconds, and all that the server sends
-//! meanwhile goes to the old address. The server may send three times what has come from the new one before it has proved
-//! it; its search for the MTU, whose packets are long, counts too. Where its challenge or the response is lost, it is silent
-//! then, and after its time for that it goes back to the old address.
+//! The engine probes once, and again by its probe timeout, which it does not reset when a handshake
+//! is confirmed (RFC 9002 §A.11 would): after a lossy handshake that takes seconds, and until then
+//! the server sends everything to the old address. Before validation the server may send three
+//! times what it received from the new address; its MTU probes, which are long packets, count too.
+//! If its challenge or the response is lost then, it is silent and falls back to the old address
+//! when its timer expires.
 //!
-//! Each packet of a server that has not proved the address has a `PATH_CHALLENGE` (quinn-proto's): an acknowledgement without
-//! one is the end of this. While nothing is heard the client asks by several packets, and takes the path for a new one: its
-//! own search for the MTU begins again, and allows the server the most.
+//! Each packet of a server that has not validated the address carries a `PATH_CHALLENGE`
+//! (quinn-proto does so): an acknowledgement without one ends the probing. While nothing arrives
+//! the client sends several packets per probe and resets the path, so that its own MTU search
+//! starts over, which gives the server the largest allowance.
 
 use crate::limits::{MOVE_ASKS, MOVE_PINGS, MOVE_WAIT_MAX, MOVE_WAIT_MIN};
 use std::time::{Duration, Instant};
 
-/// What has come of the server: counts of frames.
+/// Counts of frames received from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Heard {
     pub acks: u64,
@@ -23,13 +25,13 @@ pub(super) struct Heard {
 }
 
 pub(super) struct Migration {
-    /// What had come when the server was asked last.
+    /// What had arrived at the last probe.
     heard: Heard,
-    /// When to ask again; `None` before the first packet has left.
+    /// When to probe again; `None` before the first packet was sent.
     due: Option<Instant>,
     wait: Duration,
     asked: u32,
-    /// Packets of this asking that have not left.
+    /// Packets of this probe not yet sent.
     left: u32,
 }
 
@@ -44,7 +46,7 @@ impl Migration {
         }
     }
 
-    /// What there is to send has been sent: the first time, the wait begins.
+    /// Everything pending was sent: the first time, the timer starts.
     pub(super) fn sent(&mut self, now: Instant) {
         self.due.get_or_insert(now + self.wait);
     }
@@ -53,15 +55,15 @@ impl Migration {
         self.due
     }
 
-    /// Whether it is to be asked by one packet more now.
+    /// Whether to send one more probe packet now.
     pub(super) fn asks(&mut self) -> bool {
         let asks = self.left > 0;
         self.left = self.left.saturating_sub(1);
         asks
     }
 
-    /// Note what has come by now; whether there is nothing more to ask: the server has answered, and asks for no proof, or
-    /// was asked often enough.
+    /// Records what has arrived; whether probing is over: the server answered without a challenge,
+    /// or was probed often enough.
     pub(super) fn is_over(&mut self, now: Instant, heard: Heard) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         let is_proved = heard.acks > self.heard.acks && heard.challenges == self.heard.challenges;
@@ -78,7 +80,7 @@ impl Migration {
         false
     }
 
-    /// Whether it is being asked now, and nothing has come since the last time.
+    /// Whether a probe is pending and nothing arrived since the last one.
     pub(super) fn is_silent(&self) -> bool {
         self.left == MOVE_PINGS
     }

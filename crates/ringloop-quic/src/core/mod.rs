@@ -1,33 +1,33 @@
-//! The protocol without I/O: no socket, no clock, no task.
+//! The protocol without I/O: no socket, clock or task.
 //!
-//! Owns: the engine's endpoint, its connections, and when each of them wants to be looked at. Called by:
-//! [`crate::Endpoint`]; embedders with a loop and sockets of their own. Never does: read a clock (`now` is an
-//! argument), send, wait, call back.
+//! Owns: the engine's endpoint, its connections, and their deadlines. Called by:
+//! [`crate::Endpoint`]; embedders with their own loop and sockets. Never reads a clock (`now` is an
+//! argument), sends, waits or calls back.
 //!
-//! One turn of whoever drives it:
+//! One turn of the driver:
 //!
 //! ```text
-//!   receive(now, datagram)*      what came in
-//!   handle_timeouts(now)         where next_timeout() has passed
-//!   next_event()*                tell the program; it reads, writes, opens, closes by connection(handle)
-//!   transmit(now, …)*            what goes out, one message (a train of datagrams) a call
-//!   next_timeout()               when to come back at the latest
+//!   receive(now, datagram)*      datagrams that arrived
+//!   handle_timeouts(now)         if next_timeout() has passed
+//!   next_event()*                the application reads, writes, opens, closes by connection(handle)
+//!   transmit(now, …)*            one message (GSO batch of datagrams) per call
+//!   next_timeout()               when to call again at the latest
 //! ```
 //!
-//! | file | the one thing it is about |
+//! | file | contents |
 //! |---|---|
-//! | `connection` | what a program does with one connection |
-//! | `datagrams` | datagrams that wait and may be given up |
-//! | `deadlines` | when a connection wants to be looked at, and what is done then |
-//! | `event` | what has happened |
-//! | `handle` | the name of a connection |
-//! | `handshakes` | what becomes of a client that has come |
-//! | `ids` | connection ids, for programs that route datagrams themselves |
-//! | `live` | what is kept about each connection, and which have to be looked at |
-//! | `staged` | small writes, gathered into one piece |
-//! | `migration` | a client that has moved says so until it is answered |
-//! | `tuning` | windows that follow what a connection does |
-//! | `amplification` | what is sent to an address before it is validated |
+//! | `connection` | operations on one connection |
+//! | `datagrams` | queue of outgoing datagrams |
+//! | `deadlines` | deadlines of connections, and the work due at them |
+//! | `event` | events |
+//! | `handle` | handle of a connection |
+//! | `handshakes` | decisions about a new client |
+//! | `ids` | connection ids, for applications that route datagrams themselves |
+//! | `live` | state of each connection, and the queues of those to look at |
+//! | `staged` | small writes, merged into one chunk |
+//! | `migration` | probes of a client that migrated |
+//! | `tuning` | windows that adapt to a connection |
+//! | `amplification` | limit on what is sent to an unvalidated address |
 
 mod amplification;
 mod connection;
@@ -71,12 +71,12 @@ pub use handle::Handle;
 /// What a connection has to send.
 enum Next {
     Message(Transmit),
-    /// It was closed now, which is to be sent.
+    /// Closed just now; send that.
     Closed,
     Nothing,
 }
 
-/// An endpoint without I/O. See the module's text for how it is driven.
+/// An endpoint without I/O; the module docs show how to drive it.
 pub struct Core {
     endpoint: proto::Endpoint,
     connections: Slab<Box<Live>>,
@@ -87,17 +87,17 @@ pub struct Core {
     deadlines: Deadlines<Instant, u32>,
     incoming: VecDeque<Incoming>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
-    /// What is kept about the connections of clients.
+    /// Settings for clients' connections.
     kept: Arc<Kept>,
-    /// Where they are logged.
+    /// Their log.
     qlog: Option<Qlog>,
     spare: Vec<u8>,
     live_count: usize,
-    /// Connections of which nothing has been heard, but that are not over.
+    /// Open connections from which nothing was received.
     unheard_count: usize,
-    /// What has become of clients; what there is now is not in it.
+    /// Counters of clients' handshakes, without the current gauges.
     clients: EndpointStats,
-    /// What is known of connection ids as they are made.
+    /// Connection ids recorded as they are made.
     ids: Option<proto::ids::Log>,
 }
 
@@ -110,9 +110,9 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// A core that takes connections where `server` says how, and makes them.
+    /// Creates a core that accepts connections if `server` is given, and makes them.
     ///
-    /// `finds_mtu`: whether what it sends is never fragmented on the way, so that it may look for the path's MTU.
+    /// `finds_mtu`: packets are never fragmented on the path, so it may probe for the MTU.
     pub fn new(config: &EndpointConfig, server: Option<ServerConfig>, finds_mtu: bool) -> Self {
         let qlog = server.as_ref().and_then(|server| server.qlog.clone());
         let kept = server.as_ref().map(|server| server.kept);
@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// How clients that come from now on are taken; `None`: not at all.
+    /// Sets how new clients are accepted; `None`: they are refused.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
         if let Some(server) = &server {
             self.kept = Arc::new(server.kept);
@@ -148,12 +148,12 @@ impl Core {
             .set_server_config(server.map(|server| Arc::new(server.config)));
     }
 
-    /// How many connections there are, those included that are over and not yet drained.
+    /// The number of connections, including closed ones that are not yet drained.
     pub fn connection_count(&self) -> usize {
         self.live_count
     }
 
-    /// What has become of handshakes.
+    /// Statistics of handshakes.
     pub fn stats(&self) -> EndpointStats {
         let connections = self.connections.iter();
         let handshaking = connections.filter(|live| live.proto.is_handshaking());
@@ -164,20 +164,21 @@ impl Core {
         }
     }
 
-    /// Whether answers that belong to no connection, such as refusals, wait to be sent.
+    /// Whether packets that belong to no connection, such as refusals, are pending.
     pub fn has_responses(&self) -> bool {
         !self.responses.is_empty()
     }
 
-    /// Whether there may be something to send; after [`Core::transmit`] had nothing more, there is not.
+    /// Whether there may be something to send; `false` once [`Core::transmit`] returned `None`.
     pub fn may_send(&self) -> bool {
         self.has_responses() || !self.queues.active.is_empty()
     }
 
-    /// Whether the connections that were made here can go on from another socket.
+    /// Checks whether outgoing connections can continue on another socket.
     ///
-    /// Errors: `InvalidInput` where there are some and the socket's address is of another family than the last one's;
-    /// `WouldBlock` while the handshake of one of them is not confirmed (RFC 9000 §9).
+    /// # Errors
+    /// `InvalidInput` if there are any and the new address is of another family; `WouldBlock` while
+    /// one of their handshakes is not confirmed (RFC 9000 §9).
     pub fn check_move(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
         let mut movers = self.connections.iter().filter(|live| {
             let is_open = !live.proto.is_closed();
@@ -208,7 +209,7 @@ impl Core {
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 
-    /// Begin a connection to a server of this name.
+    /// Starts a connection to a server of this name.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -240,20 +241,21 @@ impl Core {
         Ok(handle)
     }
 
-    /// Whether there are clients that have received nothing: [`Core::unreachable`] wants to be told of them.
+    /// Whether there are clients that received nothing yet, which [`Core::unreachable`] can end.
     pub fn waits_for_first_answers(&self) -> bool {
         self.unheard_count > 0
     }
 
-    /// Say that what was sent to an address was refused, here or on the way: clients of it that have received nothing are
-    /// over, with [`ConnectionError::Unreachable`]. For all others it is a lost packet.
+    /// Reports that an address is unreachable (a send or ICMP error): clients of it that received
+    /// nothing end with [`ConnectionError::Unreachable`]. For all other connections it counts as
+    /// packet loss.
     pub fn unreachable(&mut self, now: Instant, address: SocketAddr, errno: i32) {
         if self.unheard_count == 0 {
             return;
         }
         for (slot, live) in self.connections.iter_mut() {
             let remote = live.proto.remote_address();
-            // A scope may have been chosen since.
+            // The scope id may have been chosen since.
             let is_there = (remote.ip(), remote.port()) == (address.ip(), address.port());
             if live.hearing != Hearing::Nothing || !is_there {
                 continue;
@@ -264,8 +266,8 @@ impl Core {
         }
     }
 
-    /// End a connection whose handshake leads nowhere; tells how many of those that are unheard that were. Where nothing was
-    /// heard of the peer, it is not told either: that would go the same way.
+    /// Ends a connection whose handshake failed locally; returns how many unheard connections that
+    /// were. If nothing was received from the peer, no close is sent: it would not arrive either.
     fn give_up(
         endpoint: &mut proto::Endpoint,
         live: &mut Live,
@@ -283,7 +285,7 @@ impl Core {
         usize::from(was_unheard)
     }
 
-    /// Take a datagram from the network.
+    /// Processes a received datagram.
     pub fn receive(&mut self, now: Instant, mut datagram: Datagram) {
         version::receive(&mut datagram.bytes);
         let len = datagram.bytes.len();
@@ -292,12 +294,12 @@ impl Core {
         let mut buf = std::mem::take(&mut self.spare);
         buf.clear();
         let (endpoint, bytes) = (&mut self.endpoint, datagram.bytes);
-        // A datagram that it panics over is as good as lost.
+        // A datagram that makes the engine panic counts as lost.
         let event =
             contain::attempt(|| endpoint.handle(now, source, local_ip, ecn, bytes, &mut buf));
         match event.ok().flatten() {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
-                // None: the engine has panicked while it made this one, for want of memory.
+                // No slot: the engine panicked while creating it, out of memory.
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
                 if let Some(live) = self.connections.at_mut(slot) {
                     live.log_now(now);
@@ -336,7 +338,7 @@ impl Core {
         }
     }
 
-    /// Ids that were made for a Retry or a refusal belong to no connection.
+    /// Ids made for a Retry or a refusal belong to no connection.
     fn forget_ids(&self) {
         if let Some(ids) = &self.ids {
             ids.take();
@@ -387,20 +389,20 @@ impl Core {
         Handle(handle)
     }
 
-    /// What a program does with a connection; `None` once it was released.
+    /// A connection by its handle; `None` once it was released.
     pub fn connection(&mut self, handle: Handle) -> Option<Connection<'_>> {
         let live = self.connections.get_mut(handle.0)?;
         Some(Connection::new(live, &mut self.queues, handle.0.index))
     }
 
-    /// Forget a connection that is drained; returns `false`, and forgets nothing, where it is not yet.
+    /// Forgets a drained connection; returns `false` without effect if it is not drained.
     pub fn release(&mut self, handle: Handle) -> bool {
         let live = self.connections.get(handle.0);
         let is_over = live.is_some_and(|live| live.end == End::Reported);
         is_over && self.connections.remove(handle.0).is_some()
     }
 
-    /// The next thing that has happened.
+    /// The next event.
     pub fn next_event(&mut self) -> Option<Event> {
         if let Some(incoming) = self.incoming.pop_front() {
             return Some(Event::Incoming(incoming));
@@ -408,7 +410,7 @@ impl Core {
         while let Some(&slot) = self.queues.eventful.front() {
             let handle = self.connections.entry(slot).map(|(key, _)| Handle(key));
             if let (Some(handle), Some(live)) = (handle, self.connections.at_mut(slot)) {
-                // Before the peer is told of an id, and may use it.
+                // Before the peer learns of an id and may use it.
                 if live.ids.is_some() {
                     Self::exchange(&mut self.endpoint, live);
                 }
@@ -436,7 +438,7 @@ impl Core {
         None
     }
 
-    /// Count what becomes of a client's handshake that was under way.
+    /// Counts the outcome of a client's handshake.
     fn count(clients: &mut EndpointStats, event: &Event) {
         match event {
             Event::Connected(_) => clients.completed += 1,
@@ -445,8 +447,8 @@ impl Core {
         }
     }
 
-    /// Put the next message into `buf`, which is cleared first: at most `segments_max` datagrams of one length.
-    /// `None`: nothing may be sent now.
+    /// Writes the next message into `buf`, which is cleared first: at most `segments_max` datagrams
+    /// of one length. `None`: nothing may be sent now.
     pub fn transmit(
         &mut self,
         now: Instant,
@@ -471,7 +473,8 @@ impl Core {
                 self.queues.mark_eventful(live, slot);
             }
             match next {
-                // One message each: a connection that always has more does not hold up the others.
+                // One message per connection and turn, so that a busy connection does not delay the
+                // others.
                 Some(Next::Message(transmit)) => {
                     self.queues.active.rotate_left(1);
                     return Some(transmit);
@@ -486,7 +489,7 @@ impl Core {
         None
     }
 
-    /// Have a connection say what it has to send.
+    /// What a connection has to send.
     fn next_of(
         endpoint: &mut proto::Endpoint,
         live: &mut Live,
@@ -511,7 +514,7 @@ impl Core {
         }
     }
 
-    /// Carry the connection's words to the endpoint, and its answers back.
+    /// Passes the connection's events to the endpoint, and its replies back.
     fn exchange(endpoint: &mut proto::Endpoint, live: &mut Live) {
         while !live.is_broken
             && let Some(event) = live.proto.poll_endpoint_events()

@@ -1,11 +1,11 @@
-//! Small writes of one stream, gathered into one piece.
+//! Small writes of one stream, merged into one chunk.
 //!
-//! The protocol's engine keeps each write as a piece of its own until it is acknowledged, and looks for the next
-//! byte to send from the first piece on; with thousands of small ones that search takes most of the time. So after
-//! a small write that the engine has taken, the next ones of the same stream are gathered here, up to
-//! [`STAGED_BYTES`], until something is sent or anything else is done with streams.
+//! The engine keeps each write as a separate chunk until it is acknowledged, and searches for the
+//! next byte to send from the first chunk on; with thousands of small chunks that search dominates.
+//! So after a small write that the engine accepted, the next ones of the same stream are merged
+//! here, up to [`STAGED_BYTES`], until something is sent or another stream operation follows.
 //!
-//! Never does: gather in front of a write that could fail; the first one after each sending goes to the engine.
+//! Only writes that cannot fail are staged: the first one after each transmit goes to the engine.
 
 use crate::limits::STAGED_BYTES;
 use crate::proto;
@@ -13,15 +13,15 @@ use bytes::BytesMut;
 
 #[derive(Default)]
 pub(super) struct Staged {
-    /// Whose bytes they are; none are gathered for another stream meanwhile.
+    /// The stream of the staged bytes; no other is staged meanwhile.
     stream: Option<proto::StreamId>,
     bytes: BytesMut,
-    /// The stream was finished behind them.
+    /// The stream was finished after them.
     finishes: bool,
 }
 
 impl Staged {
-    /// Gather `bytes`, if they are small and behind others of the stream.
+    /// Stages `bytes` if they are small and continue the stream's staged bytes.
     pub(super) fn push(&mut self, stream: proto::StreamId, bytes: &[u8]) -> bool {
         let fits = self.bytes.len() + bytes.len() <= STAGED_BYTES;
         let is_next = self.stream == Some(stream) && !self.finishes;
@@ -35,16 +35,16 @@ impl Staged {
         true
     }
 
-    /// The engine has taken a write of this stream: the next small ones may be gathered.
+    /// The engine accepted a write of this stream: the next small ones may be staged.
     pub(super) fn push_after(&mut self, proto: &proto::Connection, stream: proto::StreamId) {
-        // Early data may be refused, and its streams' numbers be used again.
+        // Early data may be rejected and its stream ids reused.
         if self.bytes.is_empty() && !proto.is_handshaking() {
             self.stream = Some(stream);
         }
     }
 
-    /// Give what was gathered to the engine; tells whether it has taken all of `stream`'s. What it has no room for
-    /// stays, and the engine will say that the stream is writable.
+    /// Passes staged bytes to the engine; whether it took all of `stream`'s. The rest stays until
+    /// the engine reports the stream writable.
     pub(super) fn flush(
         &mut self,
         proto: &mut proto::Connection,
@@ -61,29 +61,29 @@ impl Staged {
                     self.bytes = BytesMut::from(&pieces[0][..]);
                     return stream != Some(id);
                 }
-                // Stopped or closed: the next word about the stream says so.
+                // Stopped or closed: the stream's next operation reports it.
                 Err(_) => break,
             }
         }
         if self.finishes {
-            // The program was told that it is finished.
+            // The caller was told that it is finished.
             drop(finish(proto, id));
         }
         *self = Self::default();
         true
     }
 
-    /// Finish the stream behind what is gathered and has no room yet.
+    /// Finishes the stream after the staged bytes, for which there is no room yet.
     pub(super) fn finish(&mut self) {
         self.finishes = true;
     }
 
-    /// Whether this stream was finished behind what is gathered.
+    /// Whether the stream was finished after staged bytes.
     pub(super) fn finishes(&self, stream: proto::StreamId) -> bool {
         self.finishes && self.stream == Some(stream)
     }
 
-    /// Drop what was gathered of a stream that is given up.
+    /// Drops the staged bytes of a stream that is reset.
     pub(super) fn clear(&mut self, stream: proto::StreamId) {
         if self.stream == Some(stream) {
             *self = Self::default();
@@ -91,7 +91,7 @@ impl Staged {
     }
 }
 
-/// Finish a stream in the engine, or reset it where the peer does not want more of it.
+/// Finishes a stream in the engine, or resets it if the peer stopped it.
 pub(super) fn finish(
     proto: &mut proto::Connection,
     stream: proto::StreamId,
@@ -99,7 +99,7 @@ pub(super) fn finish(
     let mut send = proto.send_stream(stream);
     let result = send.finish();
     if let Err(proto::FinishError::Stopped(code)) = result {
-        // It fails for one that was reset before, and one is enough.
+        // Fails if it was reset before; one reset is enough.
         drop(send.reset(code));
     }
     result

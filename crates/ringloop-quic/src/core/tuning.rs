@@ -1,17 +1,19 @@
-//! Windows that follow what a connection does.
+//! Windows that adapt to a connection.
 //!
-//! Owns: how many bytes the peer may send ahead of the readers of all streams together, and how many may be written
-//! ahead of its acknowledgements. Called by: `core`, when a connection has nothing more to send; reads count
-//! themselves. Never does: shrink the receive window, or change that of one stream: the engine fixes it at the start.
+//! Owns: the receive window of all streams together, and the send window. Called by: `core`, when a
+//! connection has nothing more to send; reads are counted as they happen. Never shrinks the receive
+//! window, nor changes that of a single stream, which the engine fixes at the start.
 //!
-//! Receiving: where the readers take half a window within a round trip or two, the window is what holds the peer up, and is
-//! doubled. One that does not read keeps the small window, and so does a peer that sends nothing.
-//! Sending: twice the congestion window is what the path can use while the next piece is written. More would only
-//! wait here, and in front of what is written next. A path that loses nothing lets the congestion window grow without
-//! need; there, what is on its way waits in somebody's queue, and the round trip takes longer than the shortest one did.
-//! What a path holds at its rate in that shortest time, several times over, is enough.
-//! Streams: the engine keeps a place for each stream that the peer may open, so the peer may open few until it has opened
-//! half of those; then several times as many, within the round trip in which it opens the other half.
+//! Receiving: if the readers consume half a window within about a round trip, the window limits the
+//! peer and is doubled. A connection that does not read, or a peer that does not send, keeps the
+//! small window.
+//! Sending: twice the congestion window is what the path can use while the next data is written;
+//! more would only queue here, ahead of later writes. On a path without loss the congestion window
+//! grows without need; data in flight then sits in queues, and the RTT exceeds its minimum. A few
+//! times the bandwidth-delay product at the minimum RTT is enough.
+//! Streams: the engine allocates state for each stream that the peer may open, so the limit starts
+//! low; once the peer has opened half of it, it is multiplied, within the round trip in which the
+//! peer opens the other half.
 
 use crate::Direction;
 use crate::config::Kept;
@@ -28,7 +30,7 @@ pub(super) struct Tuning {
     /// Streams that the peer may have open, by direction.
     streams: [u64; 2],
     streams_max: [u64; 2],
-    /// Bytes read since.
+    /// Bytes read since then.
     read_bytes: u64,
     since: Instant,
 }
@@ -48,7 +50,7 @@ impl Tuning {
         }
     }
 
-    /// The program says how many, and the number stays so.
+    /// The application sets the limit, which stays fixed.
     pub(super) fn fix_streams(&mut self, dir: proto::Dir, count: u64) {
         let at = dir as usize;
         (self.streams[at], self.streams_max[at]) = (count, count);
@@ -58,12 +60,12 @@ impl Tuning {
         self.read_bytes += count as u64;
     }
 
-    /// The program says how large, and the window stays so.
+    /// The application sets the window, which stays fixed.
     pub(super) fn fix_receive(&mut self, bytes: u64) {
         (self.receive_window, self.receive_window_max) = (bytes, bytes);
     }
 
-    /// The program says how large, and the window stays so.
+    /// The application sets the window, which stays fixed.
     pub(super) fn fix_send(&mut self, bytes: u64) {
         self.send_window = bytes;
         (self.send_window_min, self.send_window_max) = (bytes, bytes);
@@ -73,7 +75,7 @@ impl Tuning {
         (self.receive_window, self.send_window)
     }
 
-    /// Change what is due to change; tells whether the peer is to hear of it.
+    /// Adapts what is due; whether there is an update for the peer.
     pub(super) fn tune(&mut self, proto: &mut proto::Connection, now: Instant) -> bool {
         let more_streams = self.tune_streams(proto);
         self.tune_windows(proto, now) | more_streams
@@ -95,9 +97,10 @@ impl Tuning {
         has_more
     }
 
-    /// Tell the peer, where it matters, how many streams it may open by now. A stop forgets a stream that has come whole
-    /// without that, and the protocol would make up for it with the next packet that comes: from a peer that waits for
-    /// room and has nothing else to say, none does.
+    /// Sends a stream limit update if one is needed. Stopping a stream that arrived completely
+    /// frees it without an update, and the engine would send one only with the next packet
+    /// received: a peer that waits for stream credit and has nothing else to send would wait
+    /// forever.
     pub(super) fn queue_stream_credit(
         &mut self,
         proto: &mut proto::Connection,
@@ -122,14 +125,14 @@ impl Tuning {
         if self.receive_window >= self.receive_window_max {
             return false;
         }
-        // Nothing is read out of a window of none, and of the smallest only what was there.
+        // Nothing is read from a zero window, and from the smallest only what was there.
         let is_fast = self.read_bytes > 0 && self.read_bytes >= self.receive_window / 2;
         let round_trips_over = now >= self.since + proto.rtt() * 2;
         if !is_fast && !round_trips_over {
             return false;
         }
         (self.read_bytes, self.since) = (0, now);
-        // A window that took longer to be read than the network took is no obstacle.
+        // A window that took longer to read than the network needed is not the bottleneck.
         if !is_fast || round_trips_over {
             return false;
         }
@@ -139,9 +142,9 @@ impl Tuning {
     }
 }
 
-/// What may be written ahead, where `window` is what may be now: twice the congestion window, but no more than
-/// [`SEND_WINDOW_PATHS`] of what is on its way and waits in no queue (the rate, a window a round trip, for the shortest
-/// round trip).
+/// Returns the send window, given the current `window`: twice the congestion window, at most
+/// [`SEND_WINDOW_PATHS`] times the data in flight that sits in no queue (the rate, one window per
+/// round trip, times the minimum RTT).
 fn useful_window(congestion_window: u64, window: u64, rtt_min: Duration, rtt: Duration) -> u64 {
     let (part, whole) = (rtt_min.as_micros(), rtt.as_micros().max(1));
     let in_flight = u128::from(congestion_window.min(window));
@@ -151,8 +154,9 @@ fn useful_window(congestion_window: u64, window: u64, rtt_min: Duration, rtt: Du
     congestion_window.saturating_mul(2).min(several)
 }
 
-/// Let the peer have so many streams open, and tell it so. The protocol tells of more only where they are more than an
-/// eighth of the limit, and would keep the last ones to itself; with a limit of one, for a moment, any are.
+/// Allows the peer this many open streams and announces it. The engine announces only increases of
+/// more than an eighth of the limit, and would hold back the last ones; a momentary limit of one
+/// makes any increase count.
 pub(super) fn announce_streams(proto: &mut proto::Connection, dir: proto::Dir, count: u64) {
     proto.set_max_concurrent_streams(dir, varint(count));
     if count > 1 {
@@ -167,8 +171,8 @@ mod tests {
 
     const RTT_MIN: Duration = Duration::from_millis(10);
 
-    /// A path that takes `rate` bytes in the shortest round trip, which most take `times` as long for, with a queue that
-    /// never overflows: the window at which it settles, and the round trip.
+    /// The window and RTT at which a path settles that carries `rate` bytes per minimum RTT, takes
+    /// `times` as long for most round trips, and has a queue that never overflows.
     fn settled(rate: u64, congestion_window: u64, times: u64) -> (u64, Duration) {
         let (mut window, mut rtt) = (50_000, RTT_MIN);
         for _ in 0..100 {

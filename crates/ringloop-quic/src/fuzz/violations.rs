@@ -1,25 +1,25 @@
-//! Peers with valid keys that break one rule: the connection ends with the code that RFC 9000 gives it, and the
-//! endpoint's other connections go on.
+//! Peers with valid keys that break one rule: the connection ends with the code that RFC 9000
+//! prescribes, and the endpoint's other connections continue.
 
 use super::*;
 use crate::error::ConnectionError;
 
-/// Bytes of frames in a packet of [`send`], at least.
+/// Minimum bytes of frames in a packet of [`send`].
 const PACKET_LEN: usize = 1000;
 
-/// A number in the form of RFC 9000 §16, always of eight bytes.
+/// A variable-length integer (RFC 9000 §16) of eight bytes.
 fn number(value: u64) -> [u8; 8] {
     (value | 3 << 62).to_be_bytes()
 }
 
-/// A frame: its type, and numbers.
+/// A frame: its type and integers.
 fn frame(kind: u8, numbers: &[u64]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(numbers.iter().flat_map(|&value| number(value)));
     bytes
 }
 
-/// A STREAM frame with offset and length, which ends the stream where `fin` is set.
+/// A STREAM frame with offset and length; `fin` ends the stream.
 fn stream(id: u64, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
     let mut bytes = frame(0x0e | u8::from(fin), &[id, offset, data.len() as u64]);
     bytes.extend_from_slice(data);
@@ -34,9 +34,9 @@ fn new_id(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
     bytes
 }
 
-/// Have an end send these frames in one packet, and the other take it.
+/// Makes an end send these frames in one packet, and the other receive it.
 fn send(net: &mut Net, from: usize, frames: &[u8]) {
-    // A packet that is long enough; what it carries is replaced.
+    // A packet that is long enough; its contents are replaced.
     let filling = Bytes::from(vec![0; PACKET_LEN]);
     net.connection(from)
         .unwrap()
@@ -52,7 +52,7 @@ fn send(net: &mut Net, from: usize, frames: &[u8]) {
     }
 }
 
-/// With which code an end gives its connection up.
+/// The code with which an end closed its connection.
 fn verdict(net: &mut Net, end: usize) -> Option<u64> {
     let mut code = None;
     while let Some(event) = net.ends[end].core.next_event() {
@@ -63,7 +63,7 @@ fn verdict(net: &mut Net, end: usize) -> Option<u64> {
     code
 }
 
-/// The client says this; the code with which the server ends the connection.
+/// The client sends this; the code with which the server ends the connection.
 fn judged(frames: &[&[u8]]) -> Option<u64> {
     let mut net = Net::new();
     net.connect();
@@ -88,11 +88,11 @@ const CRYPTO_BUFFER: u64 = 0xd;
 /// A TLS alert: `unexpected_message`.
 const UNEXPECTED: u64 = 0x10a;
 
-/// What the transport allows by default.
+/// The default stream window.
 const STREAM_WINDOW: u64 = crate::limits::STREAM_RECEIVE_WINDOW;
 const STREAMS: u64 = crate::limits::STREAMS_MAX;
 
-/// What the client says, by name, and the code that it is given for it.
+/// What the client sends, with a name, and the code for it.
 type Case<'a> = (&'a str, &'a [&'a [u8]], u64);
 
 fn check(cases: &[Case<'_>]) {
@@ -263,8 +263,7 @@ fn the_other_connections_of_the_endpoint_go_on() {
     connection.write(stream, b"question").unwrap();
     connection.finish(stream).unwrap();
     net.run(|_| {});
-    // The server answers what it has read to its end.
-    // The server answers what has come.
+    // The server answers streams that it has read to the end.
     assert_eq!(
         net.connection(CLIENT)
             .unwrap()
@@ -305,7 +304,7 @@ fn pieces_with_gaps_between_them_do_not_keep_their_packets() {
     net.connect();
     net.run(|_| {});
     let before = resident_kib();
-    // A byte in every thousand, each in a packet whose buffer would be kept whole: 16 MiB, were they.
+    // One byte in every thousand, each in a packet whose buffer would otherwise be kept: 16 MiB.
     for piece in 0..STREAM_WINDOW / 1000 {
         send(&mut net, CLIENT, &stream(0, piece * 1000 + 1, b"x", false));
         assert_eq!(verdict(&mut net, SERVER), None);

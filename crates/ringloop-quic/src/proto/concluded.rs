@@ -1,11 +1,12 @@
-//! What is kept of a server's TLS when its handshake is over.
+//! What is kept of a server's TLS session after its handshake.
 //!
-//! rustls keeps some 6 KB a connection: buffers of the handshake, and contexts of TLS records, which QUIC has none of.
-//! A server reads nothing more and, once its tickets are written, writes nothing more: tickets are all that is left of
-//! RFC 8446 §4.6 in QUIC, which forbids certificates asked for late and `KeyUpdate` (RFC 9001 §4.4, §6). A client
-//! keeps its rustls: tickets come at any time.
+//! rustls keeps some 6 KB per connection: handshake buffers, and contexts of TLS records, which
+//! QUIC does not use. A server reads nothing more and, once its tickets are written, writes nothing
+//! more: tickets are all that is left of RFC 8446 §4.6 in QUIC, which forbids post-handshake
+//! authentication and `KeyUpdate` (RFC 9001 §4.4, §6). A client keeps its rustls connection,
+//! because tickets may arrive at any time.
 //!
-//! Owns: what the engine and the program may still ask for. Called by: `session`. Never does: change.
+//! Owns: what the engine and the application may still ask for; immutable. Called by: `session`.
 
 use super::exporter::Exporter;
 use rustls::crypto::SupportedKxGroup;
@@ -14,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::quic::Connection;
 use rustls::{CipherSuite, HandshakeKind, NamedGroup};
 
-/// What a handshake has agreed on, as the engine hands it through.
+/// What a handshake agreed on, in the type that the engine passes through.
 #[derive(Debug, Clone)]
 pub(crate) struct Agreed {
     pub protocol: Option<Vec<u8>>,
@@ -38,7 +39,7 @@ impl Agreed {
     }
 }
 
-/// Servers: the name that the client asked for.
+/// Servers: the name that the client requested.
 pub(super) fn server_name(connection: &Connection) -> Option<&str> {
     match connection {
         Connection::Client(_) => None,
@@ -48,7 +49,7 @@ pub(super) fn server_name(connection: &Connection) -> Option<&str> {
 
 pub(crate) type PeerCertificates = Vec<CertificateDer<'static>>;
 
-/// The end of a handshake.
+/// A concluded handshake.
 pub(super) struct Concluded {
     pub agreed: Agreed,
     pub peer: Option<PeerCertificates>,
@@ -58,7 +59,7 @@ pub(super) struct Concluded {
 }
 
 impl Concluded {
-    /// Of a connection that has told this exporter's secret.
+    /// For a connection that reported this exporter secret.
     pub(super) fn of(connection: &Connection, secret: OkmBlock) -> Option<Self> {
         let suite = connection.negotiated_cipher_suite()?.tls13()?;
         Some(Self {

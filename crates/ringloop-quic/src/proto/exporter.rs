@@ -1,12 +1,12 @@
 //! Keying material without rustls' connection.
 //!
-//! rustls gives it through a connection, and keeps nothing of it that outlives one. The secret that it comes from
-//! (RFC 8446 §7.5) is told to the configuration's key log while the connection reads: so the log of a server's
-//! configuration is ours, and hands on to the program's ([`Overheard`]).
+//! rustls exports keying material only through a connection. The exporter secret behind it (RFC
+//! 8446 §7.5) is passed to the configuration's key log while the connection reads; so a server's
+//! configuration has our key log, which forwards to the application's ([`Overheard`]).
 //!
-//! Owns: the secret that the session which this thread drives has told, until that call is over; what is derived
-//! from it. Called by: `session`. Never does: tell the program's key log more, or in another order, than rustls
-//! would.
+//! Owns: the exporter secret of the session that this thread drives, until that call ends; what is
+//! derived from it. Called by: `session`. The application's key log sees the same lines in the same
+//! order as with rustls alone.
 
 use quinn_proto::crypto::ExportKeyingMaterialError;
 use rustls::crypto::tls13::OkmBlock;
@@ -14,14 +14,14 @@ use rustls::{KeyLog, Tls13CipherSuite};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What rustls calls the secret, as key log files do.
+/// The secret's label in rustls and key log files.
 const LABEL: &str = "EXPORTER_SECRET";
 
 thread_local! {
     static HEARD: Cell<Option<OkmBlock>> = const { Cell::new(None) };
 }
 
-/// The program's key log; the exporter's secret stops here on its way.
+/// Forwards to the application's key log, and captures the exporter secret.
 #[derive(Debug)]
 pub(super) struct Overheard(pub Arc<dyn KeyLog>);
 
@@ -41,7 +41,8 @@ impl KeyLog for Overheard {
     }
 }
 
-/// What was heard for the session around this one: a program's key log or verifier may drive another.
+/// The secret captured for the outer session: an application's key log or verifier may drive
+/// another session.
 struct Around(Option<OkmBlock>);
 
 impl Drop for Around {
@@ -50,7 +51,7 @@ impl Drop for Around {
     }
 }
 
-/// Drive a session, and give the exporter's secret, if it told it meanwhile.
+/// Drives a session, and returns the exporter secret if it was reported meanwhile.
 pub(super) fn overhear<T>(drive: impl FnOnce() -> T) -> (T, Option<OkmBlock>) {
     let _around = Around(HEARD.take());
     let result = drive();
@@ -62,7 +63,7 @@ pub(super) fn heard() -> Option<OkmBlock> {
     HEARD.take()
 }
 
-/// What keying material comes from. The secret is overwritten when it goes.
+/// Source of keying material. The secret is overwritten on drop.
 pub(super) struct Exporter {
     secret: OkmBlock,
     suite: &'static Tls13CipherSuite,
@@ -80,7 +81,7 @@ impl Exporter {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
-        // As rustls has it.
+        // Same as rustls.
         if output.is_empty() {
             return Err(ExportKeyingMaterialError);
         }
@@ -98,8 +99,8 @@ impl Exporter {
     }
 }
 
-/// `HKDF-Expand-Label` (RFC 8446 §7.1). A label that is too long for its length's byte is taken as rustls takes it,
-/// so that both ends agree.
+/// `HKDF-Expand-Label` (RFC 8446 §7.1). A label that is too long for its length byte is encoded as
+/// rustls does it, so that both ends agree.
 fn expanded<T>(len: usize, label: &[u8], context: &[u8], expand: impl FnOnce(&[&[u8]]) -> T) -> T {
     const PREFIX: &[u8] = b"tls13 ";
     let label_len = (PREFIX.len() + label.len()) as u8;

@@ -1,14 +1,15 @@
-//! Connection ids that are written down as they are made.
+//! Connection ids that are recorded as they are made.
 //!
-//! Owns: a generator of random ids that keeps what it has made until somebody takes it. Called by: the engine,
-//! when it needs ids; `core::ids`, which tells programs that route datagrams themselves. Never does: know whose
-//! they are; the caller takes them after each step that may have made some.
+//! Owns: a generator of random ids that records them. Called by: the engine, when it needs ids;
+//! `core::ids`, which reports them to applications that route datagrams themselves. The caller
+//! takes the ids after each step that may make some, since the record does not say which connection
+//! they belong to.
 
 use super::{ConnectionId, ConnectionIdGenerator, EndpointEvent, RandomConnectionIdGenerator};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a generator and those who want its ids share.
+/// Shared by a generator and the reader of its ids.
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     state: Arc<Mutex<State>>,
@@ -21,7 +22,7 @@ struct State {
 }
 
 impl Log {
-    /// The next id shall be this one, where there is one.
+    /// The next id will be `first`, if given.
     pub(crate) fn begin_with(first: Option<&[u8]>) -> Self {
         let log = Self::default();
         log.state().first = first.map(ConnectionId::new);
@@ -32,12 +33,12 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was made since the last call.
+    /// The ids made since the last call.
     pub(crate) fn take(&self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.state().made)
     }
 
-    /// A generator of ids of this length, 1 to 20 bytes.
+    /// Creates a generator of ids of this length, 1 to 20 bytes.
     pub(crate) fn generator(&self, len: usize) -> Box<dyn ConnectionIdGenerator> {
         Box::new(Generator {
             log: self.clone(),
@@ -71,8 +72,9 @@ impl ConnectionIdGenerator for Generator {
     }
 }
 
-/// The sequence number of an id that the peer retires with this event. The engine shows it in the event's debug
-/// text alone: `EndpointEvent(RetireConnectionId(Instant { … }, 1, true))`; a test watches that text.
+/// The sequence number of an id that the peer retires with this event. The engine exposes it only
+/// in the event's debug text: `EndpointEvent(RetireConnectionId(Instant { … }, 1, true))`; a test
+/// checks that text.
 pub(crate) fn retired(event: &EndpointEvent) -> Option<u64> {
     let text = format!("{event:?}");
     let (_, arguments) = text.split_once("RetireConnectionId(")?;

@@ -1,7 +1,8 @@
-//! Keys of packets: rustls' as the engine's.
+//! Packet keys: rustls' keys behind the engine's traits.
 //!
-//! Owns: the mapping between the traits, and the keys of version 2, which write and check the type bits of long headers
-//! as that version has them; and whether a Handshake packet was opened. Called by: `session`, `core`. Never does: derive a key; rustls does.
+//! Owns: the mapping between the traits; the version 2 keys, which write and check that version's
+//! type bits in long headers; and whether a Handshake packet was opened. Called by: `session`,
+//! `core`. Keys are derived by rustls.
 
 use super::limits_of::limits_of;
 use super::version;
@@ -63,7 +64,7 @@ impl Header {
         pn_offset: usize,
         packet: &'a mut [u8],
     ) -> (&'a [u8], &'a mut u8, &'a mut [u8]) {
-        // RFC 9001 §5.4.2: the sample is taken as if the number were four bytes long.
+        // RFC 9001 §5.4.2: the sample is taken as if the packet number had four bytes.
         let (header, sample) = packet.split_at_mut(pn_offset + 4);
         let (first, rest) = header.split_at_mut(1);
         let sample = &sample[..self.0.sample_len()];
@@ -78,7 +79,7 @@ impl Header {
 impl HeaderKey for Header {
     fn decrypt(&self, pn_offset: usize, packet: &mut [u8]) {
         let (sample, first, number) = self.parts(pn_offset, packet);
-        // It fails for a sample of a wrong length only.
+        // Fails only for a sample of a wrong length.
         drop(self.0.decrypt_in_place(sample, first, number));
     }
 
@@ -96,8 +97,8 @@ thread_local! {
     static HANDSHAKE_OPENED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has opened a Handshake packet, by valid keys, since it was asked last: who has sent it has what it
-/// was sent.
+/// Whether this thread has opened a valid Handshake packet since the last call: its sender received
+/// what was sent to its address.
 pub(crate) fn take_handshake_opened() -> bool {
     HANDSHAKE_OPENED.take()
 }
@@ -108,8 +109,8 @@ impl PacketKey for Packet {
     fn encrypt(&self, number: u64, buf: &mut [u8], header_len: usize) {
         let (header, sealed) = buf.split_at_mut(header_len);
         let (payload, tag) = sealed.split_at_mut(sealed.len() - self.0.tag_len());
-        // It fails for payloads beyond the cipher's limit, far above any packet; then the packet is sent with
-        // a tag of zeros, which the peer drops.
+        // Fails only for payloads beyond the cipher's limit, far above any packet; the packet is
+        // then sent with a zero tag, which the peer drops.
         if let Ok(written) = self.0.encrypt_in_place(number, header, payload) {
             tag.copy_from_slice(written.as_ref());
         }

@@ -1,6 +1,6 @@
-//! The part of a packet key's trait that keys which wrap another one pass on.
+//! Trait methods that a packet key forwards to the key it wraps.
 
-/// What a packet key says of itself, for one that wraps another in the field named.
+/// Forwards a packet key's limits to the wrapped key in the named field.
 macro_rules! limits_of {
     ($inner:tt) => {
         fn tag_len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Packet keys that show each packet in the clear to the connection's log.
+//! Packet keys that write each packet in the clear to the connection's log.
 
 use super::limits_of::limits_of;
 use crate::qlog::{self, Log};
@@ -6,15 +6,15 @@ use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
 use std::sync::Arc;
 
-/// Where a key's packets are told.
+/// The log of a key's packets.
 pub(super) enum To {
-    /// To this log.
+    /// This log.
     Log(Arc<Log>),
-    /// To the log of the connection that is being accepted: a server's first key is older than its connection.
+    /// The log of the connection being accepted: a server's first key exists before its connection.
     Accepted,
 }
 
-/// A packet key, and who hears of its packets.
+/// A packet key with its log.
 pub(super) struct Logged {
     pub key: Box<dyn PacketKey>,
     pub to: To,

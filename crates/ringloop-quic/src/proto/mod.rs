@@ -1,8 +1,8 @@
-//! The adapter to the protocol engine: the one place that names `quinn_proto`.
+//! Adapter to the protocol engine: the only module that names `quinn_proto`.
 //!
-//! Owns: which of the engine's types the crate uses, how its errors become ours, the TLS session under it
-//! ([`session`]) and what QUIC version 2 needs beside that ([`version`]). Called by: `core`, `config`, `tls`.
-//! Never does: I/O, or keep state of its own.
+//! Owns: the engine's types that the crate uses, the mapping of its errors, the TLS session under
+//! it ([`session`]), and what QUIC version 2 needs in addition ([`version`]). Called by: `core`,
+//! `config`, `tls`. Has no I/O and no state.
 
 pub(crate) mod concluded;
 mod exporter;
@@ -29,12 +29,12 @@ pub(crate) use quinn_proto::{
     TransportConfig, ValidationTokenConfig, VarInt, WriteError,
 };
 
-/// What a client names a server by at first: long, and random.
+/// A client's first destination id: long and random.
 pub(crate) fn first_id() -> ConnectionId {
     RandomConnectionIdGenerator::new(20).generate_cid()
 }
 
-/// A number that RFC 9000 §16 can carry; a larger one becomes the largest.
+/// A number limited to the range of RFC 9000 §16.
 pub(crate) fn varint(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }

@@ -1,8 +1,8 @@
 //! TLS under the engine: rustls' QUIC connections as its sessions, for versions 1 and 2.
 //!
-//! Owns: the mapping between the two traits ([`keys`](super::keys) has that of the keys), and how long rustls'
-//! connection lives ([`Tls`]). Called by: the engine. Never does: decide about certificates; that is the
-//! configuration's.
+//! Owns: the mapping between the two traits ([`keys`](super::keys) maps the keys), and how long
+//! rustls' connection lives ([`Tls`]). Called by: the engine. Certificates are verified as the
+//! configuration says.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ fn known(version: u32) -> Result<Version, UnsupportedVersion> {
     }
 }
 
-/// The client's half of the configuration.
+/// The client's part of the configuration.
 pub(crate) struct ClientSessions {
     pub config: Arc<rustls::ClientConfig>,
     pub initial: Suite,
@@ -65,7 +65,7 @@ impl crypto::ClientConfig for ClientSessions {
     }
 }
 
-/// The server's half of the configuration.
+/// The server's part of the configuration.
 pub(crate) struct ServerSessions {
     config: Arc<rustls::ServerConfig>,
     initial: Suite,
@@ -109,7 +109,7 @@ impl crypto::ServerConfig for ServerSessions {
         version: u32,
         params: &TransportParameters,
     ) -> Box<dyn crypto::Session> {
-        // The engine asks `initial_keys` first, which knows the same versions.
+        // The engine calls `initial_keys` first, which accepts the same versions.
         let version = known(version).unwrap_or(Version::V1);
         let config = Arc::clone(&self.config);
         match rustls::quic::ServerConnection::new(config, version, encoded(params)) {
@@ -139,7 +139,7 @@ fn encoded(params: &TransportParameters) -> Vec<u8> {
     bytes
 }
 
-/// RFC 9001 §5.8: the original connection id in front of the packet.
+/// RFC 9001 §5.8: the original connection id, then the packet.
 fn pseudo_packet(orig_dst_cid: &ConnectionId, packet: &[u8]) -> Vec<u8> {
     let mut pseudo = Vec::with_capacity(1 + orig_dst_cid.len() + packet.len());
     pseudo.push(orig_dst_cid.len() as u8);
@@ -156,21 +156,21 @@ fn failed(code: TransportErrorCode, reason: String) -> TransportError {
     }
 }
 
-/// Where a connection's TLS is.
+/// State of a connection's TLS.
 enum Tls {
     Running(Box<Running>),
-    /// A server's, which has nothing more to read and to write.
+    /// A server's, which has nothing more to read or write.
     Concluded(Box<Concluded>),
 }
 
 struct Running {
     connection: Connection,
     own: Own,
-    /// Servers: the exporter's secret, once it is known.
+    /// Servers: the exporter secret, once known.
     exporter: Option<OkmBlock>,
 }
 
-/// This end's configuration.
+/// The local configuration.
 enum Own {
     Client(Arc<rustls::ClientConfig>),
     Server(Arc<rustls::ServerConfig>),
@@ -236,8 +236,8 @@ impl Session {
         }
     }
 
-    /// Let go of rustls' connection if it is a server's that is through: the engine has its keys, and it has just
-    /// had nothing to write.
+    /// Drops rustls' connection if it is a server's that is finished: the engine has its keys, and
+    /// it just had nothing to write.
     fn conclude(&mut self) {
         let Tls::Running(running) = &mut self.tls else {
             return;
@@ -254,7 +254,8 @@ impl Session {
     }
 }
 
-/// A server that has concluded is sent more: what rustls says to any message, a `KeyUpdate` too (RFC 9001 §6).
+/// Error for a message to a concluded server: rustls' answer to any message, even a `KeyUpdate`
+/// (RFC 9001 §6).
 fn unexpected() -> TransportError {
     failed(
         TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into()),
@@ -328,8 +329,8 @@ impl crypto::Session for Session {
             let code = code.unwrap_or(TransportErrorCode::PROTOCOL_VIOLATION);
             failed(code, running.own.explain(&error, &seen))
         })?;
-        // rustls does not say when these are known: a server reads the name in the first message, a client
-        // the protocol in the answer.
+        // rustls has no event for this: a server reads the name in the first message, a client the
+        // protocol in the answer.
         let known = connection.alpn_protocol().is_some() || server_name(connection).is_some();
         if !self.is_reported && (known || !connection.is_handshaking()) {
             self.is_reported = true;
@@ -394,7 +395,7 @@ impl crypto::Session for Session {
             pseudo[at] = version::to_v2(pseudo[at]);
         }
         pseudo.extend_from_slice(token);
-        // Both are public: the tag guards against accidents, not against attackers (RFC 9001 §5.8).
+        // Both are public: the tag protects against accidents, not attackers (RFC 9001 §5.8).
         integrity::retry_tag(is_v2, &pseudo) == tag
     }
 
@@ -415,7 +416,7 @@ impl crypto::Session for Session {
     }
 }
 
-/// A session that ends with its first message: its configuration is none for QUIC.
+/// A session that fails at its first message: its configuration does not support QUIC.
 struct Refused {
     error: String,
     version: Version,

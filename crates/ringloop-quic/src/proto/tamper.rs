@@ -1,7 +1,8 @@
-//! What lets a peer of ours break the rules under valid keys: for fuzzing, never in a build of programs.
+//! Lets our own peer break the rules under valid keys; for fuzzing only, not part of release
+//! builds.
 //!
-//! Owns: what the next packet of this thread carries instead of its frames, and what the next handshake says
-//! instead of its transport parameters. Called by: `fuzz` sets, `session` asks.
+//! Owns: the frames that replace those of this thread's next packet, and the transport parameters
+//! that replace those of its next handshake. Called by: `fuzz` sets, `session` reads.
 
 use super::limits_of::limits_of;
 use bytes::BytesMut;
@@ -13,17 +14,18 @@ thread_local! {
     static PARAMETERS: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// Have the next packet that is sealed carry these frames; what it had is lost, what is left of it is padding.
+/// Makes the next sealed packet carry these frames instead of its own, padded to its length.
 pub(crate) fn set_frames(frames: Option<&[u8]>) {
     FRAMES.set(frames.map(<[u8]>::to_vec));
 }
 
-/// Have the next handshake name these transport parameters beside its own, and instead of those of the same number.
+/// Makes the next handshake send these transport parameters in addition to its own; same numbers
+/// are replaced.
 pub(crate) fn set_parameters(parameters: Option<&[u8]>) {
     PARAMETERS.set(parameters.map(<[u8]>::to_vec));
 }
 
-/// A handshake's transport parameters, as they are to be sent.
+/// A handshake's transport parameters, as they will be sent.
 pub(super) fn parameters(own: Vec<u8>) -> Vec<u8> {
     let Some(instead) = PARAMETERS.take() else {
         return own;
@@ -35,7 +37,7 @@ pub(super) fn parameters(own: Vec<u8>) -> Vec<u8> {
     parameters
 }
 
-/// RFC 9000 §18: number, length, value; what does not parse ends it.
+/// RFC 9000 §18: number, length, value; ends at what does not parse.
 fn entries(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::from_fn(move || {
         let (number, size) = super::version::varint(bytes)?;
@@ -46,7 +48,7 @@ fn entries(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// A packet key whose owner may be made to lie.
+/// A packet key whose packets may be replaced.
 pub(super) struct Tampered(pub Box<dyn PacketKey>);
 
 impl PacketKey for Tampered {

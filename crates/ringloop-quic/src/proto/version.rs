@@ -1,16 +1,17 @@
-//! QUIC version 2 (RFC 9369) beneath an engine that knows version 1.
+//! QUIC version 2 (RFC 9369) on top of an engine that supports version 1.
 //!
-//! What differs on the wire, and where it is done:
+//! Differences on the wire, and where they are handled:
 //!
 //! | what | where |
 //! |---|---|
-//! | salt, labels of the key derivation | rustls, told [`rustls::quic::Version::V2`] by `session` |
+//! | salt, labels of the key derivation | rustls, with [`rustls::quic::Version::V2`] from `session`
+//! |
 //! | key and nonce of the Retry integrity tag | `session` |
 //! | the two type bits of long headers | here: translated before the engine reads a datagram; written by `session`'s packet keys before they seal one |
 //!
-//! The type bits are not under header protection (RFC 9001 §5.4.1 masks the low four bits of the byte), so
-//! they can be changed on what is still sealed; but they are authenticated, so the packet keys of version 2
-//! put them back for the check.
+//! The type bits are not header-protected (RFC 9001 §5.4.1 masks the low four bits of the byte), so
+//! they can be changed in a sealed packet; but they are authenticated, so the version 2 packet keys
+//! restore them for the check.
 
 /// RFC 9000.
 pub(crate) const V1: u32 = 1;
@@ -20,24 +21,24 @@ pub(crate) const V2: u32 = 0x6b33_43cf;
 const LONG_HEADER: u8 = 0x80;
 const TYPE_BITS: u8 = 0x30;
 
-/// The type bits of version 2 for those of version 1: Initial 0 → 1, 0-RTT 1 → 2, Handshake 2 → 3, Retry 3 → 0.
+/// Version 1 type bits to version 2: Initial 0 → 1, 0-RTT 1 → 2, Handshake 2 → 3, Retry 3 → 0.
 pub(crate) fn to_v2(first: u8) -> u8 {
     (first & !TYPE_BITS) | ((first & TYPE_BITS).wrapping_add(0x10) & TYPE_BITS)
 }
 
-/// The type bits of version 1 for those of version 2.
+/// Version 2 type bits to version 1.
 fn to_v1(first: u8) -> u8 {
     (first & !TYPE_BITS) | ((first & TYPE_BITS).wrapping_sub(0x10) & TYPE_BITS)
 }
 
-/// Whether a packet begins as a long header of version 2.
+/// Whether a packet starts with a long header of version 2.
 pub(crate) fn is_v2(packet: &[u8]) -> bool {
     matches!(packet, [first, version @ ..]
         if first & LONG_HEADER != 0 && version.starts_with(&V2.to_be_bytes()))
 }
 
-/// Give every packet of version 2 in a datagram the type bits of version 1. What does not parse stays: the
-/// engine drops it.
+/// Changes the type bits of all version 2 packets in a datagram to version 1. What does not parse
+/// is left for the engine to drop.
 pub(crate) fn receive(datagram: &mut [u8]) {
     let mut rest = datagram;
     while is_v2(rest) {
@@ -47,8 +48,8 @@ pub(crate) fn receive(datagram: &mut [u8]) {
     }
 }
 
-/// Whether a header is that of a Handshake packet, which a client sends once it has what was sent to its address
-/// (RFC 9000 §8.1); type bits are those of the version that the header names.
+/// Whether a header is that of a Handshake packet, which a client sends once it received what was
+/// sent to its address (RFC 9000 §8.1); type bits are those of the header's version.
 pub(super) fn is_handshake(header: &[u8]) -> bool {
     const HANDSHAKE: u8 = 0x20;
     let first = header.first().copied().unwrap_or(0);
@@ -56,7 +57,7 @@ pub(super) fn is_handshake(header: &[u8]) -> bool {
     first & LONG_HEADER != 0 && kind & TYPE_BITS == HANDSHAKE
 }
 
-/// How long the packet is that a datagram begins with; its type bits are those of version 1.
+/// Length of a datagram's first packet; its type bits are those of version 1.
 fn packet_len(packet: &[u8]) -> Option<usize> {
     const INITIAL: u8 = 0x00;
     const RETRY: u8 = 0x30;
@@ -76,7 +77,7 @@ fn packet_len(packet: &[u8]) -> Option<usize> {
     at.checked_add(size)?.checked_add(len)
 }
 
-/// RFC 9000 §16: a number, and how many bytes it takes.
+/// A variable-length integer (RFC 9000 §16), and its encoded length.
 pub(super) fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
     let size = 1 << (first >> 6);
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(datagram[0], 0xc0);
         assert_eq!(datagram[initial.len()], 0xe0);
         assert_eq!(datagram[initial.len() + handshake.len()..], short);
-        // Another version, and what is cut anywhere, is left alone without a panic.
+        // Another version, and truncated packets, are left alone without a panic.
         let mut other = initial.clone();
         other[4] ^= 1;
         let before = other.clone();

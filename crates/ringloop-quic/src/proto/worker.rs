@@ -1,11 +1,11 @@
-//! Connection ids that carry a worker's place, and are known again by a key.
+//! Connection ids that carry a worker's number, and are recognised by a key.
 //!
 //! ```text
 //!   byte   0       1            2 – 3    4 – 7
 //!          random  byte 0 ^ x   random   hash of the key and the rest
 //! ```
-//! `x` is a random byte which, modulo the count of workers, is the worker's number: whoever does not know the count
-//! learns little from it.
+//! `x` is a random byte which, modulo the number of workers, is the worker's number: without the
+//! number of workers, little can be learned from it.
 
 use super::{ConnectionId, ConnectionIdGenerator, InvalidCid, RandomConnectionIdGenerator};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LEN: usize = 8;
 
-/// Makes the ids of one worker.
+/// Generates the ids of one worker.
 pub(crate) struct WorkerIds {
     number: usize,
     count: usize,
@@ -45,7 +45,7 @@ impl ConnectionIdGenerator for WorkerIds {
         let random = RandomConnectionIdGenerator::new(LEN).generate_cid();
         let mut id = [0; LEN];
         id.copy_from_slice(&random);
-        // One of the numbers below 256 that give this worker's.
+        // One of the numbers below 256 that map to this worker.
         let choices = (255 - self.number) / self.count + 1;
         let x = self.number + usize::from(id[1]) % choices * self.count;
         id[1] = id[0] ^ x as u8;

@@ -1,25 +1,26 @@
 //! Frames and transport parameters as JSON, by the names of qlog's QUIC events.
 //!
-//! Called by: [`super::Log`]. Never does: check; what does not parse ends the list, the engine is who complains.
+//! Called by: [`super::Log`]. Not validated: what does not parse ends the list, and the engine
+//! reports it.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What a packet's frames are, in short.
+/// Summary of a packet's frames.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// Between the brackets of a list.
+    /// Contents of a JSON list.
     pub json: String,
-    /// Packet numbers of the peer's that it acknowledges.
+    /// The peer's packet numbers that it acknowledges.
     pub acked: Vec<RangeInclusive<u64>>,
-    /// It counts against the congestion window (RFC 9002 §2).
+    /// Whether it counts as in flight (RFC 9002 §2).
     pub is_in_flight: bool,
-    /// PING and padding alone: what probes a path's MTU.
+    /// PING and padding only: an MTU probe.
     pub is_probe: bool,
 }
 
-/// The bytes of a packet, from here on.
+/// The remaining bytes of a packet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -101,7 +102,7 @@ impl Frames {
 
     fn ack(&mut self, reader: &mut Reader<'_>, has_ecn: bool) -> Option<String> {
         let largest = reader.number()?;
-        // In units of 8 us, unless the peer has said otherwise (RFC 9000 §18.2, ack_delay_exponent).
+        // In units of 8 us, unless the peer changed it (RFC 9000 §18.2, ack_delay_exponent).
         let delay = Duration::from_micros(reader.number()?.saturating_mul(8));
         let delay_ms = delay.as_secs_f64() * 1e3;
         let range_count = reader.number()?;
@@ -154,7 +155,7 @@ fn close(reader: &mut Reader<'_>, kind: u64) -> Option<String> {
     ))
 }
 
-/// Frames that are a list of numbers, and some bytes.
+/// Frames that consist of integers and some bytes.
 fn other(reader: &mut Reader<'_>, kind: u64) -> Option<String> {
     let (name, numbers): (&str, &[&str]) = match kind {
         0x01 => ("ping", &[]),
@@ -211,7 +212,7 @@ fn other(reader: &mut Reader<'_>, kind: u64) -> Option<String> {
     Some(json)
 }
 
-/// Bytes as qlog writes them.
+/// Bytes in hexadecimal, as in qlog.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
@@ -219,7 +220,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The transport parameters that have names in qlog; each begins with a comma.
+/// The transport parameters that qlog names; each starts with a comma.
 pub(super) fn parameters(bytes: &[u8]) -> String {
     let (mut reader, mut json) = (Reader(bytes), String::new());
     while let Some(number) = reader.number()
@@ -255,7 +256,7 @@ pub(super) fn parameters(bytes: &[u8]) -> String {
     json
 }
 
-/// A text within a JSON string.
+/// Escapes a text for a JSON string.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

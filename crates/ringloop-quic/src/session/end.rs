@@ -1,4 +1,4 @@
-//! How a connection ended: outlives it, for those who still have a handle.
+//! How a connection ended; outlives the connection, for remaining handles.
 
 use crate::core::Connection;
 use crate::error::ConnectionError;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-/// How a connection ended. What is set first stays.
+/// How a connection ended. The first value set stays.
 #[derive(Debug, Default)]
 pub struct End {
     error: OnceLock<ConnectionError>,
@@ -15,12 +15,12 @@ pub struct End {
     last_address: OnceLock<SocketAddr>,
 }
 
-/// A handshake that was not complete when the connection ended.
+/// A handshake that was incomplete when the connection ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Unfinished {
     /// The peer's address.
     pub address: SocketAddr,
-    /// Something has come from there.
+    /// Something was received from there.
     pub has_answered: bool,
 }
 
@@ -34,7 +34,7 @@ impl Unfinished {
 }
 
 impl End {
-    /// Of a client whose first packet was wrong.
+    /// For a client whose first packet was invalid.
     pub(super) fn of_first_packet(error: ConnectionError, address: SocketAddr) -> Self {
         let end = Self::default();
         let has_answered = true;
@@ -61,29 +61,29 @@ impl End {
         self.set(ConnectionError::Closed, unfinished);
     }
 
-    /// The connection is forgotten.
+    /// The connection is released.
     pub(super) fn release(&self, address: SocketAddr) {
         self.set(ConnectionError::Closed, None);
         let _first = self.last_address.set(address);
     }
 
-    /// The peer's address when the connection was forgotten, once it is.
+    /// The peer's address at release; `None` before.
     pub fn last_address(&self) -> Option<SocketAddr> {
         self.last_address.get().copied()
     }
 
-    /// Why it is over, if it is.
+    /// Why it ended, if it did.
     #[inline]
     pub fn error(&self) -> Option<&ConnectionError> {
         self.error.get()
     }
 
-    /// Where the handshake was, if it was not complete.
+    /// The handshake's state, if it was incomplete.
     pub fn unfinished(&self) -> Option<&Unfinished> {
         self.unfinished.get()
     }
 
-    /// The code and reason, if it was closed here.
+    /// The code and reason, if it was closed locally.
     pub fn closed_with(&self) -> Option<&(u64, Bytes)> {
         self.closed_with.get()
     }

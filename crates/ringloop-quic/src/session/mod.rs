@@ -1,9 +1,9 @@
-//! Sessions: the state of each connection above the protocol, for futures in Rust and in Python alike.
+//! Sessions: the state of each connection above the protocol, for both Rust and Python futures.
 //!
-//! Owns: [`Sessions`], a core with one [`Session`] per connection: how far the handshake is, how the connection
-//! ended, which failures are unreported. Called by: this crate's endpoint, and embedders that drive a core
-//! themselves. Generic over what its user attaches to a connection; it wakes nobody, and says by [`wakes`] who is
-//! to be woken once nothing is borrowed or locked.
+//! Owns: [`Sessions`], a core with one [`Session`] per connection: handshake phase, how the
+//! connection ended, unreported failures. Called by: this crate's endpoint, and embedders that
+//! drive a core themselves. Generic over the state that its user attaches to a connection. Wakes no
+//! waiters itself: [`wakes`] says which ones to wake once nothing is borrowed or locked.
 
 mod end;
 mod wait;
@@ -22,56 +22,56 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How far a handshake is.
+/// Phase of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It has begun.
+    /// Started.
     Handshaking,
-    /// What it agrees on is known.
+    /// Its parameters are known.
     Agreed,
-    /// It is complete.
+    /// Complete.
     Complete,
 }
 
-/// When a connection that is closed stops sending.
+/// When a closed connection stops sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// At once.
     Now,
-    /// Behind what was written and may be sent now, where the connection has sent anything.
+    /// After written data that may be sent now, if the connection has sent anything.
     Behind,
 }
 
 /// The state of one connection.
 #[derive(Debug)]
 pub struct Session<T> {
-    /// Names it in the core.
+    /// Its handle in the core.
     pub handle: Handle,
-    /// How far its handshake is.
+    /// Handshake phase.
     pub phase: Phase,
-    /// How it ended; outlives it.
+    /// How it ended; outlives the session.
     pub end: Arc<End>,
-    /// The server refused early data: the streams that were opened for it are gone.
+    /// The server rejected early data: streams opened for it are gone.
     pub early_rejected: bool,
-    /// Streams that were finished behind queued bytes, with the code of a stop that came since: the protocol forgets
-    /// the code with the stream.
+    /// Streams finished after queued bytes, with the code of a later stop: the engine forgets the
+    /// code with the stream.
     finishing: HashMap<StreamId, Option<u64>>,
-    /// What the user of the layer keeps about it.
+    /// State of the layer's user.
     pub attached: T,
 }
 
 impl<T> Session<T> {
-    /// Why it is over, if it is.
+    /// Why it ended, if it did.
     pub fn error(&self) -> Option<&ConnectionError> {
         self.end.error()
     }
 
-    /// Whether the handshake is under way.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.phase != Phase::Complete && self.error().is_none()
     }
 
-    /// Refuse a stream that was opened as early data and rejected: its number may be another stream's by now.
+    /// Rejects a stream that was opened as rejected early data: its id may have been reused.
     pub fn check_early(&self, is_early: bool) -> Result<(), StreamError> {
         if is_early && self.early_rejected {
             return Err(StreamError::EarlyDataRejected);
@@ -79,7 +79,7 @@ impl<T> Session<T> {
         Ok(())
     }
 
-    /// The same, and refuse any stream where the connection is over.
+    /// The same, and rejects any stream once the connection is closed.
     pub fn check_stream(&self, is_early: bool) -> Result<(), StreamError> {
         self.check_early(is_early)?;
         match self.error() {
@@ -88,36 +88,37 @@ impl<T> Session<T> {
         }
     }
 
-    /// The stream was finished behind queued bytes: keep the code of a stop until [`Session::forget_finish`].
+    /// The stream was finished after queued bytes: keeps the code of a stop until
+    /// [`Session::forget_finish`].
     pub fn note_finish(&mut self, stream: StreamId) {
         self.finishing.entry(stream).or_default();
     }
 
-    /// Its user has dropped the stream.
+    /// The user dropped the stream.
     pub fn forget_finish(&mut self, stream: StreamId) {
         self.finishing.remove(&stream);
     }
 
-    /// The code of a stop that came behind the stream's finish.
+    /// The code of a stop that arrived after the stream's finish.
     pub fn stopped_after_finish(&self, stream: StreamId) -> Option<u64> {
         self.finishing.get(&stream).copied().flatten()
     }
 }
 
-/// A core with a session for each connection, from its beginning to its release.
+/// A core with a session for each connection, from its start to its release.
 #[derive(Debug)]
 pub struct Sessions<T> {
     /// The protocol.
     pub core: Core,
-    /// By the index of the core's handle.
+    /// By index of the core's handle.
     list: Vec<Option<Box<Session<T>>>>,
     handshake_count: usize,
-    /// Clients whose handshake failed and that were not reported yet.
+    /// Clients whose handshake failed, not yet reported.
     pub failures: Vec<(SocketAddr, Arc<End>)>,
 }
 
 impl<T> Sessions<T> {
-    /// Of a core without connections.
+    /// For a core without connections.
     pub fn new(core: Core) -> Self {
         Self {
             core,
@@ -127,12 +128,12 @@ impl<T> Sessions<T> {
         }
     }
 
-    /// Handshakes under way, of both sides.
+    /// Handshakes in progress, of both sides.
     pub fn handshake_count(&self) -> usize {
         self.handshake_count
     }
 
-    /// Begin a connection from a socket of the given family; `None`: without a socket.
+    /// Starts a connection from a socket of the given family; `None`: without a socket.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -151,7 +152,7 @@ impl<T> Sessions<T> {
         Ok(handle)
     }
 
-    /// Begin the handshake with a client. Where its first packet was wrong, that is a failure to report.
+    /// Starts the handshake with a client. An invalid first packet becomes a failure to report.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -189,7 +190,7 @@ impl<T> Sessions<T> {
         }));
     }
 
-    /// A connection's session; `None` once it was released.
+    /// A connection's session; `None` once released.
     #[inline]
     pub fn get(&mut self, handle: Handle) -> Option<&mut Session<T>> {
         let session = self.list.get_mut(handle.index())?.as_deref_mut()?;
@@ -204,7 +205,7 @@ impl<T> Sessions<T> {
         (session.handle == handle).then_some((connection, session))
     }
 
-    /// The same, unless the connection is over.
+    /// The same, unless the connection is closed.
     pub fn open(
         &mut self,
         handle: Handle,
@@ -218,14 +219,14 @@ impl<T> Sessions<T> {
         }
     }
 
-    /// The connections that are not over.
+    /// The connections that are not closed.
     pub fn handles(&self) -> Vec<Handle> {
         let sessions = self.list.iter().flatten();
         let open = sessions.filter(|session| session.error().is_none());
         open.map(|session| session.handle).collect()
     }
 
-    /// The next event of the core, with its session brought up to date.
+    /// The core's next event, after updating its session.
     pub fn next_event(&mut self) -> Option<Event> {
         let event = self.core.next_event()?;
         let Some(handle) = event.handle() else {
@@ -269,7 +270,7 @@ impl<T> Sessions<T> {
         self.handshake_count -= usize::from(was_handshaking && !is_handshaking);
     }
 
-    /// Close a connection with the program's code and reason; `false` where it is over already.
+    /// Closes a connection with the application's code and reason; `false` if it is already closed.
     pub fn close(
         &mut self,
         now: Instant,
@@ -291,8 +292,8 @@ impl<T> Sessions<T> {
         true
     }
 
-    /// Forget a connection that is drained. What was attached is handed out to be dropped once nothing is borrowed: its
-    /// end may run a program's code, which may come back here.
+    /// Forgets a drained connection. Returns the attached state, to be dropped once nothing is
+    /// borrowed: its drop may run application code that calls back.
     #[must_use = "it is to be dropped once nothing is borrowed"]
     pub fn release(&mut self, handle: Handle) -> Option<Box<Session<T>>> {
         let address = self.core.connection(handle)?.remote_address();
@@ -305,18 +306,18 @@ impl<T> Sessions<T> {
         Some(session)
     }
 
-    /// Whether the connections that were made here can go on from another socket ([`Core::check_move`]).
+    /// Checks whether outgoing connections can continue on another socket ([`Core::check_move`]).
     pub fn check_move(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
         self.core.check_move(from, to)
     }
 
-    /// They leave from another address from now on.
+    /// Outgoing connections leave from another address from now on.
     pub fn moved(&mut self) {
         for handle in self.handles() {
             if let Some(mut connection) = self.core.connection(handle)
                 && connection.is_client()
             {
-                // One that is closed has nothing to move.
+                // A closed connection does not migrate.
                 let _ = connection.local_address_changed();
             }
         }

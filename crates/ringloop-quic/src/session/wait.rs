@@ -1,7 +1,7 @@
-//! What is waited for on a connection, who waits, and which event concerns whom.
+//! Waiters of connections, and which event wakes which.
 //!
-//! Owns: [`Waiters`], a table of those who wait, by what they wait for. Never does: wake or drop a waiter; they are
-//! handed out, as what runs then may come back here.
+//! Owns: [`Waiters`], a table of waiters by what they wait for. Returns waiters instead of waking
+//! or dropping them, because either may call back.
 
 use crate::core::{Event, Handle};
 use crate::{Direction, StreamId};
@@ -10,29 +10,29 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem;
 
-/// What is waited for.
+/// What a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Something to read of a stream.
+    /// Data to read on a stream.
     Read(StreamId),
-    /// Room to write to a stream.
+    /// Room to write on a stream.
     Write(StreamId),
-    /// The peer's answer to what was sent: all of it was acknowledged, or is not wanted.
+    /// A stream's data is fully acknowledged, or the peer stopped it.
     Finished(StreamId),
-    /// A stream that may be opened.
+    /// Credit to open a stream.
     Open(Direction),
-    /// A stream that the peer has opened.
+    /// A stream opened by the peer.
     Accept(Direction),
-    /// A datagram that has come.
+    /// A received datagram.
     DatagramIn,
     /// Room for a datagram.
     DatagramOut,
-    /// A step of the handshake, an acknowledged ping, the end.
+    /// A handshake step, an acknowledged ping, or the end.
     Progress,
 }
 
 impl Hash for Wait {
-    /// As one number: streams' numbers have 62 bits.
+    /// As one number: stream ids have 62 bits.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let on_stream = |kind: u64, stream: &StreamId| stream.0 << 2 | kind;
         hasher.write_u64(match self {
@@ -50,7 +50,7 @@ impl Hash for Wait {
     }
 }
 
-/// One multiplication: keys are small numbers, and no peer chooses which of them are waited for.
+/// One multiplication: keys are small numbers, and no peer chooses which are waited for.
 #[derive(Debug, Default)]
 pub struct WaitHasher(u64);
 
@@ -63,7 +63,7 @@ impl Hasher for WaitHasher {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        // 2^64 by the golden ratio; both halves, as a table takes its bits from either end.
+        // 2^64 over the golden ratio; both halves, because the table uses bits of either end.
         let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
@@ -74,16 +74,17 @@ impl Hasher for WaitHasher {
     }
 }
 
-/// Whom to wake.
+/// Which waiters to wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Those who wait for one thing of a connection.
+    /// Waiters for one thing of a connection.
     For(Handle, Wait),
-    /// All who wait for anything of a connection.
+    /// All waiters of a connection.
     All(Handle),
 }
 
-/// Whom an event concerns. `early_rejected`: the session's; with the handshake the streams of refused early data end.
+/// Which waiters an event wakes. `early_rejected` of the session: with the handshake, streams of
+/// rejected early data end.
 pub fn wakes(event: &Event, early_rejected: bool) -> impl Iterator<Item = Wake> + use<> {
     let none = [None; 4];
     let on = |handle: &Handle, waits: [Option<Wait>; 4]| {
@@ -94,7 +95,8 @@ pub fn wakes(event: &Event, early_rejected: bool) -> impl Iterator<Item = Wake> 
     let woken = match event {
         Event::HandshakeData(handle) | Event::Confirmed(handle) => one(handle, Wait::Progress),
         Event::Connected(handle) if early_rejected => all(handle),
-        // The peer's limits on streams and datagrams are known by now; no other event tells the first ones.
+        // The peer's limits on streams and datagrams are known now; no other event reports the
+        // first ones.
         Event::Connected(handle) => {
             let open = [Direction::Bi, Direction::Uni].map(|way| Some(Wait::Open(way)));
             let others = [Wait::DatagramOut, Wait::Progress].map(Some);
@@ -117,19 +119,19 @@ pub fn wakes(event: &Event, early_rejected: bool) -> impl Iterator<Item = Wake> 
     woken.into_iter().flatten()
 }
 
-/// One who waits: a waker, or an embedder's future.
+/// A waiter: a waker, or an embedder's future.
 pub trait Waiter {
-    /// Whether it waits no more, and may be forgotten.
+    /// Whether it no longer waits, and may be removed.
     fn is_done(&self) -> bool;
 }
 
-/// Those who wait, by what they wait for; most often one each.
+/// Waiters by what they wait for; usually one each.
 #[derive(Debug)]
 pub struct Waiters<K, W> {
     queues: HashMap<K, Queue<W>, BuildHasherDefault<WaitHasher>>,
 }
 
-/// First come, first woken.
+/// Woken in order of arrival.
 #[derive(Debug)]
 struct Queue<W> {
     first: W,
@@ -145,7 +147,7 @@ impl<K, W> Default for Waiters<K, W> {
 }
 
 impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
-    /// Have one more wait, behind the others; returns those that are done.
+    /// Adds a waiter behind the others; returns done ones that were removed.
     pub fn add(&mut self, key: K, waiter: W) -> Vec<W> {
         match self.queues.entry(key) {
             Entry::Vacant(entry) => {
@@ -156,7 +158,8 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
         }
     }
 
-    /// Have one wait for what only one may wait for; returns the last one, which was done, or as an error the new one.
+    /// Adds a waiter for what only one may wait for. Returns the previous one, which was done; or
+    /// the new one as an error.
     pub fn add_only(&mut self, key: K, waiter: W) -> Result<Option<W>, W> {
         match self.queues.entry(key) {
             Entry::Vacant(entry) => {
@@ -168,14 +171,14 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
         }
     }
 
-    /// The one that `is_it` knows.
+    /// The waiter that matches `is_it`.
     pub fn find(&mut self, key: &K, is_it: impl Fn(&W) -> bool) -> Option<&mut W> {
         let queue = self.queues.get_mut(key)?;
         let mut all = std::iter::once(&mut queue.first).chain(&mut queue.others);
         all.find(|waiter| is_it(waiter))
     }
 
-    /// Forget the one that `is_it` knows.
+    /// Removes the waiter that matches `is_it`.
     pub fn remove(&mut self, key: &K, is_it: impl Fn(&W) -> bool) -> Option<W> {
         let queue = self.queues.get_mut(key)?;
         if let Some(index) = queue.others.iter().position(&is_it) {
@@ -190,7 +193,7 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
         Some(mem::replace(&mut queue.first, queue.others.remove(0)))
     }
 
-    /// Take those who wait for one thing.
+    /// Takes the waiters of one key.
     #[inline]
     pub fn take(&mut self, key: &K, into: &mut Vec<W>) {
         if self.queues.is_empty() {
@@ -202,7 +205,7 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
         }
     }
 
-    /// Take all.
+    /// Takes all waiters.
     pub fn take_all(&mut self, into: &mut Vec<W>) {
         for (_, queue) in self.queues.drain() {
             into.push(queue.first);
@@ -210,7 +213,7 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
         }
     }
 
-    /// Look at all.
+    /// Iterates over all waiters.
     pub fn iter(&self) -> impl Iterator<Item = &W> {
         let queues = self.queues.values();
         queues.flat_map(|queue| std::iter::once(&queue.first).chain(&queue.others))
@@ -225,7 +228,7 @@ impl<W: Waiter> Queue<W> {
         }
     }
 
-    /// Returns those that are done; they are looked for each time there are twice as many.
+    /// Returns done waiters; they are searched for each time the count doubles.
     fn push(&mut self, last: W) -> Vec<W> {
         self.others.push(last);
         if !self.others.len().is_power_of_two() {

@@ -1,9 +1,9 @@
-//! The integrity tag of Retry packets (RFC 9001 §5.8, RFC 9369 §3.3.3): AES-128-GCM over the packet, with a key
-//! that everybody knows.
+//! Retry integrity tag (RFC 9001 §5.8, RFC 9369 §3.3.3): AES-128-GCM over the packet with a public
+//! key.
 
 #[cfg(not(feature = "ring"))]
 use aws_lc_rs::aead;
-// The engine takes ring's types where it has both.
+// The engine uses ring's types if both features are on.
 #[cfg(feature = "ring")]
 use ring::aead;
 
@@ -20,7 +20,7 @@ const V2_NONCE: [u8; 12] = [
     0xd8, 0x69, 0x69, 0xbc, 0x2d, 0x7c, 0x6d, 0x99, 0x90, 0xef, 0xb0, 0x4a,
 ];
 
-/// The tag of a pseudo-packet, which has the type bits of its version.
+/// The tag of a pseudo-packet, which has its version's type bits.
 pub(crate) fn retry_tag(is_v2: bool, pseudo_packet: &[u8]) -> [u8; 16] {
     let (key, nonce) = if is_v2 {
         (V2_KEY, V2_NONCE)
@@ -29,7 +29,7 @@ pub(crate) fn retry_tag(is_v2: bool, pseudo_packet: &[u8]) -> [u8; 16] {
     };
     let nonce = aead::Nonce::assume_unique_for_key(nonce);
     let mut tag = [0; 16];
-    // It fails for keys of a wrong length, and lengths beyond the cipher's limit.
+    // Fails only for keys of a wrong length, and lengths beyond the cipher's limit.
     if let Ok(key) = aead::UnboundKey::new(&aead::AES_128_GCM, &key)
         && let Ok(sealed) = aead::LessSafeKey::new(key).seal_in_place_separate_tag(
             nonce,

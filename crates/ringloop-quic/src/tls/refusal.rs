@@ -1,9 +1,11 @@
-//! Why a handshake was refused, in words: the cause with what is known of it.
+//! Explains why a handshake was refused.
 //!
-//! Owns: the text for each of rustls' errors, and what its callbacks have seen that its errors do not say
-//! ([`Seen`]). Called by: the sessions under the engine, verifiers, certificates of servers. Never does: decide.
+//! Owns: the text for each of rustls' errors, and what its callbacks have seen that its errors do
+//! not contain ([`Seen`]). Called by: the sessions under the engine, verifiers, servers'
+//! certificates.
 //!
-//! The peer reads the text too, in its `CONNECTION_CLOSE`: it says what was wrong, not what to do here.
+//! The peer gets the text too, in `CONNECTION_CLOSE`: it says what was wrong, not what to do about
+//! it here.
 
 use super::x509;
 use crate::proto::Side;
@@ -12,14 +14,14 @@ use rustls::{CertificateError, Error, InconsistentKeys, PeerIncompatible};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// What the callbacks of the handshake under way have seen.
+/// What callbacks of the current handshake have seen.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Of a certificate whose issuer is not trusted: its names.
+    /// The names of an untrusted certificate.
     untrusted: Option<x509::Names>,
-    /// Servers: the protocols that the client offers.
+    /// Servers: the protocols that the client offered.
     offered: Vec<Vec<u8>>,
-    /// Servers: the name that the client asks for.
+    /// Servers: the name that the client requested.
     name: Option<String>,
 }
 
@@ -27,20 +29,21 @@ thread_local! {
     static SEEN: RefCell<Seen> = RefCell::default();
 }
 
-/// Calls `read` and returns what its callbacks have seen. Calls may be nested: a verifier may drive another handshake.
+/// Calls `read` and returns what callbacks saw meanwhile. Calls may nest: a verifier may drive
+/// another handshake.
 pub(crate) fn observe<T>(read: impl FnOnce() -> T) -> (T, Seen) {
     let around = SEEN.take();
     let result = read();
     (result, SEEN.replace(around))
 }
 
-/// Notes a certificate that is not trusted.
+/// Records an untrusted certificate.
 pub(super) fn note_untrusted(shown: &CertificateDer<'_>) {
     let names = x509::names(shown);
     SEEN.with_borrow_mut(|seen| seen.untrusted = names);
 }
 
-/// Notes what a client asks for.
+/// Records the names and protocols of a ClientHello.
 pub(super) fn note_hello<'a>(name: Option<&str>, offered: impl Iterator<Item = &'a [u8]>) {
     SEEN.with_borrow_mut(|seen| {
         seen.name = name.map(str::to_owned);
@@ -48,7 +51,7 @@ pub(super) fn note_hello<'a>(name: Option<&str>, offered: impl Iterator<Item = &
     });
 }
 
-/// Returns why the handshake failed here; `protocols` are this end's own.
+/// Returns why the handshake failed here; `protocols` are the local ones.
 pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u8>]) -> String {
     let peer = match side {
         Side::Client => "server",
@@ -66,7 +69,7 @@ pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u
             "no common ALPN protocol: the client offers {}, and the server has chosen none of them",
             listed(protocols)
         ),
-        // What rustls says where the certificates have none for the name.
+        // rustls' text if there is no certificate for the name.
         Error::General(text) if text == "no server certificate chain resolved" => {
             let name = seen.name.as_deref();
             let name = name.map_or("no name".to_owned(), |name| format!("{name:?}"));
@@ -150,7 +153,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
         ),
         Kind::BadEncoding => format!("the {peer}'s certificate cannot be read"),
         Kind::Revoked => format!("the {peer}'s certificate has been revoked"),
-        // The type is of a crate that rustls does not show.
+        // The type is in a crate that rustls does not re-export.
         Kind::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
             "the {peer} shows an authority's certificate (CA:TRUE) as its own; it needs one that the authority has signed"
         ),
@@ -158,7 +161,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
     }
 }
 
-/// Returns why a key does not go with its certificate, or what is given as one is none.
+/// Returns why a key does not match its certificate, or is not a key.
 pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Some(
@@ -171,7 +174,7 @@ pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Protocols' names as text; those that are none are escaped.
+/// Protocol names as text; others are escaped.
 fn listed(protocols: &[Vec<u8>]) -> String {
     if protocols.is_empty() {
         return "none".to_owned();
@@ -182,7 +185,7 @@ fn listed(protocols: &[Vec<u8>]) -> String {
     quoted.collect::<Vec<_>>().join(", ")
 }
 
-/// Of `DnsName("localhost")` and `IpAddress(127.0.0.1)`, as webpki names them, the part inside.
+/// The part inside `DnsName("localhost")` and `IpAddress(127.0.0.1)`, as webpki formats them.
 fn bare(name: &str) -> &str {
     let inner = name
         .split_once('(')
@@ -205,10 +208,11 @@ fn long(duration: Duration) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A moment in UTC, by the proleptic Gregorian calendar.
+/// A UTC date in the proleptic Gregorian calendar.
 fn date(time: UnixTime) -> String {
     let (days, secs) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
-    // Days since 0000-03-01: a leap day is the last of its year then, and 400 years are an era of 146097 days.
+    // Days since 0000-03-01: a leap day is then the last of its year, and 400 years have 146097
+    // days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

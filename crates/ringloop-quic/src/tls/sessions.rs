@@ -3,8 +3,9 @@
 //! Owns: [`ClientSessions`] and [`ServerSessions`]. Called by: rustls during handshakes, on the thread that drives the
 //! endpoint.
 //!
-//! They grow with what they hold, where rustls' own stores allocate for their full size when made (75 KB for a client,
-//! 400 KB for a server). A session that there is no memory for is not stored; the next handshake is then a full one.
+//! They grow as needed, unlike rustls' own stores, which allocate their full size at once (75 KB
+//! for a client, 400 KB for a server). A session for which there is no memory is not stored, and
+//! the next handshake is a full one.
 
 use crate::limits::{SERVER_NAMES, SESSIONS, TICKETS_PER_SERVER};
 use rustls::NamedGroup;
@@ -53,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of a server.
+/// State of a server.
 #[derive(Default)]
 struct Server {
     group: Option<NamedGroup>,

@@ -1,5 +1,4 @@
-//! The answers that rustls wants as objects: every certificate is good; this one is ours; one that is trusted is good for
-//! itself.
+//! Certificate verifiers and resolvers for rustls.
 
 use super::refusal;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,17 +11,17 @@ use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Takes every certificate whose key the server has.
+/// Accepts every certificate whose key the server has.
 #[derive(Debug)]
-pub(super) struct Anyone(Arc<CryptoProvider>);
+pub(super) struct AcceptAnyServerCert(Arc<CryptoProvider>);
 
-impl Anyone {
+impl AcceptAnyServerCert {
     pub(super) fn new(provider: Arc<CryptoProvider>) -> Arc<Self> {
         Arc::new(Self(provider))
     }
 }
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyServerCert {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -67,11 +66,11 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// One certificate for every server that asks.
+/// One client certificate for every server that requests one.
 #[derive(Debug)]
-pub(super) struct Always(pub(super) Arc<CertifiedKey>);
+pub(super) struct FixedClientCert(pub(super) Arc<CertifiedKey>);
 
-impl ResolvesClientCert for Always {
+impl ResolvesClientCert for FixedClientCert {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }
@@ -81,8 +80,8 @@ impl ResolvesClientCert for Always {
     }
 }
 
-/// Certificates that a program has named as trusted, each of which is good for itself too: what `openssl req -x509` makes
-/// is an authority's and a server's certificate in one, which webpki refuses as the latter.
+/// Certificates that an application trusts by name, also as end-entity certificates: `openssl req
+/// -x509` creates an authority and server certificate in one, which webpki rejects as the latter.
 #[derive(Debug)]
 pub(super) struct Named<V: ?Sized> {
     anchors: Vec<CertificateDer<'static>>,
@@ -94,7 +93,8 @@ impl<V: ?Sized> Named<V> {
         Arc::new(Self { anchors, inner })
     }
 
-    /// Whether a refusal is for what `shown` is beside a certificate of its own. webpki looks at its times before.
+    /// Whether a rejection is only because `shown` is an authority as well. webpki checks its
+    /// validity period before.
     fn takes(&self, shown: &CertificateDer<'_>, refusal: &Error) -> bool {
         if let Error::InvalidCertificate(CertificateError::UnknownIssuer) = refusal {
             refusal::note_untrusted(shown);
@@ -102,7 +102,7 @@ impl<V: ?Sized> Named<V> {
         let Error::InvalidCertificate(CertificateError::Other(other)) = refusal else {
             return false;
         };
-        // The type is of a crate that rustls does not show.
+        // The type is in a crate that rustls does not re-export.
         other.to_string().contains("CaUsedAsEndEntity") && self.anchors.contains(shown)
     }
 }

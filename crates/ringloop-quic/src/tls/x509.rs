@@ -1,11 +1,12 @@
-//! The names in a certificate and its end, for people: as little of X.509 (RFC 5280 §4.1) as that takes.
+//! Subject, issuer and expiry of a certificate, for messages: the minimum of X.509 (RFC 5280 §4.1)
+//! for that.
 //!
-//! Called by: `refusal`, `tls`. Never does: verify, or decide by what it has read.
+//! Called by: `refusal`, `tls`. Nothing is verified or decided by it.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::time::Duration;
 
-/// Who has signed a certificate, and for whom.
+/// Issuer and subject of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Names {
     pub issuer: String,
@@ -17,16 +18,16 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const INTEGER: u8 = 0x02;
 const OID: u8 = 0x06;
-/// `YYMMDDHHMMSSZ`, of the years 1950 to 2049; the other has four digits of the year (RFC 5280 §4.1.2.5).
+/// `YYMMDDHHMMSSZ`, years 1950 to 2049; the other form has four year digits (RFC 5280 §4.1.2.5).
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The version, which is left out in the first one.
+/// Version tag; absent in version 1.
 const VERSION: u8 = 0xa0;
 /// 2.5.4.3, 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// What stands at the beginning of a certificate, unread.
+/// The first fields of a certificate, unparsed.
 struct Fields<'a> {
     issuer: &'a [u8],
     validity: &'a [u8],
@@ -48,7 +49,7 @@ fn fields<'a>(der: &'a CertificateDer<'_>) -> Option<Fields<'a>> {
     })
 }
 
-/// Returns `None` where it is no certificate.
+/// Returns `None` if it is not a certificate.
 pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
     let fields = fields(der)?;
     Some(Names {
@@ -58,7 +59,7 @@ pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
     })
 }
 
-/// Returns `None` where it is no certificate, and for an end before 1970.
+/// Returns `None` if it is not a certificate, or expired before 1970.
 pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<UnixTime> {
     let mut validity = Reader(fields(der)?.validity);
     validity.any()?;
@@ -75,7 +76,7 @@ pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<UnixTime> {
     }
 }
 
-/// The first digits of a text as a number, and what follows.
+/// The leading digits of a text as a number, and the rest.
 fn number(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
     let (digits, rest) = text.split_at_checked(count)?;
     let value = digits.iter().try_fold(0, |value, digit| {
@@ -86,14 +87,14 @@ fn number(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
     Some((value?, rest))
 }
 
-/// Of a year and `MMDDHHMMSSZ`.
+/// Time of a year and `MMDDHHMMSSZ`.
 fn moment(year: u64, rest: &[u8]) -> Option<UnixTime> {
     let (month, rest) = number(rest, 2)?;
     let (day, rest) = number(rest, 2)?;
     let (hour, rest) = number(rest, 2)?;
     let (minute, rest) = number(rest, 2)?;
     let (second, _) = number(rest, 2)?;
-    // A year begins with March, so that a leap day is its last one; 400 years are 146097 days.
+    // Years start in March, so that a leap day is the last one; 400 years have 146097 days.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -125,7 +126,7 @@ fn attribute(name: &[u8], wanted: &[u8]) -> Option<String> {
     None
 }
 
-/// DER, from value to value.
+/// Reads DER values in sequence.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

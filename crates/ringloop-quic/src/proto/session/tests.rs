@@ -1,4 +1,4 @@
-//! Sessions of both ends with no engine between them: how a server's concludes, and that nobody can tell.
+//! Sessions of both ends without an engine: a server's session concludes without a visible change.
 
 use super::*;
 use crate::tls::{Certificate, ClientTls, Clients, Roots, Secrets as To, ServerTls};
@@ -11,7 +11,7 @@ use rustls::{KeyLog, RootCertStore, SupportedCipherSuite};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, OnceLock};
 
-/// A certificate that is its own authority, and its chain in PEM.
+/// A self-signed certificate, and its chain in PEM.
 fn certificate() -> &'static (Certificate, String) {
     static ONE: OnceLock<(Certificate, String)> = OnceLock::new();
     ONE.get_or_init(|| {
@@ -36,7 +36,7 @@ fn client_tls() -> ClientTls {
     tls.secrets(To::Kept)
 }
 
-/// What both ends are made of; they may connect more than once.
+/// Configurations of both ends; may be used for several connections.
 #[derive(Clone)]
 struct Configs {
     server: Arc<rustls::ServerConfig>,
@@ -54,7 +54,7 @@ impl Configs {
         }
     }
 
-    /// With a client that knows one cipher suite.
+    /// With a client that supports one cipher suite.
     fn with_suite(suite: SupportedCipherSuite) -> Self {
         let provider = CryptoProvider {
             cipher_suites: vec![suite],
@@ -91,7 +91,7 @@ impl Configs {
         }
     }
 
-    /// Both have read all that the other has written; the server has not been asked yet whether it has more to write.
+    /// Both have read everything the other wrote; the server was not yet asked for more to write.
     fn shake_hands(&self) -> Ends {
         let mut ends = self.start();
         hand_on(&mut ends.client, &mut ends.server);
@@ -113,7 +113,7 @@ impl Configs {
 struct Ends {
     server: Session,
     client: Session,
-    /// Those that the server gave.
+    /// The server's keys.
     keys: Vec<Keys>,
 }
 
@@ -128,8 +128,8 @@ impl Ends {
     }
 }
 
-/// Let one end read what the other writes until that writes no more, which the engine awaits too; the keys that
-/// come up.
+/// Passes messages from one end to the other until there are none left, as the engine does; returns
+/// the keys that became available.
 fn hand_on(from: &mut Session, to: &mut Session) -> Vec<Keys> {
     let mut given = Vec::new();
     loop {
@@ -145,7 +145,7 @@ fn hand_on(from: &mut Session, to: &mut Session) -> Vec<Keys> {
     }
 }
 
-/// All that can be asked of a session but its keys.
+/// Everything a session reports except its keys.
 fn told(session: &Session) -> String {
     let agreed = session.handshake_data().unwrap();
     let agreed = agreed.downcast::<Agreed>().unwrap();
@@ -223,7 +223,7 @@ fn keying_material_is_the_clients_and_what_it_was_before_the_conclusion() {
     for suite in suites {
         let hash_len = suite.tls13().unwrap().common.hash_provider.output_len();
         let lens = [1, hash_len - 1, hash_len, hash_len + 1, 255 * hash_len];
-        // The longest that RFC 8446 has a length for, and one that it has none for.
+        // The longest label that RFC 8446 can encode, and a longer one.
         for label in [&b""[..], b"EXPORTER-test", &long[..249], &long[..400]] {
             for context in [&b""[..], b"context", &long] {
                 let mut ends = Configs::with_suite(suite).shake_hands();
@@ -302,7 +302,7 @@ fn both_ends_go_on_to_update_their_keys() {
 /// A line of a key log: label, client's random, secret.
 type Line = (String, Vec<u8>, Vec<u8>);
 
-/// A program's key log, which wants what begins so.
+/// An application's key log that accepts labels with this prefix.
 #[derive(Debug, Default)]
 struct Lines {
     wanted: &'static str,
@@ -331,7 +331,7 @@ fn a_programs_key_log_hears_what_rustls_would_tell_it() {
         };
         let (theirs, plain, ours) = (log(wanted), log(wanted), log(wanted));
         let to = |log: &Arc<Lines>| To::To(Arc::clone(log) as Arc<dyn KeyLog>);
-        // The client's is told by rustls itself.
+        // rustls reports the client's secrets itself.
         let client = client_tls().secrets(to(&ours));
         let configs = Configs::new(server_tls().secrets(to(&theirs)), client);
         configs.connect();
@@ -344,7 +344,7 @@ fn a_programs_key_log_hears_what_rustls_would_tell_it() {
         let (lines, labels) = sorted(&theirs);
         assert_eq!(lines.len(), count);
         assert_eq!(lines, sorted(&ours).0);
-        // In the order of a server that is rustls' alone.
+        // In the order of an unmodified rustls server.
         let server = server_tls().secrets(to(&plain)).build();
         let mut ends = Configs {
             server: Arc::new(server.unwrap()),
@@ -353,14 +353,15 @@ fn a_programs_key_log_hears_what_rustls_would_tell_it() {
         .shake_hands();
         hand_on(&mut ends.server, &mut ends.client);
         assert_eq!(labels, sorted(&plain).1);
-        // Nobody has heard its secret: it keeps rustls' connection, and gives keying material by it.
+        // Its secret was not captured: it keeps rustls' connection, and exports keying material
+        // through it.
         assert!(!ends.is_concluded());
         let material = exported(&ends.server, 32, b"label", b"");
         assert!(material.is_some() && material == exported(&ends.client, 32, b"label", b""));
     }
 }
 
-/// A key log that does something else when it hears of the exporter's secret.
+/// A key log that does something else when it gets the exporter secret.
 struct Then<F>(F);
 
 impl<F> std::fmt::Debug for Then<F> {
@@ -379,7 +380,7 @@ impl<F: Fn() + Send + Sync> KeyLog for Then<F> {
 
 #[test]
 fn a_key_log_that_panics_leaves_no_secret_behind() {
-    // Without the hook, whose backtrace takes memory that other tests count.
+    // Without the panic hook, whose backtrace allocates memory that other tests count.
     let log = Then(|| resume_unwind(Box::new("a key log that fails")));
     let configs = Configs::new(server_tls().secrets(To::To(Arc::new(log))), client_tls());
     let mut ends = configs.start();
