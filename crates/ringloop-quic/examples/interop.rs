@@ -1,13 +1,14 @@
-//! One end of the tests with other implementations (`tests/interop` starts it and looks at what it says).
+//! One end of the interoperability tests (`tests/interop` starts it and checks its output).
 //!
 //! ```text
 //! interop certificates FOLDER                               writes ca.pem, cert.pem and key.pem
-//! interop server 127.0.0.1:4433 cert.pem key.pem [retry]    serves, one line of JSON an event
-//! interop client ca.pem                                     reads `CASE PORT [h3 FILE]` from standard input, a line of
-//!                                                           JSON each; with h3 it asks for /FILE and writes it to FILE
+//! interop server 127.0.0.1:4433 cert.pem key.pem [retry]    serves; prints a line of JSON per event
+//! interop client ca.pem                                     reads `CASE PORT [h3 FILE]` from standard input, prints a
+//!                                                           line of JSON each; with h3 it saves /FILE to FILE
 //! ```
-//! With ALPN `interop` each stream and datagram is sent back, and a stream that says `close CODE REASON` is answered by
-//! closing the connection so. With `h3` it is the least of HTTP/3: whatever is asked for, it is the pattern.
+//! With ALPN `interop` each stream and datagram is echoed, and a stream that contains
+//! `close CODE REASON` closes the connection with them. With `h3` it is a minimal HTTP/3 server: every response
+//! is the pattern.
 #![allow(clippy::print_stdout)]
 
 use ringloop_quic::config::{ClientConfig, ServerConfig, Version};
@@ -40,7 +41,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// An authority, and a certificate of its for `localhost`, ECDSA P-256.
+/// A CA, and a certificate signed by it for `localhost`, ECDSA P-256.
 fn make_certificates(folder: &std::path::Path) -> Result<()> {
     let (ca_key, key) = (rcgen::KeyPair::generate()?, rcgen::KeyPair::generate()?);
     let mut params = rcgen::CertificateParams::new(Vec::new())?;
@@ -63,14 +64,14 @@ fn make_certificates(folder: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// What is sent and asked for.
+/// The payload of every exchange.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
         .collect()
 }
 
-/// A text as JSON writes it.
+/// A text as a JSON string.
 fn quoted(text: &str) -> String {
     let escaped: String = text.chars().flat_map(char::escape_default).collect();
     format!("\"{}\"", escaped.replace("\\'", "'").replace("\\u{", "{"))
@@ -110,7 +111,7 @@ async fn serve(address: SocketAddr, cert: &str, key: &str, has_retry: bool) -> R
 
 async fn answer(connection: Connection) {
     let is_h3 = loop {
-        // The protocol is known with the first flight; a stream may be there as early.
+        // The protocol is known with the first flight, and a stream may arrive with it.
         match connection.handshake_data() {
             Some(agreed) => break agreed.protocol.as_deref() == Some(b"h3"),
             None if connection.close_reason().is_some() => return,
@@ -169,9 +170,11 @@ async fn send_datagrams_back(connection: Connection) {
     }
 }
 
-// --- the least of HTTP/3 (RFC 9114) --------------------------------------------------------------------------------
+// --- minimal HTTP/3 (RFC 9114)
+// -------------------------------------------------------------------------------------
 
-/// The control stream with empty SETTINGS; what the peer opens of its own is read and thrown away.
+/// The control stream with empty SETTINGS; the peer's unidirectional streams are read and
+/// discarded.
 async fn greet(connection: Connection) {
     let Ok(mut control) = connection.open_uni().await else {
         return;
@@ -187,7 +190,8 @@ async fn greet(connection: Connection) {
 
 async fn answer_h3(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
     recv.read_to_end(1 << 16).await?;
-    // HEADERS: no dynamic table, `:status: 200` by its number in the static one (RFC 9204, appendix A).
+    // HEADERS: no dynamic table, `:status: 200` by its index in the static one (RFC 9204, appendix
+    // A).
     send.write_all(&[0x01, 0x03, 0x00, 0x00, 0xc0 + 25]).await?;
     let body = pattern(BYTES);
     send.write_all(&[&[0x00][..], &varint(body.len())].concat())
@@ -199,7 +203,7 @@ async fn answer_h3(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
 
 async fn fetch_h3(connection: &Connection, path: &str) -> Result<Vec<u8>> {
     let (mut send, mut recv) = connection.open_bi().await?;
-    // GET, https; then :authority and :path by the static table's names, with values of our own.
+    // GET, https; then :authority and :path by static table names, with literal values.
     let mut section = vec![0x00, 0x00, 0xc0 + 17, 0xc0 + 23];
     for (name, value) in [(0, "localhost"), (1, path)] {
         section.extend([0x50 | name, u8::try_from(value.len())?]);
@@ -222,7 +226,7 @@ async fn fetch_h3(connection: &Connection, path: &str) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-/// RFC 9000 §16, in four bytes.
+/// A variable-length integer (RFC 9000 §16) of four bytes.
 fn varint(value: usize) -> [u8; 4] {
     (0x8000_0000 | value as u32).to_be_bytes()
 }
@@ -241,7 +245,7 @@ fn take_varint(bytes: &mut &[u8]) -> Result<usize> {
 
 // --- the client ----------------------------------------------------------------------------------------------------
 
-/// Do what standard input says, line by line.
+/// Runs the cases from standard input, line by line.
 async fn obey(ca: &str) -> Result<()> {
     let roots = Roots::empty().add_file(ca)?;
     for line in std::io::stdin().lines() {
@@ -264,7 +268,7 @@ async fn obey(ca: &str) -> Result<()> {
     Ok(())
 }
 
-/// Run one case; what it adds to its answer.
+/// Runs one case; returns what it adds to the output.
 async fn run(roots: &Roots, case: &str, port: u16, h3: Option<&str>) -> Result<String> {
     let alpn = if h3.is_some() { "h3" } else { "interop" };
     let tls = ClientTls::with_roots(roots.clone()).alpn([alpn]);
@@ -287,7 +291,7 @@ async fn run(roots: &Roots, case: &str, port: u16, h3: Option<&str>) -> Result<S
         "handshake" => {}
         "resumption" | "early-data" => {
             exchange(&connection, 1000, h3).await?;
-            // Tickets come after the handshake; the echo that was waited for does not promise them.
+            // Tickets come after the handshake, maybe after the echo.
             ringloop::time::sleep(Duration::from_millis(200)).await;
             connection.close(0, b"");
             more = again(&endpoint, server, case == "early-data", h3).await?;
@@ -299,7 +303,8 @@ async fn run(roots: &Roots, case: &str, port: u16, h3: Option<&str>) -> Result<S
             }
             exchange(&connection, 100_000, h3).await?;
         }
-        // Few enough packets that nobody changes keys by itself: quic-go derives the next ones as version 1 does.
+        // Few enough packets that neither end updates its keys: quic-go derives the next ones as
+        // version 1 does.
         "v2" => exchange(&connection, 20_000, h3).await?,
         "datagrams" => datagrams(&connection).await?,
         "close-codes" => more = close_codes(&endpoint, server, &connection, h3.is_some()).await?,
@@ -312,7 +317,7 @@ async fn run(roots: &Roots, case: &str, port: u16, h3: Option<&str>) -> Result<S
     Ok(more)
 }
 
-/// Send the pattern and get it back, or fetch it.
+/// Sends the pattern and reads it back, or fetches it.
 async fn exchange(connection: &Connection, len: usize, h3: Option<&str>) -> Result<()> {
     if let Some(file) = h3 {
         let name = std::path::Path::new(file)

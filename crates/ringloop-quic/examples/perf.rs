@@ -1,24 +1,26 @@
-//! Measure the crate: a server, and a client in another process. `benches/quic` starts them; by hand:
+//! Benchmark of the crate: a server, and a client in another process. `benches/quic` starts them;
+//! by hand:
 //!
 //! ```text
 //! perf server 127.0.0.1:4433 cert.pem key.pem
 //! perf client 127.0.0.1:4433 ca.pem WORKLOAD SIZE WARM-UP SECONDS
 //! perf both 127.0.0.1:4433 cert.pem key.pem ca.pem WORKLOAD SIZE WARM-UP SECONDS
 //! ```
-//! `both` has server and client in one process and thread: `cpu_ns` by `done` is what an exchange costs.
+//! `both` runs server and client in one process and thread: `cpu_ns` by `done` is the cost of an
+//! exchange.
 //!
-//! | workload | SIZE | what is done |
+//! | workload | SIZE | what it does |
 //! |---|---|---|
-//! | `stream` | bytes a write | one stream, as many writes as it takes |
-//! | `request` | bytes | one request after the other, each on a stream of its own, sent back |
-//! | `pingpong` | bytes | one message after the other on a stream that stays |
-//! | `churn` | bytes | 100 tasks that do what `request` does |
-//! | `handshake` | at a time | connect and close, certificate verified, nothing resumed |
-//! | `datagram` | bytes | as many datagrams as go out |
-//! | `idle` | connections | that many, and what they take at the server |
+//! | `stream` | bytes per write | one stream, as many writes as possible |
+//! | `request` | bytes | one request after another, each echoed on its own stream |
+//! | `pingpong` | bytes | one message after another on the same stream |
+//! | `churn` | bytes | 100 tasks, each doing `request` |
+//! | `handshake` | concurrency | connect and close, certificate verified, without resumption |
+//! | `datagram` | bytes | as many datagrams as possible |
+//! | `idle` | connections | open connections, and their memory at the server |
 //!
-//! The first byte of a stream says what is asked: `s` count, `e` send back, `i` tell what was counted so far. What
-//! the client prints, as one line of JSON, is the difference of two such answers.
+//! The first byte of a stream selects the request: `s` count, `e` echo, `i` report the counters.
+//! The client prints the difference of two reports, as one line of JSON.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use ringloop_quic::config::{ClientConfig, ServerConfig, Transport};
@@ -80,7 +82,7 @@ fn transport() -> Transport {
 
 // --- the server ----------------------------------------------------------------------------------------------------
 
-/// What the server has seen of all connections.
+/// Counters of the server for all connections.
 #[derive(Default)]
 struct Counts {
     bytes: Cell<u64>,
@@ -199,7 +201,7 @@ struct Client {
     limit: Duration,
 }
 
-/// What a client's tasks share.
+/// State shared by a client's tasks.
 #[derive(Default)]
 struct Tally {
     is_over: Cell<bool>,
@@ -220,7 +222,7 @@ impl Client {
 
     async fn run(self, workload: &str) -> Result<()> {
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into(), self.endpoint.clone())?;
-        // What is asked must not wait behind what is sent: it has a connection of its own.
+        // Control requests use another connection, so that they do not queue behind the load.
         let control = endpoint.connect(self.address, "localhost")?.await?;
         let connection = endpoint.connect(self.address, "localhost")?.await?;
         let tally = Rc::new(Tally::default());
@@ -274,7 +276,7 @@ impl Client {
         for task in tasks {
             task.await?;
         }
-        // What is on its way arrives; then what was sent in all compares with what came.
+        // Let data in flight arrive; then totals of both ends are comparable.
         ringloop::time::sleep(Duration::from_millis(300)).await;
         let end = ask(&control).await?;
         let percentile = |part: usize| {
@@ -318,7 +320,7 @@ fn spawn(task: impl Future<Output = Result<()>> + 'static) -> ringloop::JoinHand
     })
 }
 
-/// What the server has counted so far.
+/// Requests the server's counters.
 async fn ask(connection: &Connection) -> Result<String> {
     let (mut send, mut recv) = connection.open_bi().await?;
     send.write_all(b"i").await?;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_names_numbers_and_meanings() {
+    fn code_names_numbers_and_explanations() {
         assert_eq!(name(0xa), "PROTOCOL_VIOLATION (0xa)");
         assert_eq!(name(0x178), "CRYPTO_ERROR (0x178, no_application_protocol)");
         assert_eq!(name(0x101), "CRYPTO_ERROR (0x101)");

@@ -1,8 +1,8 @@
 //! Misbehaving peers, driven by a fuzzer's bytes.
 //!
 //! Owns: two cores with a network and a clock between them ([`Net`]), and four interpretations of
-//! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/` (`make
-//! fuzz`), and the tests at the end, which replay the corpus and seeded noise on any toolchain;
+//! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/`
+//! (`make fuzz`), and the tests at the end, which replay the corpus and seeded noise on any toolchain;
 //! `violations` breaks the rules one by one. Not part of release builds.
 //!
 //! Each asserts that nothing panics, that an endpoint with nothing left to send has no deadline in
@@ -413,27 +413,27 @@ mod tests {
     }
 
     #[test]
-    fn arbitrary_datagrams_do_no_harm() {
+    fn arbitrary_datagrams_are_harmless() {
         replay("datagrams", 300, datagrams);
     }
 
     #[test]
-    fn a_network_that_changes_datagrams_does_no_harm() {
+    fn mutated_datagrams_are_harmless() {
         replay("mutations", 100, mutations);
     }
 
     #[test]
-    fn a_peer_that_sends_arbitrary_frames_does_no_harm() {
+    fn arbitrary_frames_are_harmless() {
         replay("frames", 200, frames);
     }
 
     #[test]
-    fn a_peer_with_arbitrary_transport_parameters_does_no_harm() {
+    fn arbitrary_transport_parameters_are_harmless() {
         replay("parameters", 200, parameters);
     }
 
     #[test]
-    fn frames_that_are_set_reach_the_peer() {
+    fn injected_frames_reach_the_peer() {
         let mut net = Net::new();
         net.connect();
         net.run(|_| {});

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_acknowledges_is_not_waited_for() {
+    fn ack_only_packets_are_not_outstanding() {
         let log = log();
         for number in 0..5000 {
             log.sent(number, &SHORT, &ack(9), 16);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_in_flight_is_that_of_the_packets() {
+    fn bytes_in_flight_is_the_sum_of_packets() {
         let log = log();
         let sum = |log: &Log| {
             let records = log.records();

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_one_by_one_too_says_nothing_of_trains() {
+    fn failing_single_datagrams_keep_gso_enabled() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(sent(&socket, None), (2, SEGMENTS_MAX));
         // Not a valid source (RFC 1122 §3.2.1.3), which is EINVAL too.

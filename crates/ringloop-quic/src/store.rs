@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_taken_once_by_however_many() {
+    fn session_is_claimed_once_by_concurrent_takers() {
         let folder = Folder::new("ringloop-quic-store-once");
         let stores: Vec<_> = (0..4)
             .map(|_| Arc::new(Directory::open(&folder.0).unwrap()))
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_for_their_owner_bounded_and_not_older_than_a_week() {
+    fn entries_are_private_bounded_and_expire_after_a_week() {
         let folder = Folder::new("ringloop-quic-store-bounds");
         let store = Directory::open(&folder.0).unwrap().entries_max(10);
         assert_eq!(
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_kept_by_server_the_newest_first() {
+    fn tokens_are_returned_per_server_newest_first() {
         let folder = Folder::new("ringloop-quic-store-tokens");
         let store = Directory::open(&folder.0).unwrap();
         for number in 0..STORED_TOKENS as u8 + 3 {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_store_is_looked_through_once_in_a_sixteenth_of_it() {
+    fn full_store_is_scanned_once_per_sixteenth() {
         let folder = Folder::new("ringloop-quic-store-full");
         let store = Directory::open(&folder.0).unwrap().entries_max(1600);
         let put = |numbers: std::ops::Range<u16>| {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_stay_and_old_ones_of_the_store_do_not() {
+    fn foreign_files_stay_and_leftovers_are_removed() {
         let folder = Folder::new("ringloop-quic-store-foreign");
         let store = Directory::open(&folder.0).unwrap().entries_max(0);
         let foreign = ["notes.txt", "session-notes", ".profile", ".1234-0"];
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_beforehand_what_is_written_to() {
+    fn temporary_names_are_unpredictable() {
         let folder = Folder::new("ringloop-quic-store-names");
         let stores = [(); 2].map(|()| Directory::open(&folder.0).unwrap());
         let mut names: Vec<_> = stores
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_everybody_writes_to_is_refused() {
+    fn world_writable_directory_is_rejected() {
         let folder = Folder::new("ringloop-quic-store-open");
         fs::create_dir(&folder.0).unwrap();
         fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_gives_tokens_without_end_fills_no_store() {
+    fn endless_tokens_of_one_connection_are_capped() {
         use proto::TokenStore as _;
         let counted = Arc::new(Counted::default());
         let store: Arc<dyn proto::TokenStore> = Arc::<Counted>::clone(&counted);

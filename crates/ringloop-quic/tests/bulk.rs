@@ -1,4 +1,4 @@
-//! A gigabyte each way through a network that loses a hundredth, byte for byte: `make quic-bulk`.
+//! Sends a gigabyte each way through a network with 1 % loss, byte for byte: `make quic-bulk`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use ringloop_quic::config::{Congestion, Transport};
@@ -14,7 +14,7 @@ fn total() -> u64 {
     given.map_or(1 << 30, |bytes| bytes.parse().unwrap())
 }
 
-/// The same bytes at both ends, never the same twice: numbers of a generator.
+/// A non-repeating pseudo-random sequence, the same at both ends.
 struct Pattern(u64);
 
 impl Pattern {
@@ -52,7 +52,7 @@ async fn verify(mut stream: RecvStream, seed: u64) {
 
 #[test]
 #[ignore = "half a minute a driver, optimised: make quic-bulk"]
-fn a_gigabyte_each_way_through_a_hundredth_of_loss() {
+fn gigabyte_each_way_with_one_percent_loss() {
     for driver in drivers() {
         let options = ringloop::Options {
             driver,

@@ -1,5 +1,5 @@
-//! A wait that is given up leaves nothing behind, and one that goes over to another task nothing borrowed, on both
-//! drivers.
+//! A cancelled wait leaves no waker behind, and a wait that moves to another task leaves nothing
+//! borrowed, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::time::{sleep, timeout};
@@ -21,7 +21,7 @@ impl Wake for Nobody {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Poll it once, give it up, and see who still knows its waker.
+/// Polls the future once, drops it, and checks that its waker is gone.
 fn assert_forgotten<T>(name: &str, future: impl Future<Output = T>) {
     let nobody = Arc::new(Nobody);
     {
@@ -36,7 +36,7 @@ fn assert_forgotten<T>(name: &str, future: impl Future<Output = T>) {
 }
 
 #[test]
-fn waits_that_are_given_up_are_forgotten() {
+fn dropped_waits_leave_no_waker() {
     on_both(|| async {
         let transport = Transport {
             bi_streams_max: 0,
@@ -56,7 +56,7 @@ fn waits_that_are_given_up_are_forgotten() {
         while ours.try_send_datagram(vec![1; 500].into()).unwrap() {}
         let full = ours.send_datagram(vec![1; 500].into(), Policy::Wait);
         assert_forgotten("send_datagram", full);
-        // A handshake that nobody answers, and one that goes on without the wait.
+        // A handshake without an answer, and one that continues without the wait.
         let (socket, _silent) = silent();
         assert_forgotten("connecting", client.connect(socket, "localhost").unwrap());
         let address = pair.server.local_addr().unwrap();
@@ -65,7 +65,7 @@ fn waits_that_are_given_up_are_forgotten() {
         let (_early, accepted) = accepting.into_0rtt().unwrap();
         assert_forgotten("0-RTT", accepted);
         connecting.await.unwrap();
-        // Others that wait for the same are told all the same.
+        // Other waiters for the same are still woken.
         let (one, other) = (ours.clone(), ours.clone());
         let waiting = ringloop::spawn(async move { one.accept_uni().await.map(drop) });
         ringloop::time::yield_now().await;
@@ -76,18 +76,18 @@ fn waits_that_are_given_up_are_forgotten() {
     });
 }
 
-/// An address that does not answer, and what keeps it.
+/// An address that does not answer, and the socket that holds it.
 fn silent() -> (SocketAddr, std::net::UdpSocket) {
     let socket = std::net::UdpSocket::bind(any()).unwrap();
     (socket.local_addr().unwrap(), socket)
 }
 
 thread_local! {
-    /// What the wakers' ends look at.
+    /// What the drop of wakers uses.
     static SEEN: RefCell<Option<(Connection, Endpoint)>> = const { RefCell::new(None) };
 }
 
-/// A waker of a program whose end comes back to the connection, as that of a task may which has another handle of it.
+/// A waker whose drop calls back into the connection, as a task with another handle of it may.
 struct Returning;
 
 impl Wake for Returning {
@@ -105,7 +105,7 @@ impl Drop for Returning {
     }
 }
 
-/// Poll it for one task after the other.
+/// Polls the future in one task after another.
 fn go_over<T>(future: impl Future<Output = T>) {
     let mut future = pin!(future);
     for _ in 0..3 {
@@ -116,7 +116,7 @@ fn go_over<T>(future: impl Future<Output = T>) {
 }
 
 #[test]
-fn a_waker_that_is_replaced_ends_while_nothing_is_borrowed() {
+fn replaced_waker_is_dropped_while_nothing_is_borrowed() {
     on_both(|| async {
         let transport = Transport {
             bi_streams_max: 0,
@@ -151,7 +151,7 @@ fn a_waker_that_is_replaced_ends_while_nothing_is_borrowed() {
 }
 
 #[test]
-fn a_waker_of_a_handshake_that_is_given_up_ends_while_nothing_is_borrowed() {
+fn waker_of_dropped_handshake_is_dropped_while_nothing_is_borrowed() {
     on_both(|| async {
         let transport = Transport {
             initial_rtt: Duration::from_millis(10),
@@ -170,7 +170,7 @@ fn a_waker_of_a_handshake_that_is_given_up_ends_while_nothing_is_borrowed() {
         let forgotten = timeout(PATIENCE, forgotten).await;
         forgotten.expect("it is drained");
         SEEN.set(None);
-        // The endpoint goes on.
+        // The endpoint still works.
         let mut send = pair.ours.open_uni().await.unwrap();
         send.write_all(b"x").await.unwrap();
         let received = timeout(PATIENCE, pair.theirs.accept_uni()).await;

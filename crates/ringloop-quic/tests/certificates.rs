@@ -10,7 +10,7 @@ use ringloop_testing::quic::{
 };
 
 #[test]
-fn certificates_are_verified_unless_told_not_to() {
+fn certificates_are_verified_by_default() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -58,7 +58,7 @@ fn certificates_are_verified_unless_told_not_to() {
 }
 
 #[test]
-fn servers_ask_for_certificates_and_see_them() {
+fn servers_request_and_see_client_certificates() {
     on_both(|| async {
         let guests = Authority::new("guests");
         let tls = server_tls().clients(Clients::Required(guests.roots()));
@@ -88,7 +88,7 @@ fn servers_ask_for_certificates_and_see_them() {
 }
 
 #[test]
-fn certificates_go_by_name_and_change_while_the_server_runs() {
+fn certificates_by_name_change_at_run_time() {
     on_both(|| async {
         let certificates = Certificates::new(authority().certificate(&["one.test"]));
         certificates.set("two.test", authority().certificate(&["two.test"]));

@@ -4,7 +4,7 @@
 use ringloop_quic::Endpoint;
 use ringloop_testing::quic::{any, client_config, on_both, server_config};
 
-/// Memory that this process has for itself: files that it maps come and go with what others do.
+/// Private memory of this process: shared file mappings depend on other processes.
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -14,7 +14,7 @@ fn resident_kib() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Connections that begin, carry a request and its answer, and are closed, one way or another.
+/// Connections that start, carry a request and its answer, and are closed in several ways.
 async fn churn(client: &Endpoint, server: &Endpoint, count: usize) {
     let address = server.local_addr().unwrap();
     for number in 0..count {
@@ -40,18 +40,18 @@ async fn churn(client: &Endpoint, server: &Endpoint, count: usize) {
 }
 
 #[test]
-fn a_thousand_connections_leave_nothing_behind() {
+fn thousand_connections_do_not_leak_memory() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         churn(&client, &server, 300).await;
-        // The allocator's tables grow once; connections that were kept would be there each time.
+        // The allocator's tables grow once; leaked connections would add up in each round.
         let mut grown = Vec::new();
         for _ in 0..3 {
             let before = resident_kib();
             churn(&client, &server, 1000).await;
             grown.push(resident_kib().saturating_sub(before));
-            // A connection takes some 30 KiB while it lives: 30 MiB, were they kept.
+            // A live connection takes about 30 KiB: leaks would add 30 MiB.
             if grown.last() < Some(&(8 << 10)) {
                 break;
             }

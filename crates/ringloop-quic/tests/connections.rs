@@ -1,4 +1,4 @@
-//! Connections, on both drivers: how they begin and end, what they agree on.
+//! Connections, on both drivers: how they start and end, what they agree on.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::UdpSocket;
@@ -13,7 +13,7 @@ use ringloop_testing::quic::{
 use std::time::{Duration, Instant};
 
 #[test]
-fn both_ends_agree_on_what_the_handshake_says() {
+fn both_ends_report_the_same_handshake() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let (here, there) = (
@@ -44,7 +44,7 @@ fn both_ends_agree_on_what_the_handshake_says() {
 }
 
 #[test]
-fn a_server_hears_of_a_client_that_closes_at_once() {
+fn server_sees_a_client_that_closes_at_once() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
@@ -65,7 +65,7 @@ fn a_server_hears_of_a_client_that_closes_at_once() {
 }
 
 #[test]
-fn closing_carries_code_and_reason_and_ends_everything() {
+fn close_carries_code_and_reason_and_ends_all_waits() {
     on_both(|| async {
         let Pair {
             ours,
@@ -89,7 +89,7 @@ fn closing_carries_code_and_reason_and_ends_everything() {
         );
         assert_eq!(ours.open_bi().await.unwrap_err(), error);
         assert_eq!(ours.accept_uni().await.unwrap_err(), error);
-        // A second word changes nothing.
+        // A second close changes nothing.
         ours.close(9, b"");
         assert_eq!(ours.close_reason(), Some(error));
         server.wait_idle().await;
@@ -99,7 +99,7 @@ fn closing_carries_code_and_reason_and_ends_everything() {
 }
 
 #[test]
-fn a_held_connection_answers_after_its_end_and_keeps_its_place() {
+fn closed_connection_with_handles_stays_usable_and_keeps_its_slot() {
     on_both(|| async {
         let Pair {
             ours,
@@ -112,7 +112,7 @@ fn a_held_connection_answers_after_its_end_and_keeps_its_place() {
         ours.close(3, b"");
         drop(theirs);
         client.wait_idle().await;
-        // Another one would take the place, if it were free.
+        // Another one would reuse the slot if it were free.
         let address = server.local_addr().unwrap();
         let other = client.connect(address, "localhost").unwrap();
         let accepted = server.accept().await.unwrap().accept().unwrap();
@@ -132,7 +132,7 @@ fn a_held_connection_answers_after_its_end_and_keeps_its_place() {
 }
 
 #[test]
-fn dropping_every_handle_closes_and_the_endpoints_end() {
+fn dropping_all_handles_closes_and_ends_endpoints() {
     on_both(|| async {
         let Pair {
             ours,
@@ -152,7 +152,7 @@ fn dropping_every_handle_closes_and_the_endpoints_end() {
 }
 
 #[test]
-fn clients_are_refused_ignored_and_told_to_prove_their_address() {
+fn clients_are_refused_ignored_and_retried() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -165,7 +165,7 @@ fn clients_are_refused_ignored_and_told_to_prove_their_address() {
             "{refused}"
         );
 
-        // After a Retry the client comes again, and has proved its address.
+        // After a Retry the client connects again, with a validated address.
         let connecting = client.connect(address, "localhost").unwrap();
         let incoming = server.accept().await.unwrap();
         assert!(!incoming.is_validated() && incoming.may_retry());
@@ -175,7 +175,7 @@ fn clients_are_refused_ignored_and_told_to_prove_their_address() {
         let incoming = incoming.retry().unwrap_err();
         let accepting = incoming.accept().unwrap();
         let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
-        // The token of that connection proves it in the next one.
+        // The token of that connection validates it in the next one.
         while ours.stats().frames_received.new_token == 0 {
             sleep(Duration::from_millis(1)).await;
         }
@@ -193,7 +193,7 @@ fn clients_are_refused_ignored_and_told_to_prove_their_address() {
 }
 
 #[test]
-fn what_cannot_be_connected_to_is_said_at_once() {
+fn invalid_destinations_fail_at_once() {
     on_both(|| async {
         let client = Endpoint::client(any(), client_config()).unwrap();
         let error =
@@ -223,7 +223,7 @@ fn what_cannot_be_connected_to_is_said_at_once() {
     });
 }
 
-/// Answer each stream on one of our own, from the client's first packet on.
+/// Answers each stream on one of ours, from the client's first packet on.
 async fn answer_early(server: Endpoint) {
     while let Some(incoming) = server.accept().await {
         let (theirs, _) = incoming.accept().unwrap().into_0rtt().unwrap();
@@ -240,7 +240,7 @@ async fn answer_streams(theirs: Connection) {
 }
 
 #[test]
-fn a_resumed_session_sends_early_data_and_hears_whether_it_was_taken() {
+fn resumed_session_sends_early_data_and_learns_the_outcome() {
     on_both(|| async {
         for takes_early_data in [true, false] {
             let tls = server_tls().early_data(true);
@@ -255,7 +255,7 @@ fn a_resumed_session_sends_early_data_and_hears_whether_it_was_taken() {
                 .await
                 .unwrap();
             assert!(!first.handshake_data().unwrap().is_resumed);
-            // The ticket comes after the handshake, in front of this.
+            // The ticket comes after the handshake, before this.
             let mut send = first.open_uni().await.unwrap();
             send.write_all(b"x").await.unwrap();
             drop(send);
@@ -267,7 +267,7 @@ fn a_resumed_session_sends_early_data_and_hears_whether_it_was_taken() {
                 .await
                 .unwrap();
             if !takes_early_data {
-                // The sessions stay known, early data is not wanted any more.
+                // The sessions remain valid, but early data is no longer accepted.
                 let tls = tls.clone().early_data(false);
                 server.set_server_config(Some(ServerConfig::new(tls).unwrap()));
             }
@@ -304,7 +304,7 @@ fn a_resumed_session_sends_early_data_and_hears_whether_it_was_taken() {
 }
 
 #[test]
-fn both_versions_are_spoken_with_retry_and_coalesced_packets() {
+fn both_versions_work_with_retry_and_coalesced_packets() {
     on_both(|| async {
         for (version, number) in [(Version::V1, 1), (Version::V2, 0x6b33_43cf)] {
             assert_eq!(version.number(), number);
@@ -333,7 +333,7 @@ fn both_versions_are_spoken_with_retry_and_coalesced_packets() {
 }
 
 #[test]
-fn early_data_goes_in_version_2_too() {
+fn early_data_works_in_version_2() {
     on_both(|| async {
         let tls = server_tls().early_data(true);
         let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
@@ -352,7 +352,7 @@ fn early_data_goes_in_version_2_too() {
         let connecting = client.connect(address, "localhost").unwrap();
         let theirs = serve().await;
         let ours = connecting.await.unwrap();
-        // The ticket comes in front of this.
+        // The ticket comes before this.
         drop(theirs.open_uni().await.unwrap());
         drop(ours.accept_uni().await.unwrap());
         let (ours, accepted) = client
@@ -377,7 +377,7 @@ fn early_data_goes_in_version_2_too() {
 }
 
 #[test]
-fn a_version_that_the_server_does_not_speak_is_told() {
+fn unsupported_version_is_reported() {
     on_both(|| async {
         let config = EndpointConfig::default().versions(&[Version::V1]).unwrap();
         let server = endpoint(&config, Some(server_config()));
@@ -398,7 +398,7 @@ fn a_version_that_the_server_does_not_speak_is_told() {
 }
 
 #[test]
-fn keys_change_in_the_middle_of_a_transfer() {
+fn keys_update_during_a_transfer() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let bytes = pattern(4 << 20, 4);
@@ -423,8 +423,8 @@ fn keys_change_in_the_middle_of_a_transfer() {
 }
 
 #[test]
-fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
-    // Long enough for a machine that lets the test wait in the middle of a handshake.
+fn idle_timeout_closes_and_keep_alive_prevents_it() {
+    // Long enough for a busy machine that stalls the test in the middle of a handshake.
     const IDLE: Duration = Duration::from_secs(3);
     on_both(|| async {
         let transport = Transport {
@@ -441,14 +441,14 @@ fn silence_ends_a_connection_and_keep_alive_does_not_let_it() {
         assert_eq!(silent.ours.closed().await, ConnectionError::TimedOut);
         assert_eq!(silent.theirs.closed().await, ConnectionError::TimedOut);
         assert!(began.elapsed() >= IDLE, "{:?}", began.elapsed());
-        // It has been silent for as long by now.
+        // It has been idle for that long by now.
         sleep(IDLE / 4).await;
         assert_eq!(kept.ours.close_reason(), None);
     });
 }
 
 #[test]
-fn a_server_that_has_forgotten_its_connections_resets_them() {
+fn restarted_server_resets_unknown_connections() {
     on_both(|| async {
         let config = EndpointConfig::default().reset_secret(&[7; 64]);
         let socket = UdpSocket::bind(any()).unwrap();
@@ -462,7 +462,8 @@ fn a_server_that_has_forgotten_its_connections_resets_them() {
         let connecting = client.connect(address, "localhost").unwrap();
         let theirs = server.accept().await.unwrap().accept().unwrap();
         let (ours, theirs) = (connecting.await.unwrap(), theirs.await.unwrap());
-        // Another process of the same secret takes the address over; the old one is not heard any more.
+        // Another process with the same secret takes over the address; the old one no longer
+        // receives.
         server.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
         let _successor =
             Endpoint::with_socket(again, &config, Some(server_config()), None).unwrap();

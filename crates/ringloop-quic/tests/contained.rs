@@ -1,4 +1,4 @@
-//! A panic under the engine ends the connection that it happened in, and nothing else, on both drivers.
+//! A panic below the engine ends only the connection that it happened in, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::future::join;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const WHEN_BEGUN: &str = "the store panics as a connection begins";
 const WHEN_STORED: &str = "the store panics over a ticket";
 
-/// A store that panics once, as aws-lc-rs does where its C library has no memory.
+/// A store that panics once, as aws-lc-rs does if its C library runs out of memory.
 #[derive(Debug)]
 struct Faulty {
     message: &'static str,
@@ -96,7 +96,7 @@ async fn connect(client: &Endpoint, address: SocketAddr) -> Connection {
     timeout(PATIENCE, connecting).await.unwrap().unwrap()
 }
 
-/// What a server makes of its next client.
+/// Accepts the server's next client.
 async fn accept(server: &Endpoint) -> Result<Connection, ConnectionError> {
     let incoming = timeout(PATIENCE, server.accept()).await.unwrap().unwrap();
     timeout(PATIENCE, incoming.accept()?).await.unwrap()
@@ -111,7 +111,7 @@ async fn assert_carries(ours: &Connection, theirs: &Connection) {
 }
 
 #[test]
-fn panic_as_a_connection_begins_is_the_error_of_its_connect() {
+fn panic_at_start_fails_that_connect() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -130,7 +130,7 @@ fn panic_as_a_connection_begins_is_the_error_of_its_connect() {
 }
 
 #[test]
-fn panic_in_a_client_loses_that_connection_and_no_other() {
+fn panic_in_a_client_ends_only_that_connection() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -138,7 +138,7 @@ fn panic_in_a_client_loses_that_connection_and_no_other() {
         let client = Endpoint::client(any(), ClientConfig::new(tls).unwrap()).unwrap();
         let broken = client.connect(address, "localhost").unwrap();
         let theirs = accept(&server).await.unwrap();
-        // The ticket comes behind the handshake.
+        // The ticket comes after the handshake.
         let error = match timeout(PATIENCE, broken).await.unwrap() {
             Ok(connection) => timeout(PATIENCE, connection.closed()).await.unwrap(),
             Err(error) => error,
@@ -155,7 +155,7 @@ fn panic_in_a_client_loses_that_connection_and_no_other() {
 }
 
 #[test]
-fn panic_in_a_server_loses_that_client_and_no_other() {
+fn panic_in_a_server_ends_only_that_client() {
     on_both(|| async {
         let tls = server_tls().sessions(Some(Faulty::new(WHEN_STORED)));
         let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();

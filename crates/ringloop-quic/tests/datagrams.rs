@@ -1,4 +1,4 @@
-//! Datagrams, on both drivers: whole, bounded, by their policy.
+//! Datagrams, on both drivers: whole, bounded, with a policy.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::time::timeout;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(50);
 
 #[test]
-fn they_arrive_whole_and_in_batches() {
+fn datagrams_arrive_whole_and_in_batches() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let longest = ours.max_datagram_len().unwrap();
@@ -50,7 +50,7 @@ fn they_arrive_whole_and_in_batches() {
             panic!("{too_long:?}");
         };
         assert_eq!(len, longest + 500);
-        // The path's MTU was searched for meanwhile.
+        // The MTU search ran meanwhile.
         assert!((longest..len).contains(&len_max), "{len_max}");
         ours.close(4, b"");
         assert!(matches!(
@@ -65,7 +65,7 @@ fn they_arrive_whole_and_in_batches() {
 }
 
 #[test]
-fn the_configuration_of_a_clients_arrival_is_that_of_its_datagrams() {
+fn datagram_settings_are_those_at_client_arrival() {
     on_both(|| async {
         let with_buffer = |bytes| {
             let transport = Transport {
@@ -96,7 +96,7 @@ fn the_configuration_of_a_clients_arrival_is_that_of_its_datagrams() {
 }
 
 #[test]
-fn a_full_buffer_does_what_the_policy_says() {
+fn full_send_buffer_follows_the_policy() {
     on_both(|| async {
         let transport = Transport {
             datagram_send_buffer: 4_000,
@@ -137,7 +137,7 @@ fn a_full_buffer_does_what_the_policy_says() {
 }
 
 #[test]
-fn one_that_finds_no_room_in_time_expires() {
+fn blocked_datagram_expires() {
     on_both(|| async {
         let transport = Transport {
             datagram_send_buffer: 4_000,
@@ -149,7 +149,7 @@ fn one_that_finds_no_room_in_time_expires() {
             server,
             client,
         } = pair_as(&transport).await;
-        // Nothing of it goes out any more: the peer is not there.
+        // Nothing leaves any more: the peer is gone.
         drop((theirs, server));
         let mut expired = None;
         for _ in 0..1000 {
@@ -172,7 +172,7 @@ fn one_that_finds_no_room_in_time_expires() {
 }
 
 #[test]
-fn a_reader_that_does_not_come_costs_a_bounded_buffer() {
+fn unread_datagrams_are_bounded() {
     on_both(|| async {
         let transport = Transport {
             datagram_receive_buffer: Some(10_000),
@@ -195,7 +195,7 @@ fn a_reader_that_does_not_come_costs_a_bounded_buffer() {
 }
 
 #[test]
-fn a_peer_without_them_is_not_sent_any() {
+fn peer_without_datagram_support_gets_none() {
     on_both(|| async {
         let without = Transport {
             datagram_receive_buffer: None,
@@ -216,7 +216,7 @@ fn a_peer_without_them_is_not_sent_any() {
     });
 }
 
-/// A pair with a relay between that has no faults yet.
+/// A pair with a relay between, without faults at first.
 async fn relayed(client: ClientConfig) -> (Pair, Relay) {
     let mut relay = None;
     let route = |server| {
@@ -229,11 +229,11 @@ async fn relayed(client: ClientConfig) -> (Pair, Relay) {
 }
 
 #[test]
-fn one_that_was_taken_and_does_not_leave_in_time_is_dropped_and_counted() {
+fn queued_datagram_expires_and_is_counted() {
     on_both(|| async {
         let (pair, relay) = relayed(client_config()).await;
         let (ours, theirs, _ends) = pair.parts();
-        // Nothing is acknowledged, so the window is full after some.
+        // Nothing is acknowledged, so the window fills up.
         relay.set_hole(true);
         let policy = Policy::WaitFor(Duration::from_millis(100));
         let count = 150u64;
@@ -254,7 +254,7 @@ fn one_that_was_taken_and_does_not_leave_in_time_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_makes_room_for_newer_ones_is_counted_at_both_ends() {
+fn datagrams_dropped_for_newer_ones_are_counted_at_both_ends() {
     on_both(|| async {
         let transport = Transport {
             datagram_send_buffer: 10_320,
@@ -262,7 +262,7 @@ fn what_makes_room_for_newer_ones_is_counted_at_both_ends() {
             ..Transport::default()
         };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
-        // Nothing is awaited that waits, so nothing is sent.
+        // Nothing is awaited that blocks, so nothing is sent.
         for number in 0..30u8 {
             let sent = ours.send_datagram(vec![number; 1000].into(), Policy::DropOldest);
             assert_eq!(sent.await, Ok(true));
@@ -287,7 +287,8 @@ fn what_makes_room_for_newer_ones_is_counted_at_both_ends() {
     });
 }
 
-/// A pair of which one end's small send buffer is full: what it sends gets lost, so nothing is acknowledged.
+/// A pair with a full, small send buffer at one end: everything it sends is lost, so nothing is
+/// acknowledged.
 async fn filled() -> (Pair, Relay) {
     let transport = Transport {
         datagram_send_buffer: 4_000,
@@ -296,13 +297,14 @@ async fn filled() -> (Pair, Relay) {
     let config = client_config().transport(&transport).unwrap();
     let (pair, relay) = relayed(config).await;
     relay.set_hole(true);
-    // Probes go out all the same, each after twice as long as the last one.
+    // Probes are sent all the same, at doubling intervals.
     let fill = || pair.ours.send_datagram(vec![1; 1000].into(), Policy::Wait);
     while timeout(SHORT * 8, fill()).await.is_ok() {}
     (pair, relay)
 }
 
-/// Wait for a moment; who waits for room must not be woken again and again. Says whether it was sent.
+/// Waits for a moment; a sender waiting for room must not be woken repeatedly. Returns whether it
+/// was sent.
 async fn sleeps_unless_sent<T>(mut send: Pin<&mut impl Future<Output = T>>) -> bool {
     let mut polls = 0;
     let counted = poll_fn(|cx| {
@@ -315,7 +317,7 @@ async fn sleeps_unless_sent<T>(mut send: Pin<&mut impl Future<Output = T>>) -> b
 }
 
 #[test]
-fn who_waits_for_room_is_woken_when_there_is_enough_and_not_before() {
+fn blocked_sender_is_woken_once_its_datagram_fits() {
     on_both(|| async {
         let (pair, relay) = filled().await;
         let (ours, theirs, _ends) = pair.parts();
@@ -331,7 +333,7 @@ fn who_waits_for_room_is_woken_when_there_is_enough_and_not_before() {
 }
 
 #[test]
-fn empty_ones_take_their_part_of_the_buffer() {
+fn empty_datagrams_count_against_the_buffer() {
     on_both(|| async {
         let transport = Transport {
             datagram_send_buffer: 4_000,
@@ -360,7 +362,7 @@ fn empty_ones_take_their_part_of_the_buffer() {
 }
 
 #[test]
-fn who_waits_with_an_empty_one_is_woken_when_there_is_room_and_not_before() {
+fn blocked_sender_of_empty_datagram_is_woken_once_there_is_room() {
     on_both(|| async {
         let (pair, relay) = filled().await;
         let (ours, _theirs, _ends) = pair.parts();

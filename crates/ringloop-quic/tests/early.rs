@@ -1,4 +1,4 @@
-//! What a refused early flight leaves behind, on both drivers.
+//! What rejected early data leaves behind, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::time::timeout;
@@ -18,13 +18,13 @@ struct Refused {
     answer: ZeroRtt,
 }
 
-/// A first connection, after which the client knows a session.
+/// A first connection, which gives the client a session.
 async fn know_a_session(server: &Endpoint, client: &Endpoint) {
     let address = server.local_addr().unwrap();
     let connecting = client.connect(address, "localhost").unwrap();
     let accepting = server.accept().await.unwrap().accept().unwrap();
     let (ours, theirs) = (connecting.await.unwrap(), accepting.await.unwrap());
-    // The ticket comes after the handshake, in front of this.
+    // The ticket comes after the handshake, before this.
     let mut send = theirs.open_uni().await.unwrap();
     send.write_all(b"x").await.unwrap();
     drop(send);
@@ -32,7 +32,7 @@ async fn know_a_session(server: &Endpoint, client: &Endpoint) {
     recv.read_to_end(1).await.unwrap();
 }
 
-/// A client that knows a session and sends early data, to a server that will not take it.
+/// A client with a session that sends early data to a server that rejects it.
 async fn refused() -> Refused {
     let tls = server_tls().early_data(true);
     let server = Endpoint::server(any(), ServerConfig::new(tls.clone()).unwrap()).unwrap();
@@ -52,7 +52,7 @@ async fn refused() -> Refused {
 }
 
 #[test]
-fn a_stale_early_stream_takes_nobody_elses_turn() {
+fn stale_early_stream_does_not_affect_later_streams() {
     on_both(|| async {
         let refused = refused().await;
         let (mut stale_send, stale_recv) = refused.early.open_bi().await.unwrap();
@@ -87,7 +87,7 @@ fn a_stale_early_stream_takes_nobody_elses_turn() {
 }
 
 #[test]
-fn who_waits_to_open_a_stream_goes_on_after_the_refusal() {
+fn blocked_open_continues_after_early_data_rejection() {
     on_both(|| async {
         let refused = refused().await;
         let mut opened = Vec::new();
@@ -106,7 +106,7 @@ fn who_waits_to_open_a_stream_goes_on_after_the_refusal() {
 }
 
 #[test]
-fn early_data_was_taken_also_where_the_connection_is_over_by_now() {
+fn early_data_outcome_is_known_after_close() {
     on_both(|| async {
         let tls = server_tls().early_data(true);
         let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
@@ -129,7 +129,7 @@ fn early_data_was_taken_also_where_the_connection_is_over_by_now() {
 }
 
 #[test]
-fn what_the_handshake_has_agreed_on_is_known_also_where_the_connection_is_over_by_now() {
+fn handshake_data_is_known_after_close() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();

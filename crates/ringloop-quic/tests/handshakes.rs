@@ -1,4 +1,5 @@
-//! The time that a handshake has, on both drivers: whatever the peer sends, and however long silence is borne.
+//! Handshake timeouts, on both drivers: whatever the peer sends, and however long the idle timeout
+//! is.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::UdpSocket;
@@ -37,7 +38,7 @@ fn timed_out(address: SocketAddr, has_answered: bool) -> ConnectionError {
 
 type Told = Rc<RefCell<Vec<(SocketAddr, ConnectionError)>>>;
 
-/// What the server is told of handshakes that fail.
+/// Records the failed handshakes that the server reports.
 fn failures_of(server: &Endpoint) -> Told {
     let told = Told::default();
     let copy = Rc::clone(&told);
@@ -78,11 +79,11 @@ fn nobody_answers() {
 }
 
 #[test]
-fn a_client_that_falls_silent() {
+fn silent_client_times_out_in_handshake() {
     on_both(|| async {
         let config = server_config().transport(&hurried()).unwrap();
         let server = Endpoint::server(any(), config).unwrap();
-        // The server hears its first words, and it hears nothing.
+        // The server gets the client's first packets, and the client gets no answer.
         let between = UdpSocket::bind(any()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         let connecting = client
@@ -113,16 +114,16 @@ fn a_client_that_falls_silent() {
 }
 
 #[test]
-fn reasons_are_counted_and_told_also_where_nobody_waits() {
+fn handshake_failures_are_counted_and_reported_without_waiters() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let told = failures_of(&server);
         let address = server.local_addr().unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         let other = ClientConfig::new(client_tls().alpn(["other"])).unwrap();
-        // One whose protocol is not spoken here, one that is refused, one that gets in.
+        // Clients: unknown protocol, refused, connected.
         let refused = client.connect_with(&other, address, "localhost").unwrap();
-        // Nobody waits for it here.
+        // Its handshake is not awaited.
         let held = server.accept().await.unwrap().accept();
         refused.await.unwrap_err();
         let refused = client.connect(address, "localhost").unwrap();

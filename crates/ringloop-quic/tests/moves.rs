@@ -1,4 +1,4 @@
-//! A client that moves over a network with losses: two cores, a network and a clock that only the test moves.
+//! A client that migrates over a lossy network: two cores, with a simulated network and clock.
 #![allow(clippy::unwrap_used)]
 
 use ringloop_quic::config::EndpointConfig;
@@ -17,11 +17,11 @@ struct Network {
     server: Core,
     ours: Handle,
     theirs: Option<Handle>,
-    /// Where the client is; what goes elsewhere is lost.
+    /// The client's address; what is sent elsewhere is lost.
     address: SocketAddr,
     dice: u64,
     lost_of_thousand: u64,
-    /// By their arrival: whether it is for the server, the client's address, and the bytes.
+    /// By arrival time: whether it is for the server, the client's address, and the bytes.
     wire: BTreeMap<(Instant, u64), (bool, SocketAddr, Vec<u8>)>,
     sent_count: u64,
 }
@@ -101,7 +101,7 @@ impl Network {
             }
         }
         while self.client.next_event().is_some() {}
-        // The server sends back what comes.
+        // The server echoes.
         let Some(mut connection) = self
             .theirs
             .and_then(|theirs| self.server.connection(theirs))
@@ -113,7 +113,7 @@ impl Network {
         }
     }
 
-    /// Go on to what happens next.
+    /// Advances to the next event.
     fn step(&mut self) {
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
@@ -123,7 +123,7 @@ impl Network {
         let arrival = self.wire.keys().next().map(|(at, _)| *at);
         let timeouts = [self.client.next_timeout(), self.server.next_timeout()];
         let next = timeouts.into_iter().flatten().chain(arrival).min();
-        // Nothing is waited for once the connection is over.
+        // There is no next event once the connection is closed.
         let next = next.unwrap_or(self.now + Duration::from_secs(1));
         self.now = self.now.max(next);
         while let Some(entry) = self.wire.first_entry()
@@ -145,7 +145,7 @@ impl Network {
         }
     }
 
-    /// Steps until `condition`; how long that took, a minute at most.
+    /// Steps until `condition`; returns how long that took, a minute at most.
     fn until(&mut self, mut condition: impl FnMut(&mut Self) -> bool) -> Option<Duration> {
         let begun = self.now;
         while !condition(self) {
@@ -162,8 +162,8 @@ impl Network {
     }
 }
 
-/// How long a client that has moved waits for an answer; `None`: for ever. With `is_busy` much of what it has sent is on its
-/// way to the old address.
+/// How long a client that migrated waits for an answer; `None`: forever. With `is_busy` much of its
+/// data is in flight to the old address.
 fn time_to_answer(net: &mut Network, to: SocketAddr, is_busy: bool) -> Option<Duration> {
     let busy_until = net.now + Duration::from_secs(u64::from(is_busy));
     net.until(|net| {
@@ -185,7 +185,7 @@ fn time_to_answer(net: &mut Network, to: SocketAddr, is_busy: bool) -> Option<Du
     })
 }
 
-/// Of 200 clients that move, how many wait for longer than two seconds.
+/// Of 200 clients that migrate, how many wait for longer than two seconds.
 fn slow_count(lost_of_thousand: u64, to: SocketAddr, is_busy: bool) -> usize {
     let is_slow = |seed: &u64| {
         let mut net = Network::new(*seed, lost_of_thousand);
@@ -198,14 +198,14 @@ fn slow_count(lost_of_thousand: u64, to: SocketAddr, is_busy: bool) -> usize {
 }
 
 #[test]
-fn clients_that_move_over_a_network_with_losses_go_on_soon() {
+fn migration_over_lossy_network_recovers_quickly() {
     let port: SocketAddr = ([192, 0, 2, 1], 40_001).into();
     let host: SocketAddr = ([192, 0, 2, 3], 40_000).into();
     for to in [port, host] {
         for is_busy in [false, true] {
             assert_eq!(slow_count(0, to, is_busy), 0);
             assert_eq!(slow_count(100, to, is_busy), 0, "{to} {is_busy}");
-            // What is left are probes that are lost in a row.
+            // The remaining ones lost several probes in a row.
             let slow = slow_count(300, to, is_busy);
             assert!(slow <= 12, "{slow} of 200, {to} {is_busy}");
         }

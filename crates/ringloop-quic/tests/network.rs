@@ -1,4 +1,4 @@
-//! What networks do to packets, on both drivers, through a relay of this process; bytes are verified.
+//! Packet faults, on both drivers, through a relay in this process; bytes are verified.
 #![allow(clippy::unwrap_used)]
 
 use ringloop_quic::Endpoint;
@@ -20,7 +20,7 @@ async fn through(faults: Faults, seed: u64, transport: &Transport) -> (Pair, Rel
     (pair, relay.unwrap())
 }
 
-/// Send `len` bytes each way at once, and look at all of them.
+/// Sends `len` bytes each way at once, and verifies all of them.
 async fn exchange(pair: &Pair, len: usize) {
     let echo = ringloop::spawn({
         let theirs = pair.theirs.clone();
@@ -47,7 +47,7 @@ async fn exchange(pair: &Pair, len: usize) {
 }
 
 #[test]
-fn every_fault_at_once_changes_no_byte() {
+fn all_faults_at_once_change_no_byte() {
     on_both(|| async {
         for (seed, congestion) in [
             (1, Congestion::Cubic),
@@ -80,7 +80,7 @@ fn every_fault_at_once_changes_no_byte() {
 }
 
 #[test]
-fn a_hundredth_lost_changes_no_byte_of_a_long_transfer() {
+fn one_percent_loss_changes_no_byte_of_a_long_transfer() {
     on_both(|| async {
         let faults = Faults {
             lost: 10,
@@ -93,7 +93,7 @@ fn a_hundredth_lost_changes_no_byte_of_a_long_transfer() {
 }
 
 #[test]
-fn a_handshake_goes_through_heavy_loss() {
+fn handshake_survives_heavy_loss() {
     on_both(|| async {
         for seed in 0..5 {
             let faults = Faults {
@@ -111,10 +111,10 @@ fn a_handshake_goes_through_heavy_loss() {
 }
 
 #[test]
-fn a_path_that_swallows_everything_times_out_and_a_hole_that_closes_does_not() {
+fn dead_path_times_out_and_temporary_hole_does_not() {
     on_both(|| async {
         let transport = Transport {
-            // Long enough for a machine that lets the test wait while the hole is open.
+            // Long enough for a busy machine that stalls the test while the hole is open.
             idle_timeout: Some(Duration::from_secs(10)),
             ..Transport::default()
         };
@@ -135,7 +135,7 @@ fn a_path_that_swallows_everything_times_out_and_a_hole_that_closes_does_not() {
 }
 
 #[test]
-fn the_paths_mtu_is_found_and_its_fall_is_survived() {
+fn path_mtu_is_found_and_its_decrease_survived() {
     on_both(|| async {
         let narrow = Faults {
             len_max: Some(1300),
@@ -145,8 +145,8 @@ fn the_paths_mtu_is_found_and_its_fall_is_survived() {
         exchange(&pair, 1 << 20).await;
         let mtu = pair.ours.stats().mtu_bytes;
         assert!((1200..=1300).contains(&mtu), "{mtu}");
-        // Probes may be lost where the relay waits for its turn and its queue is full; three of one length are a
-        // narrow path. One that finds it shows that it is looked for.
+        // Probes may be lost when the relay is not scheduled and its queue is full; three lost
+        // probes of one length count as a narrow path. One success shows that the search works.
         let mut found = 0;
         for seed in 1..=5 {
             let (pair, _relay) = through(Faults::default(), seed, &Transport::default()).await;
@@ -162,7 +162,7 @@ fn the_paths_mtu_is_found_and_its_fall_is_survived() {
 }
 
 #[test]
-fn windows_follow_what_the_path_and_the_readers_take() {
+fn windows_adapt_to_path_and_readers() {
     on_both(|| async {
         let far = Faults {
             delay: Duration::from_millis(10),
@@ -178,16 +178,16 @@ fn windows_follow_what_the_path_and_the_readers_take() {
         let (pair, _relay) = through(far, 1, &transport).await;
         let stats = pair.ours.stats();
         assert_eq!(stats.receive_window_bytes, 100_000);
-        // A relay that has to wait for its turn is a slow path, and asks for no large window meanwhile.
+        // A relay that is not scheduled is a slow path, which does not need a large window.
         while pair.ours.stats().receive_window_bytes < 1 << 20 {
             exchange(&pair, 4 << 20).await;
         }
         assert_eq!(pair.ours.stats().receive_window_bytes, 1 << 20);
-        // It is a queue besides, and the send window is small.
+        // The relay is a queue too, and the send window is small.
         while pair.ours.stats().send_window_bytes <= 100_000 {
             exchange(&pair, 1 << 20).await;
         }
-        // Nobody reads here, and the window stays.
+        // Here the data is not read, and the window stays.
         let (pair, _relay) = through(far, 1, &transport).await;
         let mut send = pair.ours.open_uni().await.unwrap();
         let bytes = vec![1; 400_000];
@@ -201,7 +201,7 @@ fn windows_follow_what_the_path_and_the_readers_take() {
 }
 
 #[test]
-fn both_families_reach_a_server_of_both() {
+fn both_address_families_reach_a_dual_stack_server() {
     on_both(|| async {
         let Ok(server) = Endpoint::server(([0u16; 8], 0).into(), server_config()) else {
             eprintln!("skipped: this machine has no IPv6");

@@ -1,4 +1,4 @@
-//! Logs, on both drivers: records that parse, with the events that tools draw.
+//! Logs, on both drivers: valid records, with the events that tools draw.
 #![allow(clippy::unwrap_used)]
 
 use ringloop_quic::config::Transport;
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// The records of RFC 7464: each begins with a separator and ends with a line.
+/// Records of RFC 7464: each starts with a separator and ends with a newline.
 fn records(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut parts = text.split('\u{1e}');
@@ -26,7 +26,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Look at one end's log; gives how often each event is in it.
+/// Checks one end's log; returns the count of each event.
 fn checked(path: &Path, point: &str) -> HashMap<String, usize> {
     let records = records(path);
     let header = &records[0];
@@ -75,7 +75,7 @@ fn checked(path: &Path, point: &str) -> HashMap<String, usize> {
 }
 
 #[test]
-fn both_ends_log_what_tools_draw() {
+fn both_ends_log_events_for_tools() {
     on_both(|| async {
         let directory = std::env::temp_dir().join(format!(
             "ringloop-qlog-{}-{:?}",

@@ -1,4 +1,4 @@
-//! Clients that move to another socket or port, on both drivers.
+//! Clients that migrate to another socket or port, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::UdpSocket;
@@ -9,7 +9,7 @@ use ringloop_testing::quic::{
 use ringloop_testing::relay::{Faults, Relay};
 
 #[test]
-fn a_client_does_not_move_before_its_handshake_is_confirmed() {
+fn client_cannot_migrate_before_handshake_confirmed() {
     on_both(|| async {
         let server = endpoint(&EndpointConfig::default(), Some(server_config()));
         let client = endpoint(&EndpointConfig::default(), None);
@@ -44,7 +44,7 @@ fn a_client_does_not_move_before_its_handshake_is_confirmed() {
 }
 
 #[test]
-fn a_client_moves_to_another_socket_and_nothing_is_lost() {
+fn client_rebinds_to_another_socket_without_data_loss() {
     on_both(|| async {
         let Pair {
             ours,
@@ -80,7 +80,7 @@ fn a_client_moves_to_another_socket_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_client_does_not_move_to_a_socket_of_the_other_family() {
+fn client_cannot_rebind_to_other_address_family() {
     on_both(|| async {
         let pair = pair().await;
         let Ok(other) = UdpSocket::bind(([0u16; 8], 0).into()) else {
@@ -91,14 +91,14 @@ fn a_client_does_not_move_to_a_socket_of_the_other_family() {
         let refused = pair.client.rebind(other).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
         assert!(refused.to_string().contains("IPv4"), "{refused}");
-        // It goes on where it was.
+        // It continues on the old socket.
         assert_eq!(pair.client.local_addr().unwrap(), before);
         let mut send = pair.ours.open_uni().await.unwrap();
         send.write_all(b"here").await.unwrap();
         drop(send);
         let mut recv = pair.theirs.accept_uni().await.unwrap();
         assert_eq!(recv.read_to_end(4).await.unwrap(), b"here");
-        // Nobody is in the way once the connection is over.
+        // A closed connection does not prevent it.
         pair.ours.close(0, b"");
         let other = UdpSocket::bind(([0u16; 8], 0).into()).unwrap();
         pair.client.rebind(other).unwrap();
@@ -107,7 +107,7 @@ fn a_client_does_not_move_to_a_socket_of_the_other_family() {
 }
 
 #[test]
-fn a_box_that_changes_the_clients_port_is_followed() {
+fn nat_rebinding_is_followed() {
     on_both(|| async {
         let mut relay = None;
         let route = |server| {

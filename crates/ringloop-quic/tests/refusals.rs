@@ -1,4 +1,4 @@
-//! Clients hear that they are refused also from an endpoint that goes, on both drivers.
+//! Clients are refused even by an endpoint that is dropped, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::time::{sleep, timeout};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Notes that it was called.
+/// Records that it was called.
 #[derive(Default)]
 struct Called(AtomicBool);
 
@@ -38,14 +38,14 @@ async fn assert_refused(connecting: Connecting) {
 }
 
 #[test]
-fn those_that_wait_are_refused_when_the_last_handle_goes() {
+fn waiting_clients_are_refused_when_the_last_handle_drops() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         let taken = client.connect(address, "localhost").unwrap();
         let incoming = server.accept().await.unwrap();
-        // The other one waits once whoever accepts is called; nobody takes it.
+        // The second client is queued when the acceptor is woken, and stays there.
         let called = Arc::new(Called::default());
         let waiting = {
             let waker = Waker::from(Arc::clone(&called));
@@ -60,14 +60,14 @@ fn those_that_wait_are_refused_when_the_last_handle_goes() {
         };
         drop(server);
         assert_refused(waiting).await;
-        // One that the program has in its hands, too.
+        // Also a client that the application has accepted but not decided on.
         drop(incoming);
         assert_refused(taken).await;
     });
 }
 
 #[test]
-fn an_endpoint_is_idle_once_the_refusals_are_sent() {
+fn endpoint_is_idle_once_refusals_are_sent() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -85,14 +85,14 @@ fn an_endpoint_is_idle_once_the_refusals_are_sent() {
     });
 }
 
-/// A port of this machine where nobody listens.
+/// A local port without a listener.
 fn closed_port() -> std::net::SocketAddr {
     let socket = std::net::UdpSocket::bind(any()).unwrap();
     socket.local_addr().unwrap()
 }
 
 #[test]
-fn closed_port_is_heard_at_once_by_those_that_have_heard_nothing() {
+fn closed_port_fails_unanswered_clients_at_once() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -136,7 +136,7 @@ fn closed_port_is_heard_at_once_by_those_that_have_heard_nothing() {
 }
 
 #[test]
-fn endpoint_with_what_is_unreachable_is_idle_at_once() {
+fn endpoint_with_unreachable_peer_is_idle_at_once() {
     on_both(|| async {
         let client = Endpoint::client(any(), client_config()).unwrap();
         let bad = client.connect(closed_port(), "localhost").unwrap();
@@ -147,7 +147,7 @@ fn endpoint_with_what_is_unreachable_is_idle_at_once() {
 }
 
 #[test]
-fn first_address_that_answers_wins() {
+fn first_address_to_answer_wins() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();
@@ -186,7 +186,7 @@ fn error_names_all_addresses() {
     });
 }
 
-/// First packets of clients that lie in the server's socket, and where each client listens.
+/// First packets of clients that are still in the server's socket, and each client's socket.
 fn unread_clients(address: SocketAddr) -> Vec<UdpSocket> {
     let config = client_config();
     let now = Instant::now();
@@ -200,7 +200,7 @@ fn unread_clients(address: SocketAddr) -> Vec<UdpSocket> {
         socket.send_to(&packet, transmit.destination).unwrap();
         socket
     };
-    // More than one turn of the server's task takes.
+    // More than the server's task receives in one turn.
     (0..3 * RECEIVES_PER_TURN).map(client).collect()
 }
 
@@ -209,12 +209,12 @@ fn has_heard(client: &UdpSocket) -> bool {
 }
 
 #[test]
-fn clients_that_a_closed_endpoint_has_not_read_are_refused_before_it_is_idle() {
+fn unread_clients_are_refused_before_closed_endpoint_is_idle() {
     on_both(|| async {
         for wait_first in [false, true] {
             let server = Endpoint::server(any(), server_config()).unwrap();
             if wait_first {
-                // Its task runs, and receives.
+                // Its task runs and receives.
                 sleep(Duration::from_millis(1)).await;
             }
             let clients = unread_clients(server.local_addr().unwrap());
@@ -228,7 +228,7 @@ fn clients_that_a_closed_endpoint_has_not_read_are_refused_before_it_is_idle() {
 }
 
 #[test]
-fn clients_that_were_not_read_are_refused_when_the_last_handle_goes() {
+fn unread_clients_are_refused_when_the_last_handle_drops() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let clients = unread_clients(server.local_addr().unwrap());
@@ -244,9 +244,9 @@ fn clients_that_were_not_read_are_refused_when_the_last_handle_goes() {
     });
 }
 
-/// Whoever goes on sending does not keep a closed endpoint.
+/// A client that keeps sending does not keep a closed endpoint open.
 #[test]
-fn closed_endpoint_is_idle_also_where_packets_do_not_end() {
+fn closed_endpoint_is_idle_despite_endless_packets() {
     on_both(|| async {
         let server = Endpoint::server(any(), server_config()).unwrap();
         let address = server.local_addr().unwrap();

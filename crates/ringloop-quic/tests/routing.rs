@@ -1,4 +1,5 @@
-//! What programs that route datagrams themselves hear of connection ids: cores of one connection, without I/O.
+//! Events about connection ids for applications that route datagrams themselves: cores of one
+//! connection, without I/O.
 #![allow(clippy::unwrap_used)]
 
 use bytes::BytesMut;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const FIRST: [u8; 8] = *b"firstone";
 
-/// One end: its core, its connection, the ids that it was told of.
+/// One end: its core, its connection, and the ids reported for it.
 struct End {
     core: Core,
     address: SocketAddr,
@@ -48,7 +49,7 @@ impl End {
         }
     }
 
-    /// Everything that goes out, as single datagrams.
+    /// Everything that is sent, as single datagrams.
     fn sent(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         let mut buf = Vec::new();
@@ -60,13 +61,14 @@ impl End {
     }
 }
 
-/// The id that a datagram is addressed to, where the ends have ids of eight bytes.
+/// The destination id of a datagram, for ids of eight bytes.
 fn destination(datagram: &[u8]) -> Vec<u8> {
     let at = if datagram[0] & 0x80 == 0 { 1 } else { 6 };
     datagram[at..at + 8].to_vec()
 }
 
-/// Carry datagrams both ways until there are none; what came to `server` is noted in `seen`.
+/// Passes datagrams both ways until there are none; destinations at `server` are recorded in
+/// `seen`.
 fn exchange(client: &mut End, server: &mut End, now: Instant, seen: &mut Vec<Vec<u8>>) {
     loop {
         let (up, down) = (client.sent(now), server.sent(now));
@@ -105,7 +107,7 @@ fn pair(original: &[u8]) -> (End, End) {
     )
 }
 
-/// A pair whose server has ids of this configuration.
+/// A pair whose server uses this configuration of ids.
 fn pair_with(ids: &EndpointConfig, original: &[u8]) -> (End, End) {
     let tls = ServerTls::new(authority().certificate(&["localhost"])).alpn(["test"]);
     let server = ServerConfig::new(tls).unwrap();
@@ -124,7 +126,7 @@ fn pair_with(ids: &EndpointConfig, original: &[u8]) -> (End, End) {
 }
 
 #[test]
-fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_too() {
+fn used_and_retired_ids_are_reported() {
     let (mut client, mut server) = pair(b"original");
     let mut now = Instant::now();
     let mut seen = Vec::new();
@@ -138,7 +140,7 @@ fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_t
         "the first is no news"
     );
 
-    // The client goes on with another id three times, and retires the last each time.
+    // The client switches to another id three times, and retires the last one each time.
     for round in 1..=3 {
         let handle = client.handle.unwrap();
         let mut connection = client.core.connection(handle).unwrap();
@@ -167,7 +169,7 @@ fn every_id_that_the_peer_uses_was_the_first_or_told_and_retired_ones_are_told_t
 }
 
 #[test]
-fn a_secret_of_resets_leaves_connection_ids_as_they_were_chosen() {
+fn reset_secret_keeps_chosen_connection_ids() {
     let config = EndpointConfig::default;
     for (ids, first) in [
         (config().connection_ids(&FIRST).unwrap(), Some(FIRST)),
@@ -190,7 +192,7 @@ fn a_secret_of_resets_leaves_connection_ids_as_they_were_chosen() {
 }
 
 #[test]
-fn ids_and_destinations_of_a_wrong_length_are_refused() {
+fn invalid_id_lengths_are_rejected() {
     for len in [0, 3, 21] {
         assert!(
             EndpointConfig::default()
@@ -206,7 +208,7 @@ fn ids_and_destinations_of_a_wrong_length_are_refused() {
 }
 
 #[test]
-fn the_peers_transport_parameters_are_known_after_the_handshake() {
+fn peer_transport_parameters_are_known_after_handshake() {
     let (mut client, mut server) = pair(b"original");
     let handle = client.handle.unwrap();
     let before = client.core.connection(handle).unwrap();
@@ -220,7 +222,7 @@ fn the_peers_transport_parameters_are_known_after_the_handshake() {
 }
 
 #[test]
-fn a_forged_handshake_packet_proves_no_address() {
+fn forged_handshake_packet_does_not_validate_address() {
     let (mut client, mut server) = pair(b"original");
     let mut now = Instant::now();
     let (mut received_len, mut sent_len) = (0, 0);
@@ -231,7 +233,7 @@ fn a_forged_handshake_packet_proves_no_address() {
     server.events(now);
     sent_len += server.sent(now).iter().map(Vec::len).sum::<usize>();
     assert!(sent_len > 0);
-    // Whoever sees nothing of the answers can still make this: a long header with the type's bits.
+    // An off-path attacker can forge this: a long header with the type bits.
     let mut forged = vec![0xe0, 0, 0, 0, 1, 8];
     forged.extend_from_slice(&FIRST);
     forged.extend_from_slice(&[0, 30]);

@@ -1,4 +1,4 @@
-//! Streams, on both drivers: bytes, many at once, credit, resets, stops, ends, priorities.
+//! Streams, on both drivers: data, concurrency, credit, resets, stops, ends, priorities.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::time::{sleep, timeout};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(50);
 
 #[test]
-fn sixteen_mebibytes_arrive_as_they_were_sent_in_both_directions() {
+fn sixteen_mebibytes_arrive_intact_in_both_directions() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let bytes = pattern(16 << 20, 1);
@@ -64,7 +64,7 @@ fn many_streams_carry_their_own_bytes() {
             }
             theirs.closed().await
         });
-        // Five times more than may be open at once: opening waits for the peer.
+        // Five times the limit of open streams: opening waits for the peer.
         let tasks: Vec<_> = (0..500)
             .map(|number| {
                 let ours = ours.clone();
@@ -88,7 +88,7 @@ fn many_streams_carry_their_own_bytes() {
 }
 
 #[test]
-fn a_writer_waits_for_its_reader_and_the_reader_gives_credit() {
+fn writer_blocks_until_reader_gives_credit() {
     on_both(|| async {
         let transport = Transport {
             stream_receive_window: 10_000,
@@ -114,7 +114,7 @@ fn a_writer_waits_for_its_reader_and_the_reader_gives_credit() {
         let mut one = theirs.accept_uni().await.unwrap();
         let mut buf = vec![0; 9_000];
         one.read_exact(&mut buf).await.unwrap();
-        // All of the credit goes to who asks first.
+        // All of the credit goes to the first writer.
         assert_eq!(first.write(&all).await.unwrap(), 9_000);
         assert!(timeout(SHORT, second.write(&all)).await.is_err());
         one.read_exact(&mut buf).await.unwrap();
@@ -123,7 +123,7 @@ fn a_writer_waits_for_its_reader_and_the_reader_gives_credit() {
 }
 
 #[test]
-fn opening_waits_for_the_peer_to_allow_more() {
+fn open_waits_for_stream_credit() {
     on_both(|| async {
         let transport = Transport {
             bi_streams_max: 2,
@@ -136,7 +136,7 @@ fn opening_waits_for_the_peer_to_allow_more() {
         assert!(ours.try_open_bi().unwrap().is_none());
         assert!(timeout(SHORT, ours.open_bi()).await.is_err());
         assert!(timeout(SHORT, ours.open_uni()).await.is_err());
-        // Ending one makes room for one.
+        // Ending a stream makes room for another.
         send.finish().unwrap();
         let (answer, mut asked) = theirs.accept_bi().await.unwrap();
         assert_eq!(asked.read_to_end(1).await.unwrap(), []);
@@ -146,7 +146,7 @@ fn opening_waits_for_the_peer_to_allow_more() {
             .unwrap()
             .unwrap();
         assert!(ours.try_open_bi().unwrap().is_none());
-        // A limit that is raised, too.
+        // So does raising the limit.
         theirs.set_uni_streams_max(1);
         timeout(ringloop_testing::PATIENCE, ours.open_uni())
             .await
@@ -157,7 +157,7 @@ fn opening_waits_for_the_peer_to_allow_more() {
 }
 
 #[test]
-fn resets_and_stops_carry_their_codes_both_ways() {
+fn resets_and_stops_carry_their_codes() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         for (here, there) in [(&ours, &theirs), (&theirs, &ours)] {
@@ -183,7 +183,7 @@ fn resets_and_stops_carry_their_codes_both_ways() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_says_so() {
+fn dropped_streams_finish_or_stop() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let (mut send, recv) = ours.open_bi().await.unwrap();
@@ -196,7 +196,7 @@ fn a_stream_that_is_dropped_says_so() {
 }
 
 #[test]
-fn what_came_before_the_end_of_the_connection_is_read_first() {
+fn data_received_before_close_is_read_first() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let received = || theirs.stats().bytes_received;
@@ -206,7 +206,7 @@ fn what_came_before_the_end_of_the_connection_is_read_first() {
         let mut recv = theirs.accept_uni().await.unwrap();
         let mut head = [0; 10];
         recv.read_exact(&mut head).await.unwrap();
-        // Late packets of the handshake count too: all of it has come once nothing more does.
+        // Late handshake packets count too: everything has arrived once the counter stays.
         let mut seen = 0;
         while seen < before + 30_000 || seen != received() {
             seen = received();
@@ -229,7 +229,7 @@ fn what_came_before_the_end_of_the_connection_is_read_first() {
 }
 
 #[test]
-fn reading_to_the_end_has_a_limit() {
+fn read_to_end_has_a_limit() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         for (len, limit) in [(100, 100), (101, 100), (0, 0)] {
@@ -248,7 +248,7 @@ fn reading_to_the_end_has_a_limit() {
 }
 
 #[test]
-fn chunks_go_and_come_without_a_copy() {
+fn chunks_are_sent_and_received_without_copy() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let mut send = ours.open_uni().await.unwrap();
@@ -277,7 +277,7 @@ fn chunks_go_and_come_without_a_copy() {
 }
 
 #[test]
-fn a_higher_priority_goes_first() {
+fn higher_priority_stream_sends_first() {
     on_both(|| async {
         let transport = Transport {
             send_window: 4 << 20,
@@ -289,7 +289,7 @@ fn a_higher_priority_goes_first() {
         let mut high = ours.open_uni().await.unwrap();
         high.set_priority(5).unwrap();
         assert_eq!((low.priority().unwrap(), high.priority().unwrap()), (0, 5));
-        // Both are there before anything is sent: nothing is awaited between.
+        // Both are queued before anything is sent: nothing is awaited between.
         assert_eq!(low.try_write(&vec![0; 1 << 20]).unwrap(), 1 << 20);
         assert_eq!(high.try_write(&vec![1; 1 << 20]).unwrap(), 1 << 20);
         high.finish().unwrap();
@@ -309,7 +309,7 @@ fn a_higher_priority_goes_first() {
 }
 
 #[test]
-fn small_writes_arrive_in_order_whatever_is_done_between() {
+fn staged_writes_arrive_in_order_between_other_operations() {
     on_both(|| async {
         let transport = Transport {
             stream_receive_window: 40_000,
@@ -330,7 +330,8 @@ fn small_writes_arrive_in_order_whatever_is_done_between() {
         let mut second = ours.open_uni().await.unwrap();
         let mut at = 0;
         for number in 0.. {
-            // Pieces of all sizes, also larger than what is gathered; now and then a word on another stream.
+            // Chunks of all sizes, also larger than the staging buffer; now and then a write on
+            // another stream.
             let len = [1, 700, 3_000, 20_000, 40][number % 5].min(bytes.len() - at);
             if len == 0 {
                 break;
@@ -352,7 +353,7 @@ fn small_writes_arrive_in_order_whatever_is_done_between() {
 }
 
 #[test]
-fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
+fn peer_opens_exactly_the_allowed_streams() {
     on_both(|| async {
         let (bi_streams_max, uni_streams_max) = (300, 70);
         let transport = Transport {
@@ -361,7 +362,7 @@ fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
             ..Transport::default()
         };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
-        // The first of them without waiting: they are allowed from the start.
+        // The first ones without waiting: they are allowed from the start.
         let mut open = Vec::new();
         for _ in 0..16 {
             open.push(ours.try_open_bi().unwrap().unwrap());
@@ -383,7 +384,7 @@ fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
         }
         assert!(ours.try_open_bi().unwrap().is_none());
         assert!(ours.try_open_uni().unwrap().is_none());
-        // Those that are over make room for others, once they are an eighth.
+        // Finished streams make room for others, once they are an eighth of the limit.
         for (mut ours, mut recv) in open.drain(..40) {
             ours.finish().unwrap();
             let (mut send, mut theirs) = theirs.accept_bi().await.unwrap();
@@ -395,9 +396,9 @@ fn a_peer_opens_as_many_streams_as_it_is_allowed_and_no_more() {
     });
 }
 
-/// Also where the last of them are less than an eighth, of which the protocol does not tell by itself.
+/// Also if the last ones are less than an eighth, which the engine does not announce by itself.
 #[test]
-fn the_last_streams_of_a_limit_are_allowed_too() {
+fn last_streams_of_a_limit_are_announced() {
     on_both(|| async {
         let transport = Transport {
             bi_streams_max: 32,
@@ -427,7 +428,7 @@ fn the_last_streams_of_a_limit_are_allowed_too() {
 }
 
 #[test]
-fn what_a_reset_stream_has_brought_is_credit_once() {
+fn bytes_of_reset_stream_are_credited_once() {
     on_both(|| async {
         let transport = Transport {
             stream_receive_window: 10_000,
@@ -440,7 +441,7 @@ fn what_a_reset_stream_has_brought_is_credit_once() {
             let mut send = ours.open_uni().await.unwrap();
             send.write_all(&[1; 8000]).await.unwrap();
             let recv = theirs.accept_uni().await.unwrap();
-            // The reset is to find bytes that nobody has read.
+            // The reset must find unread bytes.
             sleep(SHORT).await;
             send.reset(1).unwrap();
             sleep(SHORT).await;
@@ -455,7 +456,7 @@ fn what_a_reset_stream_has_brought_is_credit_once() {
 }
 
 #[test]
-fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
+fn stopped_streams_free_credit_however_they_end() {
     on_both(|| async {
         let transport = Transport {
             stream_receive_window: 1000,
@@ -468,7 +469,7 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
             let (mut send, recv) = opened.expect("there is room").unwrap();
             assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
             if is_staged {
-                // Behind what the peer gives no credit for.
+                // Beyond the peer's credit.
                 assert_eq!(send.try_write(b"more"), Ok(4));
                 send.finish().unwrap();
             }
@@ -485,14 +486,14 @@ fn streams_that_the_peer_has_stopped_make_room_for_others_however_they_end() {
 }
 
 #[test]
-fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
+fn reset_or_stopped_stream_reports_its_code_later() {
     on_both(|| async {
         let transport = Transport {
             stream_receive_window: 1000,
             ..Transport::default()
         };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
-        // Reset here: the engine has nothing to say about that.
+        // Reset locally: the engine does not report that.
         let mut send = ours.open_uni().await.unwrap();
         send.write_all(b"x").await.unwrap();
         assert!(timeout(SHORT, send.stopped()).await.is_err());
@@ -508,7 +509,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
         until_forgotten(&ours, &mut send).await;
         assert_eq!(send.stopped().await, Ok(Some(17)));
         assert_eq!(send.finish(), Err(StreamError::Closed));
-        // Stopped by the peer, after it was finished behind what it gave no credit for.
+        // Stopped by the peer, after it was finished behind bytes without credit.
         let mut send = ours.open_uni().await.unwrap();
         assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
         assert_eq!(send.try_write(b"more"), Ok(4));
@@ -516,7 +517,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
         theirs.accept_uni().await.unwrap().stop(7).unwrap();
         until_forgotten(&ours, &mut send).await;
         assert_eq!(send.stopped().await, Ok(Some(7)));
-        // Stopped by the peer, and reset by what hears of it.
+        // Stopped by the peer, and reset by whichever call sees it.
         for step in 0..3 {
             let mut send = ours.open_uni().await.unwrap();
             send.write_all(b"x").await.unwrap();
@@ -533,7 +534,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
                     assert_eq!(send.finish(), Err(StreamError::Stopped(7)));
                 }
                 _ => {
-                    // Nobody has asked yet whether it was stopped.
+                    // No call has seen the stop yet.
                     while ours.stats().frames_received.stop_sending < step + 2 {
                         sleep(Duration::from_millis(1)).await;
                     }
@@ -546,7 +547,7 @@ fn a_stream_that_was_given_up_says_so_however_late_it_is_asked() {
     });
 }
 
-/// Wait until the peer has acknowledged the reset of a stream, and the engine has forgotten it.
+/// Waits until the peer has acknowledged a stream's reset, and the engine has forgotten the stream.
 async fn until_forgotten(ours: &Connection, send: &mut SendStream) {
     let wait = async {
         while send.priority().is_ok() {
@@ -560,7 +561,7 @@ async fn until_forgotten(ours: &Connection, send: &mut SendStream) {
 }
 
 #[test]
-fn a_peer_that_may_open_without_end_costs_no_endless_work() {
+fn huge_stream_limit_does_not_cost_unbounded_work() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         theirs.set_bi_streams_max(u64::MAX);
@@ -573,15 +574,15 @@ fn a_peer_that_may_open_without_end_costs_no_endless_work() {
     });
 }
 
-/// What this thread has used of the processor.
+/// CPU time of this thread.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// A window of none, or of next to nothing, waits for credit, and the endpoint with it.
+/// With a zero or tiny window, the stream and the endpoint wait for credit.
 #[test]
-fn a_small_receive_window_is_no_reason_to_spin() {
+fn tiny_receive_window_does_not_spin() {
     on_both(|| async {
         for receive_window in [1, 2] {
             let transport = Transport {
@@ -618,10 +619,10 @@ fn a_small_receive_window_is_no_reason_to_spin() {
 }
 
 #[test]
-fn a_larger_send_window_lets_writers_go_on() {
+fn larger_send_window_unblocks_writers() {
     on_both(|| async {
-        // Nothing can be written, so nothing is on its way: neither an acknowledgement nor a timer has the endpoint look
-        // again, but the one that ends the connection.
+        // Nothing can be written, so nothing is in flight: neither an acknowledgement nor a timer
+        // wakes the endpoint, except for the idle timeout.
         let transport = Transport {
             mtu_max: None,
             ..Transport::default()

@@ -1,4 +1,4 @@
-//! Several workers at one address, on both drivers: clients that move stay with theirs.
+//! Several workers at one address, on both drivers: clients that migrate stay with their worker.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -33,7 +33,7 @@ async fn echo(connection: Connection) {
     }
 }
 
-/// The workers, each in a thread of its own, until the end.
+/// The workers, each in its own thread, until stopped.
 struct Servers {
     address: SocketAddr,
     stops: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Servers {
         servers
     }
 
-    /// How many connections each has had, and how many datagrams were handed over.
+    /// The number of connections of each, and of datagrams passed on.
     fn stop(self) -> (Vec<u64>, u64) {
         self.stops.store(true, Ordering::SeqCst);
         let counts = self
@@ -96,7 +96,7 @@ fn serve(
     served.unwrap()
 }
 
-/// Ask and be answered, move, and again.
+/// Exchanges data, migrates, and exchanges again.
 async fn move_about(address: SocketAddr, number: usize) {
     let client = Endpoint::client(any(), client_config()).unwrap();
     let ours = client.connect(address, "localhost").unwrap().await.unwrap();
@@ -113,7 +113,7 @@ async fn move_about(address: SocketAddr, number: usize) {
 }
 
 #[test]
-fn clients_that_move_stay_with_their_worker() {
+fn migrating_clients_stay_with_their_worker() {
     for steering in [Steering::Kernel, Steering::Workers] {
         for driver in drivers() {
             let servers = Servers::start(driver, steering, server_config());
@@ -140,7 +140,7 @@ fn clients_that_move_stay_with_their_worker() {
 }
 
 #[test]
-fn a_client_resumes_with_any_worker() {
+fn client_resumes_with_any_worker() {
     for driver in drivers() {
         let servers = Servers::start(driver, Steering::Kernel, server_config());
         let address = servers.address;
@@ -150,7 +150,7 @@ fn a_client_resumes_with_any_worker() {
             for round in 0..6 {
                 let ours = client.connect(address, "localhost").unwrap().await.unwrap();
                 resumed += usize::from(ours.handshake_data().unwrap().is_resumed);
-                // The ticket comes in front of the answer.
+                // The ticket comes before the answer.
                 let (mut send, mut recv) = ours.open_bi().await.unwrap();
                 send.write_all(&[round; 10]).await.unwrap();
                 send.finish().unwrap();
@@ -165,7 +165,7 @@ fn a_client_resumes_with_any_worker() {
 }
 
 #[test]
-fn there_are_between_one_and_256_workers() {
+fn worker_count_is_1_to_256() {
     for count in [0, 257] {
         let refused = Worker::bind(any(), count, Steering::Kernel).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);

@@ -1,4 +1,5 @@
-//! What the tests share: runtimes on both drivers, certificates, pairs of connections, a network that misbehaves.
+//! Shared by the tests: runtimes on both drivers, certificates, pairs of connections, a faulty
+//! network.
 
 use crate::{LIMIT, drivers};
 use ringloop::net::UdpSocket;
@@ -11,7 +12,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-/// Run a test on every driver, in a runtime of its own.
+/// Runs a test on every driver, each in a new runtime.
 pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for driver in drivers() {
         let options = Options {
@@ -24,7 +25,7 @@ pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     }
 }
 
-/// An authority, and certificates of its.
+/// A CA, with certificates signed by it.
 pub struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pub pem: String,
@@ -98,7 +99,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Our connection, theirs, and what keeps both going.
+    /// Our connection, the peer's, and the endpoints that keep both alive.
     pub fn parts(self) -> (Connection, Connection, [Endpoint; 2]) {
         (self.ours, self.theirs, [self.server, self.client])
     }
@@ -108,7 +109,7 @@ pub async fn pair() -> Pair {
     pair_with(server_config(), client_config(), |address| address).await
 }
 
-/// A pair with a transport of its own on both ends.
+/// A pair with this transport on both ends.
 pub async fn pair_as(transport: &Transport) -> Pair {
     let server = server_config().transport(transport).unwrap();
     pair_with(
@@ -119,7 +120,7 @@ pub async fn pair_as(transport: &Transport) -> Pair {
     .await
 }
 
-/// A pair whose client connects to where `route` says.
+/// A pair whose client connects to the address that `route` returns.
 pub async fn pair_with(
     server: ServerConfig,
     client: ClientConfig,
@@ -148,7 +149,7 @@ pub fn endpoint(config: &EndpointConfig, server: Option<ServerConfig>) -> Endpoi
     Endpoint::with_socket(socket, config, server, Some(client_config())).unwrap()
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that depend on their position.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut bytes = Vec::with_capacity(len + 8);

@@ -1,4 +1,5 @@
-//! A network that misbehaves, in a thread of this process: seeded, so that a failure can be had again in kind.
+//! A faulty network, in a thread of this process; seeded, so that failures are roughly
+//! reproducible.
 
 use std::collections::BinaryHeap;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What happens to datagrams; parts of a thousand.
+/// Faults of datagrams, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     pub lost: u64,
@@ -15,7 +16,7 @@ pub struct Faults {
     pub corrupted: u64,
     pub reordered: u64,
     pub delay: Duration,
-    /// Longer ones vanish, as on a path that does not carry them.
+    /// Longer datagrams are dropped, as on a path with this MTU.
     pub len_max: Option<usize>,
 }
 
@@ -28,9 +29,9 @@ pub struct Relay {
 #[derive(Default)]
 struct Control {
     stops: AtomicBool,
-    /// Nothing passes.
+    /// Everything is dropped.
     is_hole: AtomicBool,
-    /// The server sees another port of the client's from now on.
+    /// The server sees another port of the client from now on (NAT rebinding).
     rebinds: AtomicBool,
     passed: AtomicU64,
     harmed: AtomicU64,
@@ -61,7 +62,7 @@ impl Ord for Waiting {
 }
 
 impl Relay {
-    /// Stand between one client and `server`.
+    /// Starts a relay between one client and `server`.
     pub fn start(server: SocketAddr, faults: Faults, seed: u64) -> Self {
         let front = socket();
         let address = front.local_addr().unwrap();
@@ -103,7 +104,7 @@ impl Drop for Relay {
 
 fn socket() -> UdpSocket {
     let socket = ringloop::net::UdpSocket::bind(crate::quic::any()).unwrap();
-    // As much as the kernel gives: the thread may have to wait for its turn.
+    // As much as the kernel grants: the thread may have to wait for CPU time.
     socket.set_receive_buffer(4 << 20).unwrap();
     let socket = UdpSocket::from(OwnedFd::from(socket));
     socket.set_nonblocking(true).unwrap();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_their_bounds_are_refused_by_name() {
+    fn out_of_bounds_settings_are_rejected_by_name() {
         let none = Duration::ZERO;
         let refusals = [
             ("idle_timeout", refusal(|it| it.idle_timeout = Some(none))),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_datagrams_pass_up_to_three_times_what_came() {
+    fn unvalidated_client_gets_at_most_three_times_its_bytes() {
         let mut limit = AmplificationLimit::new(1000);
         let mut buf = vec![1; 3500];
         assert!(limit.pass(0, message(1200), &mut buf).is_some());

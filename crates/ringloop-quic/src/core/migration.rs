@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_later_and_later_until_it_is_enough() {
+    fn probes_back_off_and_stop() {
         let mut now = Instant::now();
         let mut migration = Migration::new(HEARD, Duration::from_millis(20));
         assert!(!migration.is_over(now, HEARD));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn server_that_still_challenges_is_asked_by_one_packet() {
+    fn server_that_still_challenges_gets_single_probes() {
         let mut now = Instant::now();
         let mut migration = Migration::new(HEARD, Duration::ZERO);
         migration.sent(now);

@@ -186,20 +186,20 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_never_overflows_is_not_filled() {
+    fn bufferbloat_does_not_grow_send_window() {
         let (window, rtt) = settled(1_000_000, 1 << 30, 1);
         assert!((1_000_000..=4_000_000).contains(&window), "{window}");
         assert!(rtt < RTT_MIN * 9 / 2, "{rtt:?}");
     }
 
     #[test]
-    fn without_a_queue_the_congestion_window_decides() {
+    fn send_window_follows_congestion_window_without_queueing() {
         let (window, _) = settled(1_000_000, 800_000, 1);
         assert_eq!(window, 1_600_000);
     }
 
     #[test]
-    fn round_trips_that_vary_leave_the_path_full() {
+    fn varying_rtt_keeps_path_full() {
         let (window, _) = settled(1_000_000, 3_000_000, 3);
         assert!(window >= 3_000_000, "{window}");
     }

@@ -102,7 +102,7 @@ fn check(cases: &[Case<'_>]) {
 }
 
 #[test]
-fn what_breaks_the_limits_of_streams_ends_the_connection_with_the_rules_code() {
+fn stream_limit_violations_close_with_the_rfc_code() {
     let last = STREAM_WINDOW - 1;
     let both = [stream(0, last, b"x", false), stream(4, last, b"x", false)].concat();
     let ended = stream(0, 0, b"ab", true);
@@ -169,7 +169,7 @@ fn what_breaks_the_limits_of_streams_ends_the_connection_with_the_rules_code() {
 }
 
 #[test]
-fn what_breaks_another_rule_ends_the_connection_with_the_rules_code() {
+fn other_violations_close_with_the_rfc_code() {
     check(&[
         (
             "more streams than there are numbers",
@@ -222,13 +222,13 @@ fn what_breaks_another_rule_ends_the_connection_with_the_rules_code() {
 }
 
 #[test]
-fn more_connection_ids_than_are_kept_end_the_connection() {
+fn excess_connection_ids_close_the_connection() {
     let ids: Vec<u8> = (2..12).flat_map(|sequence| new_id(sequence, 0)).collect();
     assert_eq!(judged(&[&ids]), Some(CONNECTION_ID_LIMIT));
 }
 
 #[test]
-fn a_client_judges_its_server_as_well() {
+fn client_closes_on_server_violations() {
     for (frames, code) in [
         (stream(0, 0, b"x", false), STREAM_STATE),
         (stream(STREAMS * 4 + 1, 0, b"x", false), STREAM_LIMIT),
@@ -245,7 +245,7 @@ fn a_client_judges_its_server_as_well() {
 }
 
 #[test]
-fn the_other_connections_of_the_endpoint_go_on() {
+fn violation_leaves_other_connections_open() {
     let mut net = Net::new();
     net.connect();
     net.run(|_| {});
@@ -276,7 +276,7 @@ fn the_other_connections_of_the_endpoint_go_on() {
 }
 
 #[test]
-fn a_flood_of_challenges_is_answered_within_what_came() {
+fn path_challenge_flood_is_answered_within_received_bytes() {
     let mut net = Net::new();
     net.connect();
     net.run(|_| {});
@@ -299,7 +299,7 @@ fn a_flood_of_challenges_is_answered_within_what_came() {
 }
 
 #[test]
-fn pieces_with_gaps_between_them_do_not_keep_their_packets() {
+fn sparse_chunks_do_not_pin_their_packets() {
     let mut net = Net::new();
     net.connect();
     net.run(|_| {});

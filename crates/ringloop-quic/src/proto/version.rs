@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn type_bits_go_there_and_back() {
+    fn type_bits_round_trip() {
         for kind in 0..4u8 {
             let v1 = 0xc3 | kind << 4;
             assert_eq!(to_v2(v1), 0xc3 | ((kind + 1) % 4) << 4);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn handshake_packets_are_known_by_their_version() {
+    fn handshake_packets_are_recognised_per_version() {
         let header = |first: u8, version: u32| [&[first][..], &version.to_be_bytes()].concat();
         for (first, version, expected) in [
             (0xe1, V1, true),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_of_a_datagram_is_translated_and_a_short_one_is_not() {
+    fn all_long_headers_of_a_datagram_are_translated() {
         let long = |kind: u8, token: &[u8], body: &[u8]| {
             let mut packet = vec![0xc0 | kind << 4];
             packet.extend_from_slice(&V2.to_be_bytes());

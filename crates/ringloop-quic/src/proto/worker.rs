@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_carry_their_worker_and_are_known_again() {
+    fn ids_carry_their_worker_and_validate() {
         for count in [1, 2, 3, 7, 256] {
             for number in (0..count).step_by(3) {
                 let mut ids = WorkerIds::new(number, count, 42);

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_told_by_their_names_up_to_what_does_not_parse() {
+    fn frames_are_named_up_to_the_first_parse_error() {
         let payload = [
             &[0x02, 0x05, 0x08, 0x01, 0x01, 0x00, 0x02][..],
             &[0x0f, 0x04, 0x40, 0x64, 0x02, 7, 7],

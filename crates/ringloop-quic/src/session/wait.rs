@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_are_taken_in_order_and_those_that_are_done_do_not_pile_up() {
+    fn waiters_keep_order_and_done_ones_are_pruned() {
         let (mut waiters, done) = (Waiters::default(), Rc::new(Cell::new(false)));
         let waiting = |number| Numbered(number, Rc::default());
         let mut forgotten = waiters.add(Wait::DatagramIn, waiting(0));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_waits_to_read_unless_the_last_one_is_done() {
+    fn second_reader_waits_only_if_the_first_is_done() {
         let (mut waiters, done) = (Waiters::default(), Rc::new(Cell::new(false)));
         let wait = Wait::Read(StreamId(4));
         assert!(matches!(

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_those_of_the_rfcs_examples() {
+    fn retry_tags_match_rfc_examples() {
         // RFC 9001 A.4, RFC 9369 A.4: original id 8394c8f03e515708, token "token".
         for (is_v2, packet, tag) in [
             (

@@ -43,7 +43,7 @@ pub(super) fn note_untrusted(shown: &CertificateDer<'_>) {
     SEEN.with_borrow_mut(|seen| seen.untrusted = names);
 }
 
-/// Records the names and protocols of a ClientHello.
+/// Records the names and protocols of a `ClientHello`.
 pub(super) fn note_hello<'a>(name: Option<&str>, offered: impl Iterator<Item = &'a [u8]>) {
     SEEN.with_borrow_mut(|seen| {
         seen.name = name.map(str::to_owned);
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_of_the_calendar() {
+    fn dates_match_the_calendar() {
         let shown = |secs| date(UnixTime::since_unix_epoch(Duration::from_secs(secs)));
         assert_eq!(shown(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(shown(951_782_400), "2000-02-29 00:00:00 UTC");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_without_tls_13_are_said_to_be_so() {
+    fn missing_tls_13_is_explained() {
         let seen = Seen::default();
         for error in [
             PeerIncompatible::SupportedVersionsExtensionRequired,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_without_their_kinds() {
+    fn names_are_shown_without_type_wrappers() {
         assert_eq!(bare("DnsName(\"*.example.org\")"), "*.example.org");
         assert_eq!(bare("IpAddress(::1)"), "::1");
         assert_eq!(bare("DirectoryName"), "DirectoryName");

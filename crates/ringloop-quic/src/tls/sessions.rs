@@ -162,7 +162,7 @@ mod tests {
     use rustls::server::StoresServerSessions;
 
     #[test]
-    fn oldest_entry_goes_when_the_store_is_full() {
+    fn oldest_entry_is_evicted_when_full() {
         let store = ServerSessions::new();
         for number in 0..=SESSIONS {
             assert!(store.put(number.to_be_bytes().to_vec(), vec![1]));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_entries_do_not_let_the_keys_grow() {
+    fn taken_entries_do_not_accumulate_keys() {
         let mut map = Newest::new(3);
         for number in 0..100 {
             map.insert(number, ());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn new_stores_have_allocated_nothing() {
+    fn new_stores_do_not_allocate() {
         let map = Newest::<Vec<u8>, Vec<u8>>::new(SESSIONS);
         assert_eq!((map.entries.capacity(), map.keys.capacity()), (0, 0));
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_both_kinds_of_times() {
+    fn expiry_is_parsed_from_both_time_formats() {
         for (year, month, day, secs) in [
             (1970, 1, 1, 0),
             (2000, 2, 29, 951_782_400),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_certificate_has_no_names() {
+    fn invalid_certificates_have_no_names() {
         let der = certificate();
         for end in 0..der.len() {
             let _ = names(&CertificateDer::from(&der[..end]));

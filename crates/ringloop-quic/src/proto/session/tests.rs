@@ -163,7 +163,7 @@ fn exported(session: &Session, len: usize, label: &[u8], context: &[u8]) -> Opti
 }
 
 #[test]
-fn what_a_server_tells_is_the_same_when_it_has_concluded() {
+fn server_reports_the_same_after_conclusion() {
     let known = server_tls().clients(Clients::Required(roots()));
     let shown = client_tls().certificate(certificate().0.clone());
     for (server, client) in [(server_tls(), client_tls()), (known, shown)] {
@@ -181,7 +181,7 @@ fn what_a_server_tells_is_the_same_when_it_has_concluded() {
 }
 
 #[test]
-fn a_server_shows_the_clients_certificate_when_it_has_concluded() {
+fn concluded_server_keeps_the_client_certificate() {
     let server = server_tls().clients(Clients::Known(roots()));
     let client = client_tls().certificate(certificate().0.clone());
     let configs = Configs::new(server, client);
@@ -194,7 +194,7 @@ fn a_server_shows_the_clients_certificate_when_it_has_concluded() {
 }
 
 #[test]
-fn a_server_without_tickets_and_one_that_reads_early_data_conclude() {
+fn server_concludes_without_tickets_and_with_early_data() {
     let configs = Configs::new(server_tls().sessions(None), client_tls());
     configs.connect();
     let configs = Configs::new(server_tls(), client_tls());
@@ -212,7 +212,7 @@ fn a_server_without_tickets_and_one_that_reads_early_data_conclude() {
 }
 
 #[test]
-fn keying_material_is_the_clients_and_what_it_was_before_the_conclusion() {
+fn keying_material_matches_client_before_and_after_conclusion() {
     let long = vec![7; 3000];
     let suites = crate::tls::provider().cipher_suites.clone();
     let suites: Vec<_> = suites
@@ -245,7 +245,7 @@ fn keying_material_is_the_clients_and_what_it_was_before_the_conclusion() {
 }
 
 #[test]
-fn keying_material_is_each_connections_own() {
+fn keying_material_differs_per_connection() {
     let mut configs = Configs::new(server_tls(), client_tls());
     let mut seen = Vec::new();
     for version in [Version::V1, Version::V1, Version::V2] {
@@ -262,7 +262,7 @@ fn keying_material_is_each_connections_own() {
 }
 
 #[test]
-fn any_message_is_unexpected_before_the_conclusion_and_after() {
+fn messages_are_unexpected_before_and_after_conclusion() {
     let configs = Configs::new(server_tls(), client_tls());
     // A KeyUpdate, a Finished, a NewSessionTicket's head: RFC 8446 §4.
     let key_update = [24, 0, 0, 1, 0];
@@ -280,7 +280,7 @@ fn any_message_is_unexpected_before_the_conclusion_and_after() {
 }
 
 #[test]
-fn both_ends_go_on_to_update_their_keys() {
+fn both_ends_can_update_keys_after_conclusion() {
     for version in [Version::V1, Version::V2] {
         let mut configs = Configs::new(server_tls(), client_tls());
         configs.version = version;
@@ -321,7 +321,7 @@ impl KeyLog for Lines {
 }
 
 #[test]
-fn a_programs_key_log_hears_what_rustls_would_tell_it() {
+fn application_key_log_matches_plain_rustls() {
     for (wanted, count) in [("", 5), ("CLIENT_", 2), ("EXPORTER", 1), ("-", 0)] {
         let log = |wanted| {
             Arc::new(Lines {
@@ -379,7 +379,7 @@ impl<F: Fn() + Send + Sync> KeyLog for Then<F> {
 }
 
 #[test]
-fn a_key_log_that_panics_leaves_no_secret_behind() {
+fn panicking_key_log_leaves_no_secret_behind() {
     // Without the panic hook, whose backtrace allocates memory that other tests count.
     let log = Then(|| resume_unwind(Box::new("a key log that fails")));
     let configs = Configs::new(server_tls().secrets(To::To(Arc::new(log))), client_tls());
@@ -392,7 +392,7 @@ fn a_key_log_that_panics_leaves_no_secret_behind() {
 }
 
 #[test]
-fn a_key_log_that_drives_another_session_does_not_mix_their_secrets() {
+fn nested_session_in_key_log_keeps_secrets_apart() {
     let inner = Configs::new(server_tls(), client_tls());
     let check = |ends: &Ends| {
         let material = exported(&ends.server, 32, b"label", b"");
