@@ -1,7 +1,7 @@
-//! What a handle runs: a callable, its arguments and its context.
+//! Contents of a handle: a callable, its arguments and its context.
 //!
-//! Handles are made and freed millions of times a second and may wait by the million, so they use the
-//! words that `asyncio.Handle.__slots__` reserves anyway. `CPython` orders slots by name:
+//! Handles are created and freed millions of times a second, and millions may be pending, so they
+//! use the words that `asyncio.Handle.__slots__` reserves anyway. `CPython` orders slots by name:
 //!
 //! | word | asyncio's slot       | here                                                        |
 //! |------|----------------------|-------------------------------------------------------------|
@@ -15,10 +15,11 @@
 //!
 //! The handle types hide these slots behind properties with asyncio's meaning.
 //!
-//! Any thread may cancel a handle, so all of this is touched alone with the handle (`ffi::locked`), and
-//! the turn takes references of its own before it calls: a thread that cancels must not have to wait
-//! for the callback, nor may it empty what is being called. Two exceptions: a handle that is being
-//! filled is known to nobody yet, and `cancelled` is atomic, because the queues ask for it.
+//! Any thread may cancel a handle, so all of this is accessed only under the handle's lock
+//! (`ffi::locked`), and the turn takes its own references before it calls: a cancelling thread must
+//! neither wait for the callback nor clear what is being called. Two exceptions: a handle being
+//! filled is not visible to other threads yet, and `cancelled` is atomic, because the queues read
+//! it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,10 +40,10 @@ const LOOP: usize = 4;
 const REPR: usize = ARGUMENTS[2];
 const SOURCE_TRACEBACK: usize = 6;
 
-/// Marks that the first argument's word holds a tuple of all.
+/// Marks that the first argument's word holds a tuple of all arguments.
 const TUPLE: u8 = u8::MAX;
 
-/// The payload that all handle types begin with.
+/// The payload that all handle types start with.
 #[derive(Default)]
 pub struct State {
     argument_count: Cell<u8>,
@@ -50,7 +51,7 @@ pub struct State {
 }
 
 impl State {
-    /// Say whether the handle was cancelled.
+    /// Whether the handle was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
@@ -118,8 +119,8 @@ impl<'a> Callback<'a> {
         std::mem::forget(cell.replace(object));
     }
 
-    /// Call it in its context; nothing when it was cleared. Where the context is an empty one of its
-    /// own, `contexts` lends it. `handle` is whose callback this is.
+    /// Calls it in its context; no effect if cleared. If the context is empty, one from `contexts`
+    /// is used. `handle` is the callback's handle.
     #[inline(always)]
     pub fn run(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
         let py = handle.py();
@@ -130,15 +131,15 @@ impl<'a> Callback<'a> {
             return Ok(());
         };
         let result = call.run(py);
-        // An exception handler is shown the handle, and runs in its context.
+        // The exception handler gets the handle, and runs in its context.
         if call.is_context_lent && result.is_ok() {
             ffi::locked(handle, || self.return_context(py, call.context, contexts))?;
         }
         result
     }
 
-    /// As `run`, for a handle that nobody else holds: its references are moved out. Counting one that
-    /// other loops count too, of a callable that all of them schedule, is what a callback costs most.
+    /// As `run`, for a handle without other references: its contents are moved out. Incrementing
+    /// the count of a callable that other loops increment too is the main cost of a callback.
     #[inline(always)]
     fn run_unseen(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
         let py = handle.py();
@@ -157,7 +158,7 @@ impl<'a> Callback<'a> {
         };
         let result = call.run(py);
         if result.is_err() {
-            // The exception handler is shown the handle.
+            // The exception handler gets the handle.
             ffi::locked(handle, || self.put_back(call));
         } else if is_context_lent {
             drop(contexts.give_back(py, call.context)?);
@@ -173,7 +174,7 @@ impl<'a> Callback<'a> {
         }
     }
 
-    /// Take what is to be called; `None` when it was cleared.
+    /// Takes what is to be called; `None` if cleared.
     #[inline(always)]
     fn prepare(self, py: Python<'_>, contexts: &Contexts) -> PyResult<Option<Call>> {
         let Some(callable) = self.cells[CALLABLE].get(py) else {
@@ -202,7 +203,7 @@ impl<'a> Callback<'a> {
         }))
     }
 
-    /// After a call in a context that `contexts` has lent: the handle keeps one that was used.
+    /// After a call in a context of `contexts`: the handle keeps it if it was used.
     #[inline(always)]
     fn return_context(self, py: Python<'_>, context: Obj, contexts: &Contexts) -> PyResult<()> {
         // Not the last reference: `context` is one.
@@ -212,12 +213,12 @@ impl<'a> Callback<'a> {
         Ok(())
     }
 
-    /// Cancel; says whether it was not cancelled before.
+    /// Cancels; whether it was not cancelled before.
     pub fn mark_cancelled(self) -> bool {
         !self.state.cancelled.swap(true, Relaxed)
     }
 
-    /// Let go of callable and arguments, and keep what the handle looked like; the context stays.
+    /// Drops callable and arguments, and keeps the handle's repr; the context stays.
     pub fn empty(self, repr: Option<Obj>) {
         let old = (
             self.cells[CALLABLE].take(),
@@ -233,7 +234,7 @@ impl<'a> Callback<'a> {
         self.cells[CALLABLE].get_or_none(py)
     }
 
-    /// The context; made here when it was an empty one that nobody has asked for.
+    /// The context; created here if it was an empty one.
     pub fn context(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         if !self.cells[CONTEXT].is_some() {
             let context = ffi::context_new(py)?;
@@ -252,9 +253,9 @@ impl<'a> Callback<'a> {
         self.cells[SOURCE_TRACEBACK].get_or_none(py)
     }
 
-    /// What it looked like when it was cancelled, in debug mode.
+    /// The repr at cancellation, in debug mode.
     pub fn repr(self, py: Python<'_>) -> Option<Obj> {
-        // Until the handle is emptied, the word may hold an argument.
+        // Until the handle is cleared, the word may hold an argument.
         if self.state.is_cancelled() && !self.cells[CALLABLE].is_some() {
             self.cells[REPR].get(py)
         } else {
@@ -279,14 +280,14 @@ impl<'a> Callback<'a> {
     }
 }
 
-/// One call of a callback: references of its own, since the callback may cancel its handle.
+/// One call of a callback, with its own references, since the callback may cancel its handle.
 struct Call {
     callable: Obj,
     /// As in the handle's words.
     arguments: [Option<Obj>; ARGUMENTS.len()],
     argument_count: u8,
     context: Obj,
-    /// The context is an empty one of the loop's.
+    /// The context belongs to the loop's pool of empty ones.
     is_context_lent: bool,
 }
 
@@ -312,7 +313,7 @@ impl Call {
     }
 }
 
-/// Copy the current context for a new handle; None stands for an empty one.
+/// Copies the current context for a new handle; None stands for an empty one.
 #[inline]
 pub fn current_context(py: Python<'_>) -> PyResult<Option<Obj>> {
     if ffi::current_context_is_empty(py) {
@@ -321,11 +322,11 @@ pub fn current_context(py: Python<'_>) -> PyResult<Option<Obj>> {
     ffi::context_copy_current(py).map(Some)
 }
 
-/// Empty contexts, lent to callbacks one after another.
+/// Pool of empty contexts for callbacks.
 pub struct Contexts(Confined<Vec<Obj>>);
 
 impl Contexts {
-    /// Make an empty pool.
+    /// Makes an empty pool.
     pub const fn new() -> Self {
         Self(Confined::new(Vec::new()))
     }
@@ -338,7 +339,7 @@ impl Contexts {
         }
     }
 
-    /// Take a context back; one that was changed or kept comes out again: it is the callback's now.
+    /// Returns a context to the pool; a changed or referenced one is handed back instead.
     #[inline]
     fn give_back(&self, py: Python<'_>, context: Obj) -> PyResult<Option<Obj>> {
         if !ffi::context_is_fresh(py, &context) {
@@ -353,19 +354,19 @@ impl Contexts {
         })?)
     }
 
-    /// Let go of all.
+    /// Clears the pool.
     pub fn clear(&self) -> PyResult<()> {
         drop(self.0.with(std::mem::take)?);
         Ok(())
     }
 }
 
-/// What a new handle is filled with.
+/// Contents of a new handle.
 pub struct Parts<'a, 'py> {
     callable: Obj,
     args: Args<'a, 'py>,
     skip: usize,
-    /// All arguments, where there are too many for the words.
+    /// All arguments, if there are too many for the words.
     tuple: Option<Obj>,
     /// None stands for an empty one.
     context: Option<Obj>,
@@ -401,7 +402,7 @@ impl<'a, 'py> Parts<'a, 'py> {
         })
     }
 
-    /// With the stack that schedules it.
+    /// With the stack that scheduled it.
     pub fn scheduled_by(mut self, source_traceback: Obj) -> Self {
         self.source_traceback = Some(source_traceback);
         self

@@ -1,8 +1,8 @@
-//! What timers go by: the monotonic clock, or a `time()` that the user put in its place.
+//! Clock of the timers: the monotonic clock, or a `time()` that the application overrides.
 //!
-//! Owns: knowing which of the two it is. Called by: `schedule`, the turn, and `Loop.__setattr__` when
-//! somebody sets `time`. Never does: look for a `time()` at each timer, since that would cost every one
-//! a search; so one that is set on the class of a running loop counts from the next run on.
+//! Owns: which of the two it is. Called by: `schedule`, the turn, and `Loop.__setattr__` when
+//! `time` is set. Timers do not search for an override, which would cost a lookup each; so an
+//! override set on the class of a running loop applies from the next run on.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use super::timers;
 use crate::ffi::intern;
 
 impl LoopCore {
-    /// Find out whether a subclass, or the object itself, has a `time` of its own.
+    /// Checks whether a subclass or the object itself overrides `time`.
     pub(super) fn look_for_clock(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
         let name = intern!(py, "time");
@@ -29,24 +29,24 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Say whether timers go by a `time()` that is not ours.
+    /// Whether timers use an overridden `time()`.
     #[inline]
     pub(super) fn has_foreign_clock(&self) -> bool {
         self.foreign_clock.load(Relaxed)
     }
 
-    /// What the clock of the timers reads, in the unit of their deadlines.
+    /// The timers' clock, in the unit of deadlines.
     #[inline]
     pub(super) fn now_ns(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<i64> {
         if self.has_foreign_clock() {
-            // Rounded as deadlines are: a clock that stands at `when` makes the timer due.
+            // Rounded like deadlines: a clock equal to `when` makes the timer due.
             return foreign_time(loop_).map(timers::deadline_ns);
         }
         Ok(clock::monotonic_ns() as i64)
     }
 }
 
-/// Ask the user's clock, in seconds.
+/// Reads the application's clock, in seconds.
 #[cold]
 pub fn foreign_time(loop_: &Bound<'_, LoopCore>) -> PyResult<f64> {
     loop_

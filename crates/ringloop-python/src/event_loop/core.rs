@@ -1,7 +1,7 @@
-//! The class `ringloop._native.LoopCore`: the state of a loop, and the methods that run rarely.
+//! The class `ringloop._native.LoopCore`: a loop's state, and rarely used methods.
 //!
-//! State lies in [`Confined`] cells and atomics; no cell is open across a call into Python, so every
-//! callback may come back in at any point.
+//! State is in [`Confined`] cells and atomics; no cell is open across a call into Python, so
+//! callbacks may re-enter at any point.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
@@ -41,67 +41,67 @@ pub struct LoopCore {
     pub(super) ready: Confined<Ready>,
     pub(super) timers: Confined<Timers>,
     pub(super) contexts: Contexts,
-    /// Transports that were written to in this turn.
+    /// Transports written to in this turn.
     pub(super) unflushed: Confined<Vec<Handler>>,
     pub(super) owed: Confined<Vec<Owed>>,
-    /// That list is not empty.
+    /// Whether that list is not empty.
     pub(super) owes: AtomicBool,
-    /// Which descriptors belong to transports.
+    /// Descriptors that belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
-    /// What datagrams are received into; made by the first endpoint that receives.
+    /// Receive buffers of datagrams; created by the first endpoint that receives.
     pub(crate) datagrams: Confined<Option<Batch>>,
-    /// The headers of datagrams on their way out.
+    /// Headers of outgoing datagrams.
     pub(crate) outgoing: Confined<Outgoing>,
-    /// When the interpreter was last offered to others.
+    /// When the interpreter was last released to other threads.
     pub(super) gave_way: GaveWay,
-    /// How many turns have begun.
+    /// Number of turns started.
     pub(super) turns: AtomicU64,
-    /// Where bytes are received that a protocol of ours takes from there.
+    /// Receive buffer of our own protocols, which copy from it.
     pub(crate) scratch: Confined<Vec<u8>>,
-    /// Messages of other threads; empty before `__init__` and after `close`.
+    /// Messages from other threads; `None` before `__init__` and after `close`.
     inbox: RwLock<Option<Inbox<Obj>>>,
-    /// How many messages the inbox takes.
+    /// Capacity of the inbox.
     inbox_capacity: AtomicUsize,
-    /// Ends the passes of a turn early; the inbox itself is what counts.
+    /// Ends the passes of a turn early; only a hint, the inbox decides.
     message_hint: AtomicBool,
-    /// Memory of the inbox's last batch, for the next.
+    /// Memory of the inbox's last batch, to be reused.
     pub(super) inbox_batch: Confined<VecDeque<Obj>>,
-    /// The driver's name, and why it is that one.
+    /// The driver's name, and why it was chosen.
     driver: OnceLock<(String, String)>,
     task_factory: Confined<Option<Obj>>,
     pub(super) stopping: AtomicBool,
     closed: AtomicBool,
     debug: AtomicBool,
-    /// The object is exactly a `ringloop.Loop`: nobody overrides `call_soon`.
+    /// The object is exactly a `ringloop.Loop`: `call_soon` is not overridden.
     exact: AtomicBool,
-    /// Timers go by a `time()` that is not ours.
+    /// Timers use an overridden `time()`.
     pub(super) foreign_clock: AtomicBool,
     has_task_factory: AtomicBool,
-    /// Nothing that is written waits for the end of the turn.
+    /// Writes are not deferred to the end of the turn.
     writes_eagerly: AtomicBool,
     /// `threading.get_ident()` of the running thread; zero when the loop does not run.
     thread_id: Arc<AtomicU64>,
     pub(super) steps: &'static StepTypes,
 }
 
-/// How a handle comes into the inbox.
+/// How a handle is added to the inbox.
 type Add = fn(&Inbox<Obj>, Obj) -> Result<(), (Obj, Error)>;
 
 impl LoopCore {
-    /// Say whether debug mode is on.
+    /// Whether debug mode is on.
     #[inline]
     pub fn debug(&self) -> bool {
         self.debug.load(Relaxed)
     }
 
-    /// Say whether the loop was closed.
+    /// Whether the loop was closed.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Fail when the loop was closed.
+    /// Fails if the loop was closed.
     #[inline]
     pub fn check_open(&self) -> PyResult<()> {
         if self.is_closed() {
@@ -119,13 +119,13 @@ impl LoopCore {
         error::closed()
     }
 
-    /// Say whether some thread runs the loop.
+    /// Whether some thread runs the loop.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.thread_id.load(Relaxed) != 0
     }
 
-    /// The number of the turn that runs; zero while the loop does not.
+    /// The number of the current turn; zero while the loop does not run.
     #[inline]
     pub fn turn_number(&self) -> u64 {
         if self.is_running() {
@@ -135,47 +135,47 @@ impl LoopCore {
         }
     }
 
-    /// Say whether the calling thread runs the loop.
+    /// Whether the calling thread runs the loop.
     #[inline]
     pub fn is_running_here(&self) -> bool {
         self.thread_id.load(Relaxed) == ffi::thread_id()
     }
 
-    /// Where to look up which thread runs the loop, without the loop; zero for none.
+    /// The thread that runs the loop, readable without the loop; zero for none.
     pub fn running_thread(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.thread_id)
     }
 
-    /// Say whether a task's step needs no handle.
+    /// Whether a task's step needs no handle.
     #[inline]
     pub(super) fn may_skip_handles(&self) -> bool {
         self.exact.load(Relaxed) && !self.debug()
     }
 
-    /// Say whether every write is to leave at once.
+    /// Whether every write is sent at once.
     pub fn writes_eagerly(&self) -> bool {
         self.writes_eagerly.load(Relaxed)
     }
 
-    /// Say whether a task factory is set.
+    /// Whether a task factory is set.
     #[inline]
     pub(super) fn has_task_factory(&self) -> bool {
         self.has_task_factory.load(Relaxed)
     }
 
-    /// Queue a handle from any thread.
+    /// Queues a handle from any thread.
     pub(super) fn send(&self, handle: Obj) -> PyResult<()> {
         self.send_by(handle, Inbox::send)
     }
 
-    /// As [`LoopCore::send`], past the bound of the inbox: for answers to what the loop has asked for, each of which
-    /// somebody waits for.
+    /// As [`LoopCore::send`], beyond the inbox's capacity: for replies to the loop's requests, each
+    /// of which has a waiter.
     pub(super) fn send_answer(&self, handle: Obj) -> PyResult<()> {
         self.send_by(handle, Inbox::push)
     }
 
     fn send_by(&self, handle: Obj, add: Add) -> PyResult<()> {
-        // The loop's own thread keeps the order among all its calls, and so does anybody while the loop
+        // Keeps the order of all calls on the loop's own thread, and of any thread while the loop
         // does not run.
         if self.is_running_here() || !self.is_running() {
             self.ready
@@ -185,7 +185,7 @@ impl LoopCore {
             }
             return Ok(());
         }
-        // The descriptor that wakes the loop is the parent's too.
+        // The parent shares the descriptor that wakes the loop.
         self.engine.check_process()?;
         self.message_hint.store(true, Relaxed);
         let sent = match &*self.inbox() {
@@ -193,15 +193,15 @@ impl LoopCore {
             None => Err((handle, Error::Closed)),
         };
         sent.map_err(|(_handle, error)| match error {
-            // All that an inbox has of the kind.
+            // The only such error of an inbox.
             Error::Io(_) => PyMemoryError::raise_bare(),
             error => error::from_engine(error),
         })
     }
 
-    /// Without the interpreter lock, another thread may have begun to run the loop, and to sleep, after it
-    /// was seen not to run. It marks the loop as running before it opens the ready ring for the first
-    /// time: one that has not seen the new entry there is seen to run here.
+    /// Without the interpreter lock, another thread may have started to run the loop, and to sleep,
+    /// after it was seen not to run. It marks the loop as running before it first opens the ready
+    /// ring: if it missed the new entry there, it is seen to run here.
     fn wake_if_running_elsewhere(&self) {
         if self.is_running()
             && !self.is_running_here()
@@ -211,31 +211,31 @@ impl LoopCore {
         }
     }
 
-    /// Say whether other threads may have sent something since it was last looked; it may come late.
+    /// Whether other threads may have sent something since the last check; may lag.
     #[inline]
     pub(super) fn may_have_messages(&self) -> bool {
         self.message_hint.load(Relaxed)
     }
 
-    /// Say whether other threads have sent anything.
+    /// Whether other threads have sent anything.
     pub(super) fn has_messages(&self) -> bool {
         self.message_hint.store(false, Relaxed);
         self.inbox().as_ref().is_some_and(|inbox| !inbox.is_empty())
     }
 
-    /// Move the messages of other threads into `batch`, which is empty.
+    /// Moves the messages of other threads into `batch`, which is empty.
     pub(super) fn take_messages(&self, batch: &mut VecDeque<Obj>) {
         if let Some(inbox) = &*self.inbox() {
             inbox.take(batch);
         }
     }
 
-    /// No call into Python and no drop of an object happens while it is held.
+    /// While it is held, there are no calls into Python and no drops of objects.
     fn inbox(&self) -> RwLockReadGuard<'_, Option<Inbox<Obj>>> {
         self.inbox.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Make the calling thread the one that runs the loop.
+    /// Binds the loop to the calling thread.
     pub(super) fn bind(&self) -> PyResult<()> {
         if self.engine.is_tied_to_another_thread()? {
             self.replace_engine()?;
@@ -243,7 +243,7 @@ impl LoopCore {
         self.engine.bind()
     }
 
-    /// Go on with a ring of this thread's own; only watchers can move.
+    /// Continues with a ring of this thread; only watchers can be moved.
     fn replace_engine(&self) -> PyResult<()> {
         let watched = self.watchers.with(|watchers| watchers.len())?;
         if self.handlers.with(|handlers| handlers.len())? > watched {
@@ -267,13 +267,13 @@ impl LoopCore {
         Inbox::new(unpark, self.inbox_capacity.load(Relaxed))
     }
 
-    /// Replace the inbox; the old one is closed and comes back with what nobody took.
+    /// Replaces the inbox; closes and returns the old one with its remaining messages.
     fn replace_inbox(&self, inbox: Option<Inbox<Obj>>) -> Option<Inbox<Obj>> {
         let mut place = self.inbox.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut place, inbox)
     }
 
-    /// Collect what a handle is made of: `args[skip - 1]` and its arguments.
+    /// Collects the contents of a handle: `args[skip - 1]` and its arguments.
     #[inline]
     pub(super) fn parts<'a, 'py>(
         &self,
@@ -291,7 +291,7 @@ impl LoopCore {
         Ok(parts)
     }
 
-    /// Count a timer that was cancelled in the heap, and sweep when there are many.
+    /// Counts a cancelled timer in the heap, and sweeps if there are many.
     pub(super) fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
         let swept = self.timers.with(|timers| {
             if !timers.count_cancelled() {
@@ -312,7 +312,7 @@ impl LoopCore {
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        // A cell that is open belongs to a thread that is inside: it cannot be garbage.
+        // An open cell belongs to a thread inside, so the loop is not garbage.
         let skip = |_| Visited::Continue(());
         self.ready
             .with_if_free(|ready| ready.visit(visitor))
@@ -338,7 +338,7 @@ impl LoopCore {
             .unwrap_or_else(skip)
     }
 
-    /// Drop every reference, each outside of its cell.
+    /// Drops every reference, each outside its cell.
     fn clear(&self) -> PyResult<()> {
         drop(self.ready.with(Ready::take)?);
         drop(self.timers.with(Timers::take)?);
@@ -355,7 +355,7 @@ impl LoopCore {
     }
 }
 
-/// The bound of the inbox that the user asked for.
+/// The inbox capacity that the application requested.
 fn inbox_capacity(messages: Option<isize>) -> PyResult<usize> {
     match messages.map(usize::try_from) {
         None => Ok(ringloop::embed::limits::INBOX_MESSAGES),
@@ -364,7 +364,7 @@ fn inbox_capacity(messages: Option<isize>) -> PyResult<usize> {
     }
 }
 
-/// Shows `PyO3`'s visitor what ours is shown.
+/// Adapts `PyO3`'s visitor to ours.
 struct Adapter<'a, 'b> {
     visit: &'a PyVisit<'b>,
     stopped: Option<PyTraverseError>,
@@ -416,7 +416,7 @@ impl LoopCore {
             driver: OnceLock::new(),
             task_factory: Confined::new(None),
             stopping: AtomicBool::new(false),
-            // Until it is opened, so that `__del__` does not complain of a loop that never was.
+            // Until it is opened, so that `__del__` does not warn.
             closed: AtomicBool::new(true),
             debug: AtomicBool::new(false),
             exact: AtomicBool::new(false),
@@ -449,7 +449,7 @@ impl LoopCore {
         // Found empty above.
         let _ = self.driver.set((opened.driver, opened.reason));
         self.exact.store(exact, Relaxed);
-        // Where nobody tells what a program is about to do, nothing may wait.
+        // Without audit events, deferred writes would not be flushed in time.
         self.writes_eagerly
             .store(eager || !outward::watch(), Relaxed);
         self.closed.store(false, Relaxed);
@@ -476,11 +476,11 @@ impl LoopCore {
         self.engine.look()
     }
 
-    /// Let go of queues, watchers and engine; the loop is marked closed first.
+    /// Drops queues, watchers and engine; the loop is marked closed first.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
         ffi::arm();
         self.closed.store(true, Relaxed);
-        // Some of them rest, and are among those only that were written to.
+        // Some are resting, and are only in the list of written ones.
         let mut handlers = self.unflushed.with(std::mem::take)?;
         handlers.extend(self.handlers.with(Handlers::take)?);
         // Attached: buffers of unfinished operations may belong to Python objects.
@@ -589,8 +589,8 @@ impl LoopCore {
         let [first, last] = [hooks.get_borrowed_item(0)?, hooks.get_borrowed_item(1)?]
             .map(|hook| Obj::from_borrowed(hook));
         let restore = || ffi::call(py, &set_hooks, &[&first, &last]);
-        // Both may want memory (the first before CPython 3.14), and a thread that keeps a running loop runs no
-        // other: once more where there was none.
+        // Both may need memory (the first before CPython 3.14), and a thread with a running loop
+        // set can run no other: retry once after a failure.
         let forgotten = forget().or_else(|_| forget());
         let restored = restore().or_else(|_| restore());
         forgotten.and(restored).map(|_| true)
@@ -644,7 +644,7 @@ impl LoopCore {
     }
 
     fn __clear__(&self) {
-        // A cell that is open belongs to a thread that is inside: then this is no garbage.
+        // An open cell belongs to a thread inside, so this is not garbage.
         let _ = self.clear();
     }
 }

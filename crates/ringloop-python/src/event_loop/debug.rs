@@ -1,4 +1,4 @@
-//! Debug mode: who scheduled a callback, checks before scheduling, and callbacks that take too long.
+//! Debug mode: source tracebacks, checks before scheduling, and slow callbacks.
 
 use pyo3::prelude::*;
 
@@ -6,7 +6,7 @@ use super::core::LoopCore;
 use crate::ffi::{Fallible, Obj, intern};
 use ringloop::embed::sys::clock;
 
-/// The stack of the caller, as asyncio stores it: it ends at whoever called the native method.
+/// The caller's stack, as asyncio stores it: it ends at the caller of the native method.
 pub fn extract_stack(py: Python<'_>) -> PyResult<Obj> {
     py.import(intern!(py, "asyncio.format_helpers"))?
         .getattr(intern!(py, "extract_stack"))?
@@ -14,7 +14,7 @@ pub fn extract_stack(py: Python<'_>) -> PyResult<Obj> {
         .map(Obj::from)
 }
 
-/// Refuse a wrong thread and a callback that cannot be one (`BaseEventLoop._check_*`).
+/// Rejects a wrong thread and invalid callbacks (`BaseEventLoop._check_*`).
 pub fn check(
     loop_: &Bound<'_, LoopCore>,
     callback: Borrowed<'_, '_, PyAny>,
@@ -29,7 +29,7 @@ pub fn check(
     Ok(())
 }
 
-/// Run a handle and log it when it took too long.
+/// Runs a handle and logs it if it took too long.
 pub fn run_timed(
     loop_: &Bound<'_, LoopCore>,
     handle: &Bound<'_, PyAny>,
@@ -48,8 +48,8 @@ pub fn run_timed(
     })
 }
 
-/// Run what a completion calls without a handle, a transport's protocol most often, and log `object` when it
-/// took too long.
+/// Runs what a completion calls without a handle, usually a transport's protocol, and logs `object`
+/// if it took too long.
 #[cold]
 pub fn complete_timed(
     loop_: &Bound<'_, LoopCore>,
@@ -73,7 +73,8 @@ fn tell_if_slow<'py>(
         .getattr(intern!(py, "slow_callback_duration"))?
         .extract()?;
     if seconds >= limit {
-        // asyncio's logger is looked up where its own loop finds it: who replaces that one gets this line too.
+        // Looked up where asyncio's own loop finds it, so that a replaced logger gets this line
+        // too.
         let base_events = py.import(intern!(py, "asyncio.base_events"))?;
         let name = name(&base_events)?;
         let logger = base_events.getattr(intern!(py, "logger"))?;

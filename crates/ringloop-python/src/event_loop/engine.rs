@@ -1,13 +1,13 @@
 //! The engine behind its cell: opened for one operation at a time, never across a call into Python.
 //!
 //! A child process shares the parent's epoll set and ring descriptors, and does not have the ring's
-//! memory at all. So an engine knows in which process it was opened, counted by the
-//! engine ([`fork::count`]); in any
-//! other it refuses to work, and is abandoned instead of being closed.
+//! memory. So an engine records the process in which it was opened, as a count of forks
+//! ([`fork::count`]); in any other it refuses to work, and is abandoned instead of closed.
 //!
-//! While the loop waits the engine is its thread's. Another thread that needs it (`remove_reader`, say, which asyncio
-//! takes from anywhere) is a visitor: it ends the wait, and the loop goes on once the visitors have left. No callback
-//! runs in between, so a visitor never waits for one.
+//! While the loop waits, its thread holds the engine. Another thread that needs it
+//! (`remove_reader`, say, which asyncio accepts from any thread) is a visitor: it ends the wait,
+//! and the loop continues once the visitors have left. No callback runs in between, so a visitor
+//! never waits for one.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -29,7 +29,7 @@ use crate::error;
 use crate::ffi::{Busy, Confined, Raise as _};
 use crate::limits;
 
-/// How many forks lie between this process and the one in which it was first asked.
+/// Number of forks between this process and the first call.
 pub fn forks() -> u32 {
     fork::count()
 }
@@ -37,19 +37,19 @@ pub fn forks() -> u32 {
 /// A loop's engine; empty before `Loop.__init__` and after `close`.
 pub struct EngineCell {
     cell: Confined<Option<Engine>>,
-    /// The driver was used since the kernel was last asked.
+    /// The driver was used since the kernel was last polled.
     submitted: AtomicBool,
     /// [`forks`] when it was opened.
     forks: AtomicU32,
-    /// The thread that it is bound to. Python's thread numbers are used again; these are not.
+    /// The thread it is bound to. Python's thread ids are reused; these are not.
     thread_id: Confined<Option<ThreadId>>,
-    /// Other threads that wait for the engine, or use it.
+    /// Other threads that wait for the engine or use it.
     visitors: AtomicU32,
-    /// How they end the loop's wait.
+    /// Ends the loop's wait.
     unpark: Mutex<Option<Unpark>>,
 }
 
-/// Leaves when it is dropped.
+/// Ends the visit when dropped.
 struct Visit<'a>(&'a AtomicU32);
 
 impl Drop for Visit<'_> {
@@ -58,20 +58,20 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// What an engine that was opened says of itself.
+/// Properties of an opened engine.
 pub struct Opened {
-    /// How other threads wake it.
+    /// Wakes it from other threads.
     pub unpark: Unpark,
     /// Its driver's name.
     pub driver: String,
-    /// Why it is that one.
+    /// Why it was chosen.
     pub reason: String,
-    /// The ring was refused, and nobody has asked for epoll.
+    /// The ring was unavailable, and epoll was not requested.
     pub fell_back: bool,
 }
 
 impl EngineCell {
-    /// Make an empty one.
+    /// Makes an empty one.
     pub const fn new() -> Self {
         Self {
             cell: Confined::new(None),
@@ -83,7 +83,7 @@ impl EngineCell {
         }
     }
 
-    /// Set the engine up with the driver called `driver` (the environment's choice when None).
+    /// Opens the engine with the driver called `driver` (the environment's choice if None).
     pub fn open(&self, driver: Option<&str>) -> PyResult<Opened> {
         let choice = match driver {
             Some(word) => word.parse().map_err(|error: ringloop::Error| {
@@ -111,7 +111,7 @@ impl EngineCell {
         Ok(opened)
     }
 
-    /// Make the calling thread the engine's own.
+    /// Binds the engine to the calling thread.
     pub fn bind(&self) -> PyResult<()> {
         self.with(Engine::bind)?
             .map_err(|error| error::from_io(&error))?;
@@ -120,7 +120,7 @@ impl EngineCell {
             .with(|id| *id = Some(thread::current().id()))?)
     }
 
-    /// Say whether the engine is a ring that another thread has used: the kernel ties a ring to the
+    /// Whether the engine is a ring that another thread has used: the kernel ties a ring to the
     /// first thread that submits to it.
     pub fn is_tied_to_another_thread(&self) -> PyResult<bool> {
         let here = thread::current().id();
@@ -128,7 +128,7 @@ impl EngineCell {
         Ok(elsewhere && self.kind()? == Kind::Uring)
     }
 
-    /// Look for completions without waiting.
+    /// Polls for completions without waiting.
     pub fn look(&self) -> PyResult<()> {
         self.submitted.store(false, Relaxed);
         let looked = self.with(|engine| {
@@ -141,7 +141,7 @@ impl EngineCell {
         looked.map_err(|error| error::from_io(&error))
     }
 
-    /// Wait with the interpreter lock released.
+    /// Waits with the interpreter lock released.
     pub fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process()?;
         self.submitted.store(false, Relaxed);
@@ -163,7 +163,7 @@ impl EngineCell {
             .map_err(|error| error::from_io(&error))
     }
 
-    /// Wait until they have left, or for as long as none of them should take.
+    /// Waits until visitors have left, up to a limit.
     #[cold]
     fn let_visitors_in(&self, py: Python<'_>) {
         py.detach(|| {
@@ -174,10 +174,10 @@ impl EngineCell {
         });
     }
 
-    /// Have the loop come back from its wait, and stay until `body` is done.
+    /// Ends the loop's wait, and holds it off until `body` is done.
     #[cold]
     fn visit<R, F: FnOnce(&mut Option<Engine>) -> R>(&self, mut body: F) -> Result<R, Busy> {
-        // Before the look at the cell, as the loop looks here after it has given the cell away.
+        // Before the cell is checked, since the loop reads this after it released the cell.
         self.visitors.fetch_add(1, SeqCst);
         let _visit = Visit(&self.visitors);
         let unpark = self.unpark().clone();
@@ -207,14 +207,14 @@ impl EngineCell {
         self.with(Engine::next_event)
     }
 
-    /// Use the driver.
+    /// Uses the driver.
     #[inline]
     pub fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
         self.submitted.store(true, Relaxed);
         self.with(|engine| body(engine.driver_mut()))
     }
 
-    /// As [`EngineCell::driver`], unless the loop waits: for finalisers, which run at any moment.
+    /// As [`EngineCell::driver`], unless the loop waits: for finalisers, which run at any time.
     pub fn driver_if_free<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
         if self.cell.is_lent() {
             return Err(Busy.into());
@@ -222,28 +222,28 @@ impl EngineCell {
         self.driver(body)
     }
 
-    /// Say whether an operation is over, also where its completion has not been handed out.
+    /// Whether an operation has ended, even if its completion is not dispatched yet.
     pub fn has_ended(&self, key: Key) -> PyResult<bool> {
         self.with(|engine| engine.driver_mut().has_ended(key))
     }
 
-    /// Which driver is in use.
+    /// The driver in use.
     pub fn kind(&self) -> PyResult<Kind> {
         self.with(|engine| engine.kind())
     }
 
-    /// Say whether the kernel should be asked before more callbacks run: operations were submitted
-    /// since it last was, or completions are known to wait.
+    /// Whether to poll the kernel before more callbacks run: operations were submitted since the
+    /// last time, or completions are known to be pending.
     #[inline]
     pub fn owes_io(&self) -> PyResult<bool> {
         if self.submitted.load(Relaxed) {
             return Ok(true);
         }
-        // Only the ring can tell without a system call.
+        // Only the ring knows without a system call.
         self.with(|engine| engine.kind() == Kind::Uring && engine.has_work())
     }
 
-    /// Drop the engine; after a fork, abandon it to the parent.
+    /// Drops the engine; after a fork, abandons it to the parent.
     pub fn close(&self) -> PyResult<()> {
         if self.is_of_another_process() {
             return Ok(());
@@ -253,12 +253,12 @@ impl EngineCell {
         Ok(())
     }
 
-    /// Say whether the engine was opened before a fork.
+    /// Whether the engine was opened before a fork.
     pub fn is_of_another_process(&self) -> bool {
         self.forks.load(Relaxed) != forks()
     }
 
-    /// Fail after a fork.
+    /// Fails after a fork.
     #[inline]
     pub fn check_process(&self) -> PyResult<()> {
         if self.is_of_another_process() {

@@ -1,6 +1,6 @@
-//! What happens to an exception that a callback raised, and who is told: the exception handler, asyncio's log.
+//! Exceptions of callbacks: the exception handler and asyncio's log.
 //!
-//! The words and the context dictionary are those of `asyncio.Handle._run`.
+//! Messages and context dictionary are those of `asyncio.Handle._run`.
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PySystemExit};
@@ -10,12 +10,12 @@ use pyo3::types::{PyDict, PyString};
 use super::callback::Callback;
 use crate::ffi::{self, Fallible, intern};
 
-/// Say whether an exception leaves `run_forever`.
+/// Whether an exception ends `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PySystemExit>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py)
 }
 
-/// Hand the error of a callback to the loop's exception handler.
+/// Passes a callback's error to the loop's exception handler.
 #[cold]
 pub fn callback_failed(
     object: Borrowed<'_, '_, PyAny>,
@@ -33,8 +33,8 @@ pub fn callback_failed(
     contained(exception, reported)
 }
 
-/// Hand the error of what the loop calls without a handle, such as a transport at a completion, to its
-/// exception handler.
+/// Passes an error of code that the loop calls without a handle, such as a transport at a
+/// completion, to its exception handler.
 #[cold]
 pub fn handler_failed(
     loop_: &Bound<'_, PyAny>,
@@ -67,7 +67,7 @@ fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResu
     loop_.call_method1(name, (context,)).map(drop)
 }
 
-/// Call the loop's exception handler with `message`, `exception` and `more`.
+/// Calls the loop's exception handler with `message`, `exception` and `more`.
 pub(crate) fn report(
     loop_: &Bound<'_, PyAny>,
     message: &str,
@@ -103,8 +103,8 @@ pub(crate) fn log<'py>(
         .map(drop)
 }
 
-/// A report that fails does not end the loop, whose handler contains its own errors: there is no memory
-/// for one. The interpreter writes what it can.
+/// A failing report does not end the loop: its handler contains its own errors, and this one means
+/// that there is no memory. The interpreter writes what it can.
 pub(crate) fn contained(
     exception: Bound<'_, PyBaseException>,
     reported: PyResult<()>,
@@ -120,7 +120,7 @@ pub(crate) fn contained(
     }
 }
 
-/// What asyncio tells the exception handler of a callback.
+/// The context that asyncio passes to the exception handler of a callback.
 fn context_of<'py>(
     object: Borrowed<'_, 'py, PyAny>,
     loop_: &Bound<'py, PyAny>,
@@ -154,7 +154,7 @@ fn describe<'py>(
     let (callable, arguments) =
         ffi::locked(&object, || (callback.callable(py), callback.arguments(py)));
     let keywords = ffi::new_dict(py)?;
-    // 3.13 hides the arguments outside of debug mode and needs to be told.
+    // 3.13 hides the arguments outside debug mode, unless debug mode is passed.
     if describe
         .getattr(intern!(py, "__kwdefaults__"))?
         .contains(intern!(py, "debug"))

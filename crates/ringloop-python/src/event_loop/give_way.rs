@@ -1,12 +1,12 @@
-//! Giving the interpreter up to threads that ask for it.
+//! Releases the interpreter to other threads on request.
 //!
-//! Python code does so where it begins a function, and a wait does; callbacks that are compiled code do not, and a loop that
-//! always has some never waits. So the turn calls an empty function of Python's every now and then, which gives the
-//! interpreter up where a thread has waited for `sys.getswitchinterval()`, and else does nothing. To release the lock more
-//! often than that, for a moment each time, would be worse than never: who waits for it is woken, comes too late, and
-//! begins to wait anew.
+//! Python code does that at function entries, and waiting does; compiled callbacks do not, and a
+//! busy loop never waits. So the turn regularly calls an empty Python function, which releases the
+//! interpreter if a thread has waited for `sys.getswitchinterval()`, and does nothing otherwise.
+//! Releasing the lock more often, for a moment each, would be worse: the waiter wakes up, comes too
+//! late, and starts waiting again.
 //!
-//! Called by: the turn. Never does: give it up while a cell of the loop's is open.
+//! Called by: the turn, never while a cell of the loop is open.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,11 +19,11 @@ use super::core::LoopCore;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
 
-/// When a loop last let others in.
+/// When a loop last released the interpreter.
 #[derive(Default)]
 pub struct GaveWay(AtomicU64);
 
-/// When to look at the clock again in the midst of a batch: after so many callbacks as take little time.
+/// When to read the clock again within a batch: after a number of cheap callbacks.
 pub(super) struct Looks {
     left: usize,
     step: usize,
@@ -41,7 +41,7 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// A callback has run.
+    /// Counts a callback.
     #[inline]
     pub fn count(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
         self.left -= 1;
@@ -66,9 +66,10 @@ impl Looks {
 }
 
 impl LoopCore {
-    /// Give the interpreter up to who has waited for it, where that was not done for a while.
+    /// Releases the interpreter to waiting threads, if that was not done recently.
     ///
-    /// Errors: what a signal handler raises.
+    /// # Errors
+    /// What a signal handler raises.
     #[inline]
     pub(super) fn give_way(&self, py: Python<'_>) -> PyResult<()> {
         self.give_way_at(py, clock::monotonic_ns())

@@ -1,11 +1,11 @@
-//! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses (the third is `threadsafe`).
+//! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses (the third is in `threadsafe`).
 //!
-//! Owns: what a scheduled callback is, and whether it was cancelled.
-//! Called by: the loop's methods (which make them), the turn (which runs them), user code (cancel).
-//! Never does: know the queues; a cancelled timer tells its loop, which counts.
+//! Owns: a scheduled callback, and whether it was cancelled. Called by: the loop's methods (which
+//! create them), the turn (which runs them), user code (cancel). Handles do not know the queues; a
+//! cancelled timer is counted by its loop.
 //!
-//! The base classes' Python methods are kept for what runs rarely (`__repr__`, ordering, hashing):
-//! they read `_callback`, `_args`, `_when`, … and find our properties, which hide the base's slots.
+//! The base classes' Python methods are kept for rare operations (`__repr__`, ordering, hashing):
+//! they read `_callback`, `_args`, `_when`, … through our properties, which hide the base's slots.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,7 +20,7 @@ use crate::ffi::{
     Definition, IntoObject as _, Native, Obj, Payload, This, Visited, Visitor, intern, members,
 };
 
-/// Add what all handles have: the entries cannot be generic, so each type lists them for itself.
+/// Adds the common members: entries cannot be generic, so each type lists them itself.
 macro_rules! define_common {
     ($target:ty, $type:ident, $cancel:path, $cancelled:path, $run:path) => {
         members!($type, $target;
@@ -40,13 +40,13 @@ macro_rules! define_common {
 }
 pub(super) use define_common;
 
-/// An ordinary handle: nothing but its callback.
+/// An ordinary handle: just its callback.
 #[derive(Default)]
 pub struct Handle {
     state: State,
 }
 
-/// Cancel any handle.
+/// Cancels any handle.
 pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
     let callback = Callback::of(this);
     if !callback.mark_cancelled() {
@@ -57,7 +57,7 @@ pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
         .loop_(py)
         .cast::<LoopCore>()
         .is_ok_and(|core| core.get().debug());
-    // For the log line that may follow: "Executing <Handle …> took 2.5 seconds".
+    // For a later log line: "Executing <Handle …> took 2.5 seconds".
     let repr = if debug {
         Some(this.object().repr()?.into())
     } else {
@@ -67,21 +67,21 @@ pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
     Ok(())
 }
 
-/// Below it every whole number is a float of its own.
+/// Below it every integer is exactly representable as a float.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A handle with a deadline.
 pub struct TimerHandle {
     state: State,
     when: f64,
-    /// `call_at` was given a whole number, which is what `when()` gives back.
+    /// `call_at` was given an integer, which `when()` must return.
     is_whole: AtomicBool,
-    /// In the loop's heap. The loop says so without being alone with the handle.
+    /// In the loop's heap. The loop updates it without the handle's lock.
     scheduled: AtomicBool,
 }
 
 impl TimerHandle {
-    /// Make the payload; it counts as scheduled.
+    /// Makes the payload; it counts as scheduled.
     #[inline]
     pub fn new(when: f64) -> Self {
         Self {
@@ -92,13 +92,13 @@ impl TimerHandle {
         }
     }
 
-    /// Say that the deadline was an `int`; one that a float cannot hold stays a float.
+    /// Records that the deadline was an `int`; one that a float cannot represent stays a float.
     pub fn mark_whole(&self) {
         let is_exact = self.when.abs() < WHOLE_MAX;
         self.is_whole.store(is_exact, Relaxed);
     }
 
-    /// Say that the heap has let go of it.
+    /// Records that the heap has removed it.
     pub fn unschedule(&self) {
         self.scheduled.store(false, Relaxed);
     }
@@ -163,7 +163,7 @@ impl Payload for TimerHandle {
     fn clear(&self) {}
 }
 
-/// Call the callback of a handle; errors go to the loop's exception handler, as `Handle._run` does.
+/// Calls a handle's callback; errors go to the loop's exception handler, as in `Handle._run`.
 #[inline]
 pub fn run<T: AsHandle>(this: This<'_, '_, T>, contexts: &Contexts) -> PyResult<()> {
     let callback = Callback::of(this);
@@ -237,7 +237,7 @@ pub(super) fn repr<T: AsHandle>(this: This<'_, '_, T>) -> Option<Obj> {
     Callback::of(this).repr(this.py())
 }
 
-/// Make the types.
+/// Creates the types.
 pub fn create_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let events = py.import(intern!(py, "asyncio.events"))?;

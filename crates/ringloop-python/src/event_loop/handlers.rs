@@ -1,10 +1,10 @@
-//! Who gets a completion: a slab of handlers, named by the token of each operation.
+//! Routing of completions: a slab of handlers, identified by the token of each operation.
 //!
-//! Owns: the slab and its generations. Called by: the turn (`dispatch`), and by whoever submits
-//! operations (`register`, `remove`). Never does: keep an operation's key; that is its owner's.
+//! Owns: the slab and its generations. Called by: the turn (`dispatch`), and code that submits
+//! operations (`register`, `remove`). Operation keys are kept by their owners.
 //!
-//! A token is the slot's index and its generation: a completion for a handler that is gone finds
-//! nothing and is dropped, without a search.
+//! A token is the slot's index and generation: a completion for a removed handler finds nothing and
+//! is dropped, without a search.
 
 use std::mem;
 
@@ -17,11 +17,11 @@ use super::debug;
 use super::exceptions;
 use crate::ffi::{self, Obj, Payload, This, Visited, Visitor};
 
-/// Generations are 24 bits wide: the top byte of a token is the owner's.
+/// Generations have 24 bits: the top byte of a token is for its owner.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
 const ROLE_SHIFT: u32 = 56;
 
-/// The token of a handler's operation, with a number that says which one it is.
+/// The token of a handler's operation, with a number that identifies the operation.
 pub fn with_role(token: Token, role: u8) -> Token {
     Token(token.0 | u64::from(role) << ROLE_SHIFT)
 }
@@ -32,36 +32,36 @@ pub fn role(token: Token) -> u8 {
     (token.0 >> ROLE_SHIFT) as u8
 }
 
-/// Why something hands over what it has gathered.
+/// Why to flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// The turn is over.
+    /// The turn ends.
     TurnEnds,
-    /// In the middle of a callback, whose next step must find the bytes gone.
+    /// In the middle of a callback, which must find the bytes sent next.
     Now,
 }
 
-/// What one kind of handler does. Each kind has a static of its own, beside its code, so that the loop
-/// knows none of them. The functions are called alone with the object (`ffi::locked`).
+/// Functions of one kind of handler. Each kind has its own static, next to its code, so that the
+/// loop knows none of them. They are called with the object's lock held (`ffi::locked`).
 pub struct Behaviour {
-    /// Take one completion of an operation; an error goes to the loop's exception handler.
+    /// Handles a completion of an operation; an error goes to the loop's exception handler.
     pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
-    /// Hand over what was gathered, in a turn in which `flush_later` was called.
+    /// Flushes gathered writes, in a turn in which `flush_later` was called.
     pub flush: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()>,
-    /// The engine is gone: no completion will come.
+    /// The engine is closed: no completion will arrive.
     pub abandoned: fn(&Bound<'_, PyAny>),
 }
 
 impl Behaviour {
-    /// For [`Behaviour::flush`], where nothing is ever gathered.
+    /// [`Behaviour::flush`] of kinds that gather nothing.
     pub const NEVER_FLUSHED: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()> = |_, _| Ok(());
-    /// For [`Behaviour::abandoned`], where there is nothing to do.
+    /// [`Behaviour::abandoned`] of kinds with nothing to do.
     pub const NOTHING_LEFT: fn(&Bound<'_, PyAny>) = |_| ();
 }
 
-/// A native type whose instances wait for completions.
+/// A native type whose instances receive completions.
 pub(crate) trait Completes: Payload {
-    /// What the loop does with one.
+    /// The functions that the loop calls.
     const BEHAVIOUR: &'static Behaviour = &Behaviour {
         completed: |_, object, event| {
             Self::native()
@@ -90,16 +90,16 @@ pub(crate) trait Completes: Payload {
     fn abandoned(_this: This<'_, '_, Self>) {}
 }
 
-/// An object that waits for completions.
+/// An object that receives completions.
 pub struct Handler {
     /// The object.
     pub object: Obj,
-    /// What is done with it.
+    /// Its functions.
     pub behaviour: &'static Behaviour,
 }
 
 impl Handler {
-    /// One of a native type.
+    /// For an instance of a native type.
     pub(crate) fn of<T: Completes>(this: This<'_, '_, T>) -> Self {
         Self {
             object: Obj::from_borrowed(this.object()),
@@ -107,7 +107,7 @@ impl Handler {
         }
     }
 
-    /// Hand a completion over.
+    /// Passes a completion on.
     #[inline]
     fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
@@ -120,7 +120,7 @@ impl Handler {
         contained(loop_, object, done)
     }
 
-    /// Have it hand over what was gathered.
+    /// Flushes its gathered writes.
     #[inline]
     pub fn flush(&self, loop_: &Bound<'_, LoopCore>, why: Flush) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
@@ -128,13 +128,13 @@ impl Handler {
         contained(loop_, object, done)
     }
 
-    /// Tell it that the engine is gone.
+    /// Reports that the engine is closed.
     pub fn abandon(&self, py: Python<'_>) {
         let object = self.object.bind(py);
         ffi::locked(object, || (self.behaviour.abandoned)(object));
     }
 
-    /// Make a second reference.
+    /// Makes another reference.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
             object: self.object.clone_ref(py),
@@ -143,8 +143,8 @@ impl Handler {
     }
 }
 
-/// What goes wrong with one handler is told, and ends nothing else: only what leaves `asyncio.Handle._run`
-/// leaves the loop.
+/// Contains the errors of one handler: they are reported, and only exceptions that leave
+/// `asyncio.Handle._run` leave the loop.
 #[inline]
 fn contained(
     loop_: &Bound<'_, LoopCore>,
@@ -157,11 +157,11 @@ fn contained(
     }
 }
 
-/// Hand a completion to its handler.
+/// Passes a completion to its handler.
 #[inline]
 pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
     let py = loop_.py();
-    // A reference of our own: the handler may remove itself.
+    // Our own reference: the handler may remove itself.
     let handler = core
         .handlers
         .with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
@@ -188,7 +188,7 @@ impl Handlers {
         self.slab.len()
     }
 
-    /// Take a slot; the token names it.
+    /// Takes a slot; returns its token.
     pub fn register(&mut self, handler: Handler) -> PyResult<Token> {
         ffi::spare()?;
         self.slab.try_reserve().map_err(ffi::no_memory)?;
@@ -208,25 +208,25 @@ impl Handlers {
         self.entry(token).map(|(_, handler)| handler)
     }
 
-    /// Put another handler into the same slot; the old one is dropped outside of the cell.
+    /// Replaces the handler in a slot; the caller drops the old one outside the cell.
     pub fn replace(&mut self, token: Token, handler: Handler) -> Option<Handler> {
         let (key, _) = self.entry(token)?;
         let known = self.slab.get_mut(key)?;
         Some(mem::replace(known, handler))
     }
 
-    /// Free a slot; the handler is dropped outside of the cell.
+    /// Frees a slot; the caller drops the handler outside the cell.
     pub fn remove(&mut self, token: Token) -> Option<Handler> {
         let (key, _) = self.entry(token)?;
         self.slab.remove(key)
     }
 
-    /// Move everything out, to be dropped outside of the cell.
+    /// Moves everything out, to be dropped outside the cell.
     pub fn take(&mut self) -> Vec<Handler> {
         self.slab.take().collect()
     }
 
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         for handler in self.slab.iter() {
             visitor.visit(&handler.object)?;

@@ -1,7 +1,7 @@
-//! What the loop does for transports.
+//! The loop's services for transports.
 //!
-//! Owns: the list of transports that were written to in this turn. Called by: `transport`, and the
-//! turn (`flush`). Never does: I/O of its own.
+//! Owns: the list of transports written to in this turn. Called by: `transport`, and the turn
+//! (`flush`). Has no I/O of its own.
 
 use std::os::fd::RawFd;
 
@@ -16,7 +16,7 @@ use super::owed::{Owed, Pay};
 use super::ready::Entry;
 use crate::ffi::{self, Obj};
 
-/// A poll, and its handler's place. Who drops it without [`LoopCore::unwatch`] leaves both behind.
+/// A poll and its handler's slot. Dropping it without [`LoopCore::unwatch`] leaks both.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     token: Token,
@@ -24,7 +24,7 @@ pub(crate) struct Watch {
 }
 
 impl LoopCore {
-    /// `call_soon` for a callback whose handle nobody keeps.
+    /// `call_soon` for a callback whose handle is not kept.
     pub(crate) fn call_soon_step(
         &self,
         callable: Obj,
@@ -40,7 +40,8 @@ impl LoopCore {
         self.ready.with(|ready| ready.try_push(step))?
     }
 
-    /// Run a callback among those of the wait: before timers, and before what was scheduled meanwhile.
+    /// Schedules a callback with those of the wait: before timers, and before what was scheduled
+    /// meanwhile.
     pub(crate) fn bring_step(&self, callable: Obj, context: Obj) -> PyResult<()> {
         self.check_open()?;
         Ok(self.ready.with(|ready| {
@@ -52,8 +53,9 @@ impl LoopCore {
         })?)
     }
 
-    /// As [`LoopCore::call_soon_step`] for a method of `object` and its context. Where there was no memory to make them,
-    /// `pay` is called without: what ends a connection, or delivers what it has received, must not get lost.
+    /// As [`LoopCore::call_soon_step`] for a method of `object` and its context. If there was no
+    /// memory for them, `pay` is called instead: closing a connection, or delivering received data,
+    /// must not get lost.
     pub(crate) fn call_soon_or_owe(
         &self,
         step: PyResult<(Obj, Obj)>,
@@ -71,7 +73,7 @@ impl LoopCore {
         }
     }
 
-    /// As [`LoopCore::call_soon_or_owe`], among the callbacks of the wait.
+    /// As [`LoopCore::call_soon_or_owe`], with the callbacks of the wait.
     pub(crate) fn bring_or_owe(
         &self,
         step: PyResult<(Obj, Obj)>,
@@ -84,8 +86,8 @@ impl LoopCore {
         }
     }
 
-    /// Stop a poll, so that nothing of it is left and its descriptor may be closed at once. A ring is entered by its
-    /// own thread only: in another one, the kernel lets go a moment later.
+    /// Stops a poll, so that its descriptor may be closed at once. A ring is entered only by its
+    /// own thread: from another one, the kernel stops the poll a moment later.
     pub(crate) fn forget_poll(&self, key: Key) -> PyResult<()> {
         let is_here = !self.engine.is_tied_to_another_thread()?;
         self.engine.driver(|driver| {
@@ -97,7 +99,7 @@ impl LoopCore {
         })
     }
 
-    /// Keep a transport alive, name it for completions, and mark its descriptor as taken.
+    /// Keeps a transport alive, registers it for completions, and records its descriptor.
     pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
         self.transport_fds
@@ -109,20 +111,20 @@ impl LoopCore {
             .with(|fds| fds.insert(fd, token))?
             .is_some()
         {
-            // The user has closed another transport's socket, and this one got its number: what
-            // epoll had of the number is gone with the old file.
+            // The application has closed another transport's socket, and this one got its number:
+            // epoll's entry is gone with the old file.
             self.engine.driver(|driver| driver.release(fd))?;
         }
         Ok(token)
     }
 
-    /// Keep a transport alive no longer; its descriptor stays its own.
+    /// Stops keeping a transport alive; its descriptor stays recorded.
     pub(crate) fn rest_transport(&self, token: Token) -> PyResult<()> {
         drop(self.handlers.with(|slab| slab.remove(token))?);
         Ok(())
     }
 
-    /// Keep it alive, and name it for completions, again.
+    /// Keeps it alive, and registers it for completions, again.
     pub(crate) fn wake_transport(
         &self,
         handler: Handler,
@@ -139,8 +141,8 @@ impl LoopCore {
         Ok(token)
     }
 
-    /// As [`LoopCore::release_socket`], from a finaliser, which may run at any moment and in any thread: where the loop
-    /// is busy, the next transport with this number does it.
+    /// As [`LoopCore::release_socket`], from a finaliser, which may run at any time and in any
+    /// thread: if the loop is busy, the next transport with this number does it.
     pub(crate) fn try_release_socket(&self, token: Token, fd: RawFd) {
         let is_own = self.transport_fds.with(|fds| fds.get(&fd) == Some(&token));
         if self.is_closed() || !matches!(is_own, Ok(true)) {
@@ -155,12 +157,12 @@ impl LoopCore {
         }
     }
 
-    /// Say whether a descriptor is a transport's, also of one that rests.
+    /// Whether a descriptor is a transport's, even a resting one's.
     pub(crate) fn is_transports(&self, fd: RawFd) -> PyResult<bool> {
         Ok(self.transport_fds.with(|fds| fds.contains_key(&fd))?)
     }
 
-    /// Say whether a transport or a watcher has a descriptor.
+    /// Whether a transport or a watcher uses a descriptor.
     pub(crate) fn is_descriptor_used(&self, fd: RawFd) -> PyResult<bool> {
         Ok(self.is_transports(fd)? || self.watchers.with(|watchers| watchers.has(fd))?)
     }
@@ -175,7 +177,7 @@ impl LoopCore {
             .with(|slab| slab.get(token).map(|found| found.object.clone_ref(py)))?)
     }
 
-    /// Let go of a handler whose operations are over and whose descriptor is about to be closed.
+    /// Removes a handler whose operations have ended and whose descriptor is about to be closed.
     pub(crate) fn release_handler(&self, token: Token, fd: RawFd) -> PyResult<()> {
         self.release_socket(token, fd)?;
         if !self.is_closed() {
@@ -184,13 +186,14 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Say that a handler's descriptor is about to be closed, where that was not said before.
+    /// Reports that a handler's descriptor is about to be closed, unless already reported.
     pub(crate) fn release_socket(&self, token: Token, fd: RawFd) -> PyResult<()> {
         if self.is_closed() {
             return Ok(());
         }
         let own = self.transport_fds.with(|fds| {
-            // Another transport may have the number by now: the user closed this one's descriptor.
+            // Another transport may have the number by now: the application closed this one's
+            // descriptor.
             let own = fds.get(&fd) == Some(&token);
             if own {
                 fds.remove(&fd);
@@ -203,7 +206,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Poll `fd`, level-triggered, and tell `handler`, which is kept alive for as long.
+    /// Polls `fd`, level-triggered, for `handler`, which is kept alive meanwhile.
     pub(crate) fn watch(
         &self,
         handler: Handler,
@@ -234,7 +237,7 @@ impl LoopCore {
         }
     }
 
-    /// Stop a poll and let go of its handler.
+    /// Stops a poll and removes its handler.
     pub(crate) fn unwatch(&self, watch: Watch) -> PyResult<()> {
         if !self.is_closed() && !self.engine.is_of_another_process() {
             self.forget_poll(watch.key)?;
@@ -243,7 +246,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Say that a descriptor without polls is about to be closed.
+    /// Reports that a descriptor without polls is about to be closed.
     pub(crate) fn release_descriptor(&self, fd: RawFd) -> PyResult<()> {
         if self.is_closed() || self.engine.is_of_another_process() {
             return Ok(());
@@ -251,7 +254,8 @@ impl LoopCore {
         self.engine.driver(|driver| driver.release(fd))
     }
 
-    /// Flush a transport at the end of this turn. A closed loop has no other, and would keep the transport for good.
+    /// Flushes a transport at the end of this turn. A closed loop has no further turn, and would
+    /// keep the transport forever.
     #[inline]
     pub(crate) fn flush_later(&self, transport: Handler) -> PyResult<()> {
         self.check_open()?;
@@ -268,14 +272,14 @@ impl LoopCore {
         Ok(self.unflushed.with(|unflushed| !unflushed.is_empty())?)
     }
 
-    /// Hand everything that was written in this turn to the kernel.
+    /// Sends everything written in this turn.
     pub(super) fn flush(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let mut batch = self.unflushed.with(std::mem::take)?;
         let mut first_error = Ok(());
         for transport in batch.drain(..) {
             first_error = first_error.and(transport.flush(loop_, Flush::TurnEnds));
         }
-        // The memory serves the next turn, unless a callback has written meanwhile.
+        // The memory is reused in the next turn, unless a callback has written meanwhile.
         self.unflushed.with(|unflushed| {
             if unflushed.is_empty() {
                 *unflushed = batch;
@@ -284,7 +288,7 @@ impl LoopCore {
         first_error
     }
 
-    /// Send what was gathered in this turn so far; the transports stay on the list.
+    /// Sends what was gathered in this turn so far; the transports stay on the list.
     pub(super) fn send_gathered(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
         for index in 0.. {
@@ -301,7 +305,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// The engine is gone: tell the handlers, which may have sockets to close.
+    /// The engine is closed: notifies the handlers, which may have sockets to close.
     pub(super) fn abandon(py: Python<'_>, handlers: Vec<Handler>) {
         for handler in handlers {
             handler.abandon(py);

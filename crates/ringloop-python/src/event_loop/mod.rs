@@ -1,22 +1,22 @@
-//! The event loop: scheduling, the turn, and where completions go.
+//! The event loop: scheduling, the turn, and routing of completions.
 //!
-//! Owns: the ready ring, timers, inbox, handlers and engine of one loop ([`LoopCore`]).
-//! Called by: `ringloop.Loop`, the Python class on top, and by transports (`handlers`).
-//! Never does: anything that runs once a connection; that is Python's, or the standard library's.
+//! Owns: the ready ring, timers, inbox, handlers and engine of one loop ([`LoopCore`]). Called by:
+//! `ringloop.Loop`, the Python class on top, and by transports (`handlers`). Work done once per
+//! connection is left to Python or the standard library.
 //!
-//! | file         | what it is                                                                |
+//! | file         | contents                                                                  |
 //! |--------------|---------------------------------------------------------------------------|
-//! | `core`       | the class, its state and what runs rarely                                 |
-//! | `schedule`   | `call_soon`, `call_later`, `create_task`, … : what runs once a callback   |
+//! | `core`       | the class, its state and rare methods                                     |
+//! | `schedule`   | `call_soon`, `call_later`, `create_task`, …: once per callback            |
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
-//! | `handle`, `threadsafe`, `callback` | what a scheduled callback is                        |
+//! | `handle`, `threadsafe`, `callback` | a scheduled callback                                |
 //! | `ready`, `timers`    | the queues                                                        |
-//! | `outward`    | what a program does that shows whether its writes have left                |
-//! | `give_way`   | the interpreter for other threads                                         |
-//! | `clock`      | what timers go by                                                         |
-//! | `handlers`, `watchers` | who gets a completion; `add_reader` and `add_writer`            |
+//! | `outward`    | operations that make unsent writes observable                             |
+//! | `give_way`   | releases the interpreter to other threads                                 |
+//! | `clock`      | clock of the timers                                                       |
+//! | `handlers`, `watchers` | routing of completions; `add_reader` and `add_writer`           |
 //! | `engine`     | the engine behind its cell                                                |
-//! | `owed`       | what transports are owed where there was no memory for a callback         |
+//! | `owed`       | steps of transports that lacked memory for a callback                     |
 //! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
 
 mod callback;
@@ -49,7 +49,7 @@ use pyo3::prelude::*;
 
 use crate::ffi;
 
-/// Make the types and put the fast methods on the class.
+/// Creates the types and puts the fast methods on the class.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     ffi::calibrate(py)?;

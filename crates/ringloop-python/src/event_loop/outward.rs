@@ -1,10 +1,12 @@
-//! What a callback does that shows outside whether its writes have left.
+//! Operations of a callback that make unsent writes observable.
 //!
-//! Owns: which loop the thread runs, and the events before which that loop sends what was gathered in the turn. Called
-//! by: the interpreter (`ffi/audit.rs`), `turn` (which loop runs). Never does: anything about another thread's loop.
+//! Owns: the loop that the thread runs, and the events before which that loop sends what was
+//! gathered in the turn. Called by: the interpreter (`ffi/audit.rs`), `turn` (the running loop).
+//! Other threads' loops are not affected.
 //!
-//! A process that is started or forked, a signal and a connection are noticed by others, who may look for the bytes
-//! then. A sleep keeps them waiting. The interpreter tells of these by audit events; of `os._exit` it does not.
+//! Starting or forking a process, a signal and a connection are noticed by others, who may then
+//! expect the bytes. A sleep keeps them waiting. The interpreter raises audit events for these, but
+//! not for `os._exit`.
 
 use std::cell::RefCell;
 
@@ -22,12 +24,12 @@ static WATCH: ffi::AuditWatch = ffi::AuditWatch {
     about: send_gathered,
 };
 
-/// Have the events told; says whether they are.
+/// Registers for the events; whether that succeeded.
 pub(super) fn watch() -> bool {
     ffi::watch_audit(&WATCH)
 }
 
-/// Run `body`, the turns of `loop_`, as the thread's loop.
+/// Runs `body`, the turns of `loop_`, as the thread's loop.
 pub(super) fn as_running<R>(loop_: &Bound<'_, LoopCore>, body: impl FnOnce() -> R) -> R {
     let own = Some(loop_.clone().unbind());
     let outer = RUNNING.with(|running| running.replace(own));
@@ -37,7 +39,7 @@ pub(super) fn as_running<R>(loop_: &Bound<'_, LoopCore>, body: impl FnOnce() -> 
 }
 
 fn is_wanted(event: &[u8]) -> bool {
-    // In a thread that ends, none is left.
+    // In an ending thread, there is none.
     let runs = RUNNING.try_with(|running| running.try_borrow().is_ok_and(|loop_| loop_.is_some()));
     runs == Ok(true) && is_outward(event)
 }

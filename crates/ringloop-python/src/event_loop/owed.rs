@@ -1,7 +1,7 @@
-//! Steps of a transport's life for whose callback there was no memory.
+//! Steps of a transport's lifecycle that lacked memory for a callback.
 //!
-//! Owns: their list. Called by: `host` (`call_soon_or_owe`, `bring_or_owe`), and the turn (`pay`). Never does: make an
-//! object of Python's; a connection that is lost for want of memory must not wait for some.
+//! Owns: their list. Called by: `host` (`call_soon_or_owe`, `bring_or_owe`), and the turn (`pay`).
+//! Makes no Python objects: closing a connection that is out of memory must not need any.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,10 +11,10 @@ use super::core::LoopCore;
 use super::exceptions;
 use crate::ffi::{self, Obj, Visited, Visitor};
 
-/// What does the step without a callback; it is called alone with the object (`ffi::locked`).
+/// Does the step without a callback; called with the object's lock held (`ffi::locked`).
 pub(crate) type Pay = fn(&Bound<'_, PyAny>, Option<&Obj>) -> PyResult<()>;
 
-/// One such step.
+/// One pending step.
 pub struct Owed {
     pub object: Obj,
     pub argument: Option<Obj>,
@@ -33,26 +33,26 @@ impl Owed {
 }
 
 impl LoopCore {
-    /// Have the loop do a step without a callback.
+    /// Queues a step without a callback.
     #[cold]
     pub(super) fn owe(&self, owed: Owed) -> PyResult<()> {
         self.owes.store(true, Relaxed);
         Ok(self.owed.with(|list| list.push(owed))?)
     }
 
-    /// Have the loop not sleep for long: something waits for memory.
+    /// Keeps the loop from sleeping long: something waits for memory.
     #[cold]
     pub(super) fn owe_a_turn(&self) {
         self.owes.store(true, Relaxed);
     }
 
-    /// Say whether there are such steps.
+    /// Whether there are pending steps.
     #[inline]
     pub(super) fn owes(&self) -> bool {
         self.owes.load(Relaxed)
     }
 
-    /// Do them. What has no memory for itself either is owed again, for a later turn.
+    /// Runs them. A step that lacks memory itself is queued again, for a later turn.
     #[cold]
     pub(super) fn pay(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.owes.store(false, Relaxed);

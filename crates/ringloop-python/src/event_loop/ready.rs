@@ -1,6 +1,6 @@
-//! The ready ring: what the next pass runs, in order.
+//! The ready ring: the callbacks of the next pass, in order.
 //!
-//! An entry is a handle, or a step of a C task for which no handle was made (see `ffi/task_step.rs`).
+//! An entry is a handle, or a step of a C task without a handle (see `ffi/task_step.rs`).
 
 use std::collections::VecDeque;
 
@@ -13,31 +13,33 @@ use crate::limits;
 pub enum Entry {
     /// A native `Handle` or `TimerHandle`.
     Handle(Obj),
-    /// A task's step or wake-up, whose handle nobody could keep.
+    /// A task's step or wake-up, whose handle cannot be kept.
     Step {
         /// The step wrapper or the bound `task_wakeup`.
         callable: Obj,
-        /// The future that is done, for a wake-up.
+        /// The completed future, for a wake-up.
         argument: Option<Obj>,
         /// The task's context.
         context: Obj,
     },
 }
 
-/// First in, first out, but for what a wait has brought: that goes before what was scheduled meanwhile.
+/// First in, first out, except for callbacks of a wait: they go before what was scheduled
+/// meanwhile.
 #[derive(Default)]
 pub struct Ready {
     queue: VecDeque<Entry>,
-    /// Handles of watchers, of children that have ended, and of timers that were due when the wait was over,
-    /// until `put_brought_first`.
+    /// Handles of watchers, of exited children, and of timers that were due after the wait, until
+    /// `put_brought_first`.
     brought: VecDeque<Entry>,
     ends: VecDeque<Entry>,
     due: VecDeque<Entry>,
-    /// There was no memory to put what was brought before the rest, in one queue: it is taken from its own first.
+    /// There was no memory to prepend the callbacks of the wait: they are taken from their own
+    /// queue first.
     is_split: bool,
 }
 
-/// Move everything from one queue behind another, where there is memory for it.
+/// Moves everything from one queue to the end of another, if there is memory.
 fn append(into: &mut VecDeque<Entry>, from: &mut VecDeque<Entry>) -> bool {
     let fits = from.is_empty() || into.try_reserve(from.len()).is_ok();
     if fits {
@@ -47,14 +49,14 @@ fn append(into: &mut VecDeque<Entry>, from: &mut VecDeque<Entry>) -> bool {
 }
 
 impl Ready {
-    /// Add several at the end; where there is no memory for them they stay with the caller.
+    /// Appends several; without memory they stay with the caller.
     pub fn append(&mut self, handles: &mut VecDeque<Obj>) {
         if self.queue.try_reserve(handles.len()).is_ok() {
             self.queue.extend(handles.drain(..).map(Entry::Handle));
         }
     }
 
-    /// Add at the end what a user schedules, as many as there is memory for.
+    /// Appends a callback scheduled by the application, if there is memory.
     #[inline(always)]
     pub fn try_push(&mut self, entry: Entry) -> PyResult<()> {
         if self.queue.len() == self.queue.capacity() {
@@ -86,13 +88,13 @@ impl Ready {
         first.or_else(|| self.queue.pop_front())
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.queue.len() + if self.is_split { self.brought.len() } else { 0 }
     }
 
-    /// Say whether there is none, nor any that could not be put in its place yet.
+    /// Whether there are none, including those not yet prepended.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -101,32 +103,32 @@ impl Ready {
             && self.due.is_empty()
     }
 
-    /// Add to what the wait has brought.
+    /// Adds to the callbacks of the wait.
     #[inline]
     pub fn bring(&mut self, entry: Entry) {
         self.brought.push_back(entry);
     }
 
-    /// Add a child's end to what the wait has brought, behind all that the child has written.
+    /// Adds a child's exit to the callbacks of the wait, after all of the child's output.
     #[inline]
     pub fn bring_end(&mut self, entry: Entry) {
         self.ends.push_back(entry);
     }
 
-    /// Whether there is memory for another timer in what the wait has brought.
+    /// Whether there is memory for another timer in the callbacks of the wait.
     #[inline]
     pub fn has_room_for_due(&mut self) -> bool {
         self.due.try_reserve(1).is_ok()
     }
 
-    /// Add a timer to what the wait has brought, behind the watchers.
+    /// Adds a timer to the callbacks of the wait, after the watchers.
     #[inline]
     pub fn bring_due(&mut self, entry: Entry) {
         self.due.push_back(entry);
     }
 
-    /// Put what the wait has brought before all the rest; says how many those are. What there is no memory for is of the
-    /// next turn.
+    /// Puts the callbacks of the wait before the rest; returns their number. Entries without memory
+    /// are left for the next turn.
     pub fn put_brought_first(&mut self) -> usize {
         if append(&mut self.brought, &mut self.ends) {
             append(&mut self.brought, &mut self.due);
@@ -139,7 +141,7 @@ impl Ready {
         count
     }
 
-    /// Put it behind all the rest: what left the loop has ended the turn.
+    /// Puts them after the rest: an exception that left the loop has ended the turn.
     pub fn put_brought_last(&mut self) {
         let all = [&mut self.brought, &mut self.ends, &mut self.due];
         self.is_split = !all
@@ -148,7 +150,7 @@ impl Ready {
             && !self.brought.is_empty();
     }
 
-    /// Give the memory of a burst back once it is over.
+    /// Frees a burst's memory once it is over.
     pub fn shrink(&mut self) {
         for queue in [&mut self.queue, &mut self.brought, &mut self.due] {
             if queue.is_empty() && queue.capacity() > limits::READY_KEPT {
@@ -157,7 +159,7 @@ impl Ready {
         }
     }
 
-    /// Move everything out, to be dropped outside of the cell.
+    /// Moves everything out, to be dropped outside the cell.
     pub fn take(&mut self) -> impl Iterator<Item = Entry> + use<> {
         let Self {
             queue,
@@ -169,7 +171,7 @@ impl Ready {
         brought.into_iter().chain(ends).chain(due).chain(queue)
     }
 
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         let brought = self.brought.iter().chain(&self.ends).chain(&self.due);
         for entry in brought.chain(&self.queue) {

@@ -1,7 +1,7 @@
-//! What runs once a callback: `call_soon` and its kin, futures and tasks.
+//! Scheduling, once per callback: `call_soon` and its kin, futures and tasks.
 //!
-//! These are entered by vectorcall (see `ffi/method.rs`); the signatures, checks and errors are those
-//! of `asyncio.BaseEventLoop`.
+//! Entered by vectorcall (see `ffi/method.rs`); signatures, checks and errors are those of
+//! `asyncio.BaseEventLoop`.
 
 use pyo3::exceptions::{PyNameError, PyTypeError};
 use pyo3::prelude::*;
@@ -48,14 +48,15 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }
 
-/// What the leading parameters and `context=` came out as.
+/// The parsed leading parameters and `context=`.
 struct Call<'a, 'py> {
     callback: Borrowed<'a, 'py, PyAny>,
     /// None stands for an empty one.
     context: Option<Obj>,
 }
 
-/// Take the callback at `index` and the context; `None` when leading parameters are missing or came by keyword.
+/// Parses the callback at `index` and the context; `None` if leading parameters are missing or
+/// given by keyword.
 #[inline]
 fn parse<'a, 'py>(
     args: &Args<'a, 'py>,
@@ -73,7 +74,7 @@ fn parse<'a, 'py>(
     Ok(Some(Call { callback, context }))
 }
 
-/// Call again with the leading parameters by position: `call_later(1, callback=print)`.
+/// Calls again with the leading parameters by position: `call_later(1, callback=print)`.
 #[cold]
 fn by_keyword(
     loop_: Loop<'_, '_>,
@@ -237,7 +238,7 @@ fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     Ok(handle)
 }
 
-/// A number of seconds; the error names the argument.
+/// Parses seconds; the error names the argument.
 fn seconds(value: Borrowed<'_, '_, PyAny>, name: &str) -> PyResult<f64> {
     value.extract::<f64>().or_else(|error| {
         if error.is_instance_of::<PyTypeError>(value.py()) {
@@ -301,7 +302,7 @@ fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         intern!(py, "Future"),
     )?;
     if loop_.get().is_running_here() && !loop_.get().debug() {
-        // Without `loop=` it asks for the running loop, which is cheaper than a keyword dictionary.
+        // Without `loop=` it looks up the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
     }
     let keywords = ffi::new_dict(py)?;
@@ -326,7 +327,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
         intern!(py, "Task"),
     )?;
     if !core.steps.is_task_type(&class) {
-        // Somebody has replaced it, and expects the arguments that this version of asyncio gives.
+        // A replaced method expects the arguments that this version of asyncio passes.
         return inherited_create_task(loop_, args);
     }
     if args.keyword_count() == 0 && core.is_running_here() {
@@ -340,7 +341,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     class.call((coroutine,), Some(&keywords))
 }
 
-/// A global of a module, as it is now: some replace `asyncio.tasks.Task`, and a loop takes what is there.
+/// A global of a module, read each time: `asyncio.tasks.Task` may be replaced.
 #[inline]
 fn global<'py>(
     py: Python<'py>,
@@ -356,7 +357,7 @@ fn global<'py>(
         .ok_or_else(|| PyNameError::raise(format!("name '{name}' is not defined")))
 }
 
-/// Task factories and debug mode: the standard library's own.
+/// Task factories and debug mode: uses the standard library's method.
 fn inherited_create_task<'py>(
     loop_: Loop<'_, 'py>,
     args: Args<'_, 'py>,

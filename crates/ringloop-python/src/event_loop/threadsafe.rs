@@ -1,7 +1,7 @@
-//! What `call_soon_threadsafe` returns from CPython 3.14 on: `asyncio.events._ThreadSafeHandle`.
+//! Result of `call_soon_threadsafe` from CPython 3.14 on: `asyncio.events._ThreadSafeHandle`.
 //!
-//! Its `cancel` and `cancelled` answer only while the callback does not run in another thread, so that
-//! whoever has cancelled knows that it will not run any more.
+//! Its `cancel` and `cancelled` wait while the callback runs in another thread, so that a cancelled
+//! callback is known not to run any more.
 
 use std::ffi::CStr;
 use std::sync::atomic::{
@@ -24,7 +24,7 @@ pub struct ThreadSafeHandle {
 }
 
 impl ThreadSafeHandle {
-    /// Run the callback, unless it was cancelled while the gate was closed.
+    /// Runs the callback, unless it was cancelled while the gate was closed.
     pub fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
         let _held = this.gate.enter(this.py());
         if this.state.is_cancelled() {
@@ -34,7 +34,7 @@ impl ThreadSafeHandle {
     }
 }
 
-/// A lock that its owner may take again (`threading.RLock`), waited for without the interpreter lock.
+/// A re-entrant lock (`threading.RLock`), waited for without the interpreter lock.
 #[derive(Default)]
 struct Gate {
     /// The thread inside; zero for none.
@@ -44,7 +44,7 @@ struct Gate {
     waiting_count: AtomicU32,
 }
 
-/// Where all threads wait that find a gate closed: it happens too rarely for one each.
+/// Shared by all threads that wait for a gate: too rare for one each.
 static LOCK: Mutex<()> = Mutex::new(());
 static LEFT: Condvar = Condvar::new();
 
@@ -69,8 +69,8 @@ impl Gate {
 
     #[cold]
     fn wait(&self, me: u64) {
-        // Who leaves looks at the count after it has opened the gate, and we look at the gate after we
-        // have counted ourselves, so one of the two sees the other.
+        // A leaving thread reads the count after it opened the gate, and we check the gate after we
+        // incremented the count, so one of the two sees the other.
         let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting_count.fetch_add(1, SeqCst);
         while !self.try_enter(me) {
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Leaves the gate when it is dropped.
+/// Leaves the gate when dropped.
 struct Held<'a>(&'a Gate);
 
 impl Drop for Held<'_> {

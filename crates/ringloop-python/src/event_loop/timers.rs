@@ -1,8 +1,8 @@
-//! Timers: a heap of deadlines, and a lane for those that are due at once.
+//! Timers: a heap of deadlines, and a lane for zero delays.
 //!
 //! Deadlines are nanoseconds of the monotonic clock, rounded up, so that no callback runs early.
-//! Ties run in the order of scheduling. Cancelling only marks the handle; when more than half of more
-//! than [`limits::TIMERS_SWEEP_MIN`] are marked, they are swept out.
+//! Ties run in the order of scheduling. Cancelling only marks the handle; when more than half of
+//! more than [`limits::TIMERS_SWEEP_MIN`] are marked, they are swept out.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -48,7 +48,7 @@ impl Eq for Timer {}
 #[derive(Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<Timer>>,
-    /// Timers whose delay was zero: their deadlines never decrease, so no heap is needed.
+    /// Timers with zero delay: their deadlines never decrease, so no heap is needed.
     lane: VecDeque<Timer>,
     next_sequence: u64,
     /// Marked handles in heap and lane.
@@ -110,7 +110,7 @@ impl Timers {
         }
     }
 
-    /// Take the earliest timer when it is due.
+    /// Takes the earliest timer if it is due.
     pub fn pop_due(&mut self, now_ns: i64) -> Option<Obj> {
         if self.next_deadline_ns()? > now_ns {
             None
@@ -135,20 +135,20 @@ impl Timers {
         }
     }
 
-    /// Count a handle that was cancelled while it was in here; true when a sweep is worth it.
+    /// Counts a handle cancelled while queued; true if a sweep is worthwhile.
     pub fn count_cancelled(&mut self) -> bool {
         self.cancelled_count += 1;
         let total = self.heap.len() + self.lane.len();
         total > limits::TIMERS_SWEEP_MIN && self.cancelled_count * 2 > total
     }
 
-    /// Say that a cancelled handle was popped.
+    /// Records that a cancelled handle was popped.
     pub fn uncount_cancelled(&mut self) {
         self.cancelled_count = self.cancelled_count.saturating_sub(1);
     }
 
-    /// Take out every handle for which `is_cancelled`; they are dropped outside of the cell. Without memory for
-    /// the list they stay until the next sweep.
+    /// Removes every handle for which `is_cancelled`; the caller drops them outside the cell.
+    /// Without memory for the list they stay until the next sweep.
     pub fn sweep(&mut self, is_cancelled: impl Fn(&Obj) -> bool) -> Vec<Obj> {
         let mut swept = Vec::new();
         if swept.try_reserve(self.cancelled_count).is_err() {
@@ -157,7 +157,7 @@ impl Timers {
         let mut heap = std::mem::take(&mut self.heap).into_vec();
         let cancelled = heap.extract_if(.., |Reverse(timer)| is_cancelled(&timer.handle));
         swept.extend(cancelled.map(|Reverse(timer)| timer.handle));
-        // A heap that is in use keeps its memory: the kernel takes long to give it anew.
+        // A heap in use keeps its memory: reallocating is slow.
         if heap.len() < heap.capacity() / 8 {
             heap.shrink_to(heap.len() * 2);
         }
@@ -175,14 +175,14 @@ impl Timers {
         swept
     }
 
-    /// Move everything out, to be dropped outside of the cell.
+    /// Moves everything out, to be dropped outside the cell.
     pub fn take(&mut self) -> impl Iterator<Item = Obj> + use<> {
         let Self { heap, lane, .. } = std::mem::take(self);
         let heap = heap.into_vec().into_iter().map(|Reverse(timer)| timer);
         heap.chain(lane).map(|timer| timer.handle)
     }
 
-    /// Say whether there is none.
+    /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty() && self.lane.is_empty()
@@ -202,6 +202,6 @@ impl Timers {
 
 /// The first nanosecond at which the clock reads `when_seconds` or later.
 pub fn deadline_ns(when_seconds: f64) -> i64 {
-    // The cast saturates: an infinite or absurd time never comes, and NaN is due at once.
+    // The cast saturates: an infinite or absurd time is never due, and NaN is due at once.
     (when_seconds * 1e9).ceil() as i64
 }

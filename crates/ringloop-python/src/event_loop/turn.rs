@@ -5,15 +5,16 @@
 //!  ▲                                                                                   │
 //!  └───────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! The order is that of `BaseEventLoop._run_once`: what was ready before the wait runs before what the
-//! wait brought, so that a task that is about to change a connection (`start_tls`, `set_protocol`,
-//! `pause_reading`) does so before its next bytes come. A pass runs what was ready when it began. Unlike
-//! there, several passes may follow each other before the kernel is asked again, within the bounds of
-//! `limits.rs`, and never past a due timer, a message from another thread, a `stop()`, or a pass that
-//! submitted I/O.
+//! The order is that of `BaseEventLoop._run_once`: what was ready before the wait runs before the
+//! callbacks of the wait, so that a task about to change a connection (`start_tls`, `set_protocol`,
+//! `pause_reading`) does so before its next bytes arrive. A pass runs what was ready when it
+//! started. Unlike there, several passes may run before the kernel is polled again, within the
+//! budgets of `limits.rs`, and never past a due timer, a message from another thread, a `stop()`,
+//! or a pass that submitted I/O.
 //!
-//! The interpreter lock is released for a wait that may block, and where a thread has waited for it (`give_way`). `KeyboardInterrupt` and
-//! `SystemExit` leave; what is still in the ready ring runs next time.
+//! The interpreter lock is released for a wait that may block, and if a thread has waited for it
+//! (`give_way`). `KeyboardInterrupt` and `SystemExit` leave the loop; what is still in the ready
+//! ring runs next time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -36,7 +37,7 @@ use super::timers::Timers;
 use crate::ffi::{self, Obj, Payload, This, intern};
 use crate::limits;
 
-/// What the passes of one turn have used up.
+/// Budget used by the passes of one turn.
 #[derive(Default)]
 struct Budget {
     callbacks: usize,
@@ -46,7 +47,7 @@ struct Budget {
 }
 
 impl LoopCore {
-    /// Run turns until `stop` or an exception that leaves the loop.
+    /// Runs turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.bind()?;
         self.look_for_clock(loop_)?;
@@ -58,7 +59,7 @@ impl LoopCore {
                 }
             }
         });
-        // What the last pass wrote must not wait for the next run.
+        // Writes of the last pass must not wait for the next run.
         ended.and(self.flush(loop_)).and(self.engine.look())
     }
 
@@ -71,7 +72,7 @@ impl LoopCore {
             self.pay(loop_)?;
         }
         self.collect_inbox()?;
-        // Timers are due as of now: one that the pass sets comes behind what the pass schedules.
+        // Timers due as of now: timers set by the pass come after what it schedules.
         self.collect_timers(loop_)?;
         let count = self.ready.with(|ready| ready.len())?;
         if let Err(left) = self.run_pass(loop_, count) {
@@ -80,23 +81,23 @@ impl LoopCore {
         }
         let scheduled = self.ready.with(|ready| ready.len())?;
         let dispatched = self.dispatch(loop_);
-        // What the pass has scheduled comes behind watchers and timers, and before what the completions'
-        // callbacks have scheduled.
+        // What the pass has scheduled goes after watchers and timers, and before what the
+        // completions' callbacks have scheduled.
         let (brought, waiting) = self
             .ready
             .with(|ready| (ready.put_brought_first(), ready.len()))?;
         let had_events = dispatched?;
         let second = if scheduled == 0 { waiting } else { brought };
         self.run_pass(loop_, second)?;
-        // Where there was I/O, more may have come by now, and only a system call can tell: what that
-        // brings runs before what these callbacks have scheduled.
+        // After I/O, more may have arrived by now, which only a system call can tell: its callbacks
+        // run before what these callbacks have scheduled.
         if had_events && self.engine.kind()? == Kind::Epoll {
             return ffi::check_signals(py);
         }
         self.run_ready(loop_, count + second)
     }
 
-    /// Hand out the completions of the wait; says whether there were any.
+    /// Dispatches the completions of the wait; whether there were any.
     fn dispatch(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<bool> {
         let mut looks = Looks::default();
         for count in 0..limits::EVENTS_PER_TURN {
@@ -111,7 +112,7 @@ impl LoopCore {
 
     fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
-        // The flush may have called back into programs, and those have written.
+        // The flush may have called application code, which may have written.
         let idle = !self.is_stopping()
             && !self.has_unflushed()?
             && self.ready.with(|ready| ready.is_empty())?;
@@ -127,11 +128,11 @@ impl LoopCore {
             return self.engine.look();
         }
         self.engine.wait(py, timeout)?;
-        // A signal may be what ended the wait.
+        // A signal may have ended the wait.
         ffi::check_signals(py)
     }
 
-    /// How long the loop may sleep; cancelled timers in front are dropped.
+    /// How long the loop may sleep; drops leading cancelled timers.
     fn time_to_next_timer(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<Option<Duration>> {
         let py = loop_.py();
         loop {
@@ -157,14 +158,14 @@ impl LoopCore {
         ))
     }
 
-    /// Move the timers that are due into the ready ring, behind what the wait brings.
+    /// Moves due timers into the ready ring, after the callbacks of the wait.
     fn collect_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         if self.timers.with(|timers| timers.is_empty())? {
             return Ok(());
         }
         let now_ns = self.now_ns(loop_)?;
         let py = loop_.py();
-        // Timers that there is no memory for stay due.
+        // Timers without memory stay due.
         while self.ready.with(Ready::has_room_for_due)?
             && let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))?
         {
@@ -180,7 +181,8 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Move the messages of other threads into the ready ring; what there is no memory for waits for the next turn.
+    /// Moves messages of other threads into the ready ring; without memory they wait for the
+    /// next turn.
     fn collect_inbox(&self) -> PyResult<()> {
         let waits = self.inbox_batch.with(|batch| !batch.is_empty())?;
         if !waits && !self.has_messages() {
@@ -192,7 +194,7 @@ impl LoopCore {
         }
         self.ready.with(|ready| ready.append(&mut batch))?;
         if batch.is_empty() {
-            // The memory of a burst goes back once it is over.
+            // Frees a burst's memory once it is over.
             batch.shrink_to(limits::MESSAGES_KEPT);
         } else {
             self.owe_a_turn();
@@ -200,7 +202,7 @@ impl LoopCore {
         Ok(self.inbox_batch.with(|kept| *kept = batch)?)
     }
 
-    /// Run some more passes after the one of `count` callbacks.
+    /// Runs more passes after the one of `count` callbacks.
     fn run_ready(&self, loop_: &Bound<'_, LoopCore>, mut count: usize) -> PyResult<()> {
         let mut budget = Budget::default();
         for _ in 1..limits::READY_PASSES_MAX {
@@ -217,7 +219,7 @@ impl LoopCore {
         Ok(self.ready.with(Ready::shrink)?)
     }
 
-    /// Run the first `count` entries.
+    /// Runs the first `count` entries.
     #[inline]
     fn run_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
         if count > limits::READY_CALLBACKS_UNCLOCKED {
@@ -232,7 +234,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// The same, of so many that other threads are let in meanwhile.
+    /// The same for a long pass, which releases the interpreter to other threads meanwhile.
     fn run_long_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
         let mut looks = Looks::default();
         for _ in 0..count {
@@ -245,7 +247,7 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Say whether something waits that only a new turn can do.
+    /// Whether something is pending that needs a new turn.
     fn owes_a_turn(&self) -> PyResult<bool> {
         Ok(self.is_stopping()
             || self.has_unflushed()?
@@ -253,8 +255,8 @@ impl LoopCore {
             || self.engine.owes_io()?)
     }
 
-    /// Count a pass of `count` callbacks; says whether no other may follow. The clock is read after
-    /// every few callbacks only, unless a timer could be due.
+    /// Accounts for a pass of `count` callbacks; whether the budget is used up. The clock is read
+    /// only after several callbacks, unless a timer could be due.
     fn is_spent(&self, budget: &mut Budget, count: usize) -> PyResult<bool> {
         budget.callbacks += count;
         budget.unclocked += count;
@@ -269,7 +271,7 @@ impl LoopCore {
             .get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
         Ok(budget.callbacks > limits::READY_CALLBACKS_MAX
             || now_ns >= end_ns
-            // Another clock is read once a turn, by `collect_timers`.
+            // An overridden clock is read once per turn, by `collect_timers`.
             || (timer_ns.is_some() && self.has_foreign_clock())
             || timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns as i64))
     }
@@ -343,7 +345,7 @@ impl LoopCore {
             result
         });
         let Err(error) = result else { return Ok(()) };
-        // Only now a handle is worth making: the exception handler is shown one.
+        // Only now a handle is needed: the exception handler gets one.
         let mut failed = Ok(());
         let loop_ = Obj::from(loop_.clone());
         Handle::native().instantiate_with(py, Handle::default(), |this| {
@@ -359,7 +361,7 @@ impl LoopCore {
     }
 }
 
-/// Run a handle of asyncio's own class, which `_add_callback` lets in.
+/// Runs a handle of asyncio's own class, which `_add_callback` accepts.
 #[cold]
 fn run_foreign(handle: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = handle.py();

@@ -1,8 +1,8 @@
-//! `add_reader` and `add_writer`: a level-triggered poll a direction.
+//! `add_reader` and `add_writer`: a level-triggered poll per direction.
 //!
-//! Owns: which descriptor is watched for what. Called by: the loop's `_add_reader` and its kin.
-//! The semantics, and the exceptions, are those of asyncio's selector loop: a file object that was closed while it
-//! was watched has no descriptor any more and is found by its identity.
+//! Owns: the watched descriptors. Called by: the loop's `_add_reader` and its kin. Semantics and
+//! exceptions are those of asyncio's selector loop: a file object that was closed while watched has
+//! no descriptor any more and is found by its identity.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use super::ready::{Entry, Ready};
 use crate::error;
 use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, Visited, Visitor, intern};
 
-/// What a descriptor is watched for.
+/// Direction of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// `add_reader`.
@@ -53,17 +53,17 @@ struct Watch {
 #[derive(Default)]
 pub struct Watchers {
     polls: HashMap<(RawFd, Direction), Watch>,
-    /// The file objects that were given in place of numbers, as long as a direction is watched.
+    /// File objects passed instead of numbers, while a direction is watched.
     objects: HashMap<RawFd, Obj>,
 }
 
 impl Watchers {
-    /// How many there are.
+    /// The number of watches.
     pub fn len(&self) -> usize {
         self.polls.len()
     }
 
-    /// Say whether a descriptor is watched.
+    /// Whether a descriptor is watched.
     pub fn has(&self, fd: RawFd) -> bool {
         [Direction::Read, Direction::Write]
             .iter()
@@ -84,7 +84,7 @@ impl Watchers {
         }
     }
 
-    /// The object is dropped outside of the cell.
+    /// The caller drops the object outside the cell.
     fn remove(&mut self, fd: RawFd, direction: Direction) -> Option<(Watch, Option<Obj>)> {
         let watch = self.polls.remove(&(fd, direction))?;
         let object = if self.has(fd) {
@@ -102,7 +102,7 @@ impl Watchers {
     }
 }
 
-/// Submit every poll again, to an engine that has none of them.
+/// Submits every poll again, to a new engine.
 pub fn resubmit(core: &LoopCore) -> PyResult<()> {
     let all = core.watchers.with(|watchers| {
         let tokens = watchers
@@ -136,7 +136,7 @@ fn submit(core: &LoopCore, fd: RawFd, direction: Direction, token: Token) -> PyR
         .driver(|driver| driver.submit(poll, Sink::Handler(token)))
 }
 
-/// Watch `args[0]`, a descriptor, and call `args[1]` with the rest; returns the handle.
+/// Watches `args[0]`, a descriptor, and calls `args[1]` with the rest; returns the handle.
 pub fn add<'py>(
     loop_: Borrowed<'_, 'py, LoopCore>,
     args: Args<'_, 'py>,
@@ -170,7 +170,7 @@ pub fn add<'py>(
         cancel(py, old)?;
         return Ok(handle);
     }
-    // The kernel tells of a wrong descriptor later; asyncio's callers expect it here.
+    // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
     check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
     let handler = Handler {
         object: handle.clone().into(),
@@ -190,14 +190,14 @@ pub fn add<'py>(
     Ok(handle)
 }
 
-/// Fail as epoll does at once, on both drivers: `EBADF`, and `EPERM` for what is always ready, which a
-/// ring would report again and again.
+/// Fails like epoll at once, on both drivers: `EBADF`, and `EPERM` for files that are always ready,
+/// which a ring would report in a loop.
 fn check_watchable(fd: RawFd, direction: Direction) -> io::Result<()> {
     file::poll_now(fd, direction.interest())?;
     epoll::check_waits(fd)
 }
 
-/// Stop watching; says whether there was a watcher.
+/// Stops watching; whether there was a watcher.
 pub fn remove(
     loop_: Borrowed<'_, '_, LoopCore>,
     args: Args<'_, '_>,
@@ -213,7 +213,7 @@ pub fn remove(
     };
     let fd = match watched_descriptor(core, object) {
         Ok(fd) => fd,
-        // As asyncio, which finds no such key.
+        // As in asyncio, which finds no such key.
         Err(error) if error.is_instance_of::<PyOverflowError>(loop_.py()) => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -224,7 +224,7 @@ pub fn remove(
         return Ok(false);
     };
     if !core.engine.is_of_another_process() {
-        // The caller may close the descriptor in its next line.
+        // The caller may close the descriptor next.
         core.forget_poll(watch.key)?;
     }
     let old = core.handlers.with(|slab| slab.remove(watch.token))?;
@@ -233,14 +233,14 @@ pub fn remove(
     Ok(true)
 }
 
-/// What the loop does with a watcher.
+/// Functions of a watcher.
 pub static WATCHER: Behaviour = Behaviour {
     completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
-/// And with the watcher of a child's end: its callback comes behind all that the child has written.
+/// Functions of the watcher of a child's exit: its callback comes after all of the child's output.
 pub static CHILD: Behaviour = Behaviour {
     completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring_end),
     flush: Behaviour::NEVER_FLUSHED,
@@ -274,7 +274,7 @@ fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
     Ok(())
 }
 
-/// The descriptor of a number or a file object; one that was closed since is known by its identity.
+/// The descriptor of a number or file object; a file object closed since is known by its identity.
 fn watched_descriptor(core: &LoopCore, object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
     descriptor(object).or_else(|error| {
         let known = core

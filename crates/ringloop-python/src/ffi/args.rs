@@ -1,10 +1,11 @@
-//! The arguments of one call of a native method.
+//! Arguments of one call of a native method.
 //!
-//! Called by: the entries of `method.rs`, which make [`Args`], and methods that look at their arguments themselves.
+//! Called by: the entries of `method.rs`, which make [`Args`], and methods that parse their
+//! arguments.
 //!
 //! Invariants:
-//! 1. The values and the tuple of keyword names are the caller's of a vectorcall: `CPython` keeps them alive for `'a`,
-//!    and there is one value behind the positional ones for each name.
+//! 1. The values and the tuple of keyword names come from the caller of a vectorcall: `CPython`
+//!    keeps them alive for `'a`, and each name has one value after the positional ones.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -82,9 +83,10 @@ impl<'a, 'py> Args<'a, 'py> {
         })
     }
 
-    /// The keyword argument `name`, when it is the only one that may be given.
+    /// The keyword argument `name`, if no other is allowed.
     ///
-    /// `name` should be interned; `TypeError` names the function and the stranger otherwise.
+    /// `name` should be interned; otherwise `TypeError` names the function and the unexpected
+    /// keyword.
     #[inline(always)]
     pub fn only_keyword(
         &self,
@@ -105,7 +107,7 @@ impl<'a, 'py> Args<'a, 'py> {
         Ok(found)
     }
 
-    /// The arguments that are called `names`, by position or by name; `None` for those that are not there.
+    /// The arguments called `names`, by position or by name; `None` for missing ones.
     #[inline]
     pub fn named<const N: usize>(
         &self,
@@ -144,7 +146,7 @@ impl<'a, 'py> Args<'a, 'py> {
         Ok(())
     }
 
-    /// Refuse keywords and any other number of positional arguments than `count`.
+    /// Rejects keywords and any other number of positional arguments than `count`.
     pub fn expect_positional(&self, function: &str, count: usize) -> PyResult<()> {
         if self.keyword_count() != 0 {
             return Err(PyTypeError::raise(format!(
@@ -182,7 +184,7 @@ fn too_many(function: &str, most: usize, given: usize) -> PyErr {
     ))
 }
 
-/// The error of a call without an argument that it needs.
+/// The error for a missing required argument.
 #[doc(hidden)]
 #[cold]
 pub fn missing(function: &str, name: &str) -> PyErr {

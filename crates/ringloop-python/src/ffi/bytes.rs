@@ -1,16 +1,16 @@
-//! Bytes between the kernel and Python without a copy that the kernel did not make.
+//! Zero-copy exchange of bytes between the kernel and Python.
 //!
-//! Owns: `bytes` objects that are still being filled, `bytes` lent to the engine, writable views.
-//! Called by: the transports and `sock`. Never does: keep a view across a call into Python.
+//! Owns: `bytes` objects being filled, `bytes` borrowed by the engine, writable views. Called by:
+//! the transports and `sock`. Views are not kept across a call into Python.
 //!
 //! Invariants:
-//! 1. A fresh `bytes` object is written only before anybody else can see it.
-//! 2. An exact `bytes` object never changes, so its memory may be lent out while a reference is held;
-//!    everything else is copied.
+//! 1. A fresh `bytes` object is written only before other code can see it.
+//! 2. An exact `bytes` object is immutable, so the engine may use its memory while a reference is
+//!    held; everything else is copied.
 //! 3. A writable view is released before anything else runs (except in `with_memory`); the exporter keeps
 //!    the memory until then.
-//! 4. What `gather_bytes` is told to have been written has been: its only caller is the reading side
-//!    of TLS, whose engine counts what it has copied or decrypted.
+//! 4. The count reported to `gather_bytes` has been written: its only caller is the reading side of
+//!    TLS, whose engine counts what it has copied or decrypted.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ unsafe extern "C" {
 
 /// Receive into a new `bytes` of at most `size` bytes; the inner error is the socket's.
 pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
-    // A user's own socket may be a blocking one; the loop must not wait in it.
+    // An application's own socket may be blocking; the loop must not block in it.
     fill_new_bytes(py, size, |memory| {
         socket::recv(fd, memory, libc::MSG_DONTWAIT)
     })
@@ -45,7 +45,7 @@ pub fn read_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result
     fill_new_bytes(py, size, |memory| file::read(fd, memory, None))
 }
 
-/// Make a `bytes` of at most `size` bytes; `fill` says how many of them it has written.
+/// Makes a `bytes` of at most `size` bytes; `fill` returns how many it wrote.
 fn fill_new_bytes(
     py: Python<'_>,
     size: usize,
@@ -77,7 +77,7 @@ fn fill_new_bytes(
     Ok(filled.map(|_| bytes))
 }
 
-/// Receive at most `size` bytes into `memory`, which keeps its room for the next call.
+/// Receives at most `size` bytes into `memory`, which keeps its capacity for the next call.
 pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Result<&[u8]> {
     memory.clear();
     memory
@@ -90,10 +90,10 @@ pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Resu
     Ok(memory)
 }
 
-/// Bytes up to which [`gather_bytes`] works on the stack.
+/// Maximum size that [`gather_bytes`] builds on the stack.
 const GATHER_ON_STACK: usize = 16 * 1024;
 
-/// A `bytes` object of which nobody knows yet.
+/// A `bytes` object that no other code refers to.
 struct Filling {
     object: *mut ffi::PyObject,
     len: usize,
@@ -136,20 +136,20 @@ impl Filling {
             self.resize(py, self.len)?;
         }
         let object = std::mem::replace(&mut self.object, std::ptr::null_mut());
-        // SAFETY: the reference is ours to give.
+        // SAFETY: transfers our reference.
         unsafe { Obj::from_owned_ptr(py, object) }
     }
 }
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // SAFETY: one reference is ours, or null after it was given away.
+        // SAFETY: our reference, or null after it was transferred.
         unsafe { ffi::Py_XDECREF(self.object) }
     }
 }
 
-/// Make a `bytes` of all that `fill` yields: it is given room and says how many bytes it has written
-/// from its start (invariant 4), until it answers `None`. About `expected` bytes should come.
+/// Makes a `bytes` of everything `fill` yields: it gets memory and returns how many bytes it wrote
+/// from the start (invariant 4), or `None` at the end. `expected` is an estimate of the total.
 pub fn gather_bytes(
     py: Python<'_>,
     expected: usize,
@@ -184,7 +184,7 @@ pub fn gather_bytes(
     }
 }
 
-/// Make a `bytes` object of all of `pieces`, one after the other.
+/// Makes a `bytes` object by concatenating `pieces`.
 pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> {
     if let [piece] = pieces {
         return copy_bytes(py, piece.as_ref());
@@ -202,8 +202,7 @@ pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> 
     filling.finish(py)
 }
 
-/// Make a `bytes` object. Allocates no object that the collector knows, so it may be called with a
-/// cell open.
+/// Makes a `bytes` object. Allocates no GC-tracked object, so it may be called with a cell open.
 #[inline]
 pub fn copy_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Obj> {
     new_bytes(py, bytes).map(Obj::from)
@@ -214,7 +213,7 @@ unsafe fn release_reference(owner: *mut ()) {
     unsafe { ffi::Py_DECREF(owner.cast()) }
 }
 
-/// Lend an exact `bytes` object to the engine, from `skip` on; `None` for any other type.
+/// Makes a send buffer of an exact `bytes` object, from `skip` on; `None` for any other type.
 #[inline]
 pub fn lend_bytes(object: Borrowed<'_, '_, PyAny>, skip: usize) -> Option<SendBuf> {
     let exact = object.cast_exact::<PyBytes>().ok()?;
@@ -271,7 +270,7 @@ impl Drop for View {
     }
 }
 
-/// The bytes of any object that has some; `None` where it is no bytes-like object.
+/// A copy of a bytes-like object; `None` for other objects.
 pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
     // SAFETY: the object is alive.
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
@@ -280,7 +279,7 @@ pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
     Some(View::open(object, ffi::PyBUF_SIMPLE).and_then(|view| try_copy(view.bytes())))
 }
 
-/// Look at the bytes of an object that has some; `body` must not call into Python.
+/// Passes the bytes of a bytes-like object to `body`, which must not call into Python.
 pub fn with_bytes<R>(
     object: Borrowed<'_, '_, PyAny>,
     body: impl FnOnce(&[u8]) -> R,
@@ -292,7 +291,7 @@ pub fn with_bytes<R>(
     Ok(body(view.bytes()))
 }
 
-/// Fill the start of a writable object from `bytes`; returns how many fitted.
+/// Fills the start of a writable object from `bytes`; returns how many fit.
 pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
     let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
     let memory = view.memory();
@@ -303,8 +302,8 @@ pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
     Ok(count)
 }
 
-/// Let `body` write into an object. It may run Python code: whoever has lent the memory keeps it in
-/// place until the view is released, as for a method of the standard library that fills a buffer.
+/// Lets `body` write into an object. It may run Python code: the exporter keeps the memory in place
+/// until the view is released, as for methods of the standard library that fill a buffer.
 pub fn with_memory<R>(
     object: Borrowed<'_, '_, PyAny>,
     body: impl FnOnce(&mut [MaybeUninit<u8>]) -> R,
@@ -313,8 +312,8 @@ pub fn with_memory<R>(
     Ok(body(view.memory()))
 }
 
-/// Receive straight into a writable object; `Ok(Err(_))` is the socket's error. An empty object is
-/// answered with `InvalidInput`, which recv(2) never gives.
+/// Receives directly into a writable object; `Ok(Err(_))` is the socket's error. An empty object
+/// gives `InvalidInput`, which recv(2) never returns.
 pub fn receive_into(object: Borrowed<'_, '_, PyAny>, fd: RawFd) -> PyResult<io::Result<usize>> {
     let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
     if view.len() == 0 {
@@ -323,12 +322,12 @@ pub fn receive_into(object: Borrowed<'_, '_, PyAny>, fd: RawFd) -> PyResult<io::
     Ok(socket::recv(fd, view.memory(), libc::MSG_DONTWAIT))
 }
 
-/// Say whether [`receive_into`] can receive into an object.
+/// Whether [`receive_into`] can receive into an object.
 pub fn is_writable(object: Borrowed<'_, '_, PyAny>) -> bool {
     View::open(object, ffi::PyBUF_WRITABLE).is_ok_and(|view| view.len() > 0)
 }
 
-/// Send the bytes of any object from `skip` on; the second value is how many it has in all.
+/// Sends the bytes of a bytes-like object from `skip` on; the second value is its total length.
 pub fn send_from(
     object: Borrowed<'_, '_, PyAny>,
     skip: usize,
@@ -339,7 +338,7 @@ pub fn send_from(
     Ok((socket::send(fd, rest, libc::MSG_DONTWAIT), view.len()))
 }
 
-/// How many bytes a `bytes` object has.
+/// Length of a `bytes` object.
 #[inline]
 pub fn bytes_len(bytes: &Obj) -> usize {
     // SAFETY: the callers made it a `bytes` object, and it is alive.
@@ -355,7 +354,7 @@ pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] 
     content.get(start..).unwrap_or_default()
 }
 
-/// Refuse what is not bytes-like, in asyncio's words.
+/// The error for an object that is not bytes-like, with asyncio's message.
 pub fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
     let name = object
         .get_type()

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A vectorcall's argument array has one free word before the first argument
-//!    (`PY_VECTORCALL_ARGUMENTS_OFFSET`), which a bound method fills with its receiver for the call.
+//!    (`PY_VECTORCALL_ARGUMENTS_OFFSET`), which a bound method fills with its receiver.
 //! 2. The caller's `&Obj`s keep callable and arguments alive for the call.
 
 use pyo3::ffi;
@@ -78,7 +78,7 @@ pub fn call_method<const N: usize>(
     unsafe { Obj::from_owned_ptr(py, result) }
 }
 
-/// The longest argument list that [`call`] takes.
+/// The longest argument list that [`call`] supports.
 pub const CALL_ARGUMENTS_MAX: usize = 6;
 
 /// Call with the arguments of a tuple.
@@ -89,7 +89,7 @@ pub fn call_tuple(callable: &Obj, arguments: &Bound<'_, PyTuple>) -> PyResult<Ob
         .map(Obj::from)
 }
 
-/// Run the Python handlers of signals that have arrived.
+/// Runs the Python handlers of signals that arrived.
 #[inline]
 pub fn check_signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
@@ -98,6 +98,6 @@ pub fn check_signals(py: Python<'_>) -> PyResult<()> {
 /// The calling thread, as `threading.get_ident()`; never zero.
 #[inline]
 pub fn thread_id() -> u64 {
-    // SAFETY: it has no conditions.
+    // SAFETY: no preconditions.
     unsafe { ffi::PyThread_get_thread_ident() }
 }

@@ -1,10 +1,10 @@
-//! A cell that one thread at a time may open, for a moment.
+//! A cell that one thread at a time may open for a short time.
 //!
-//! The loop's state is entered from many places and never across a call into Python, so a cell that is
-//! found open means a second thread is inside: a loop used from a wrong thread. With the interpreter
-//! lock that can only be the thread that parks, for which nobody waits: the answer is `RuntimeError`.
-//! Without the lock the second thread may be anywhere inside; it is out again after a few instructions,
-//! and to wait for that gives wrong threads the very chances that they have with the lock.
+//! The loop's state is entered from many places and never across a call into Python, so a cell that
+//! is already open means that a second thread uses the loop. With the interpreter lock that can
+//! only happen while the loop thread is parked, which is not waited for: the result is
+//! `RuntimeError`. Without the lock the other thread may be anywhere inside; it exits after a few
+//! instructions, and waiting for that gives concurrent callers the same chances as with the lock.
 //!
 //! Invariants:
 //! 1. The state is not `FREE` for exactly as long as a reference to the value exists.
@@ -22,14 +22,14 @@ use super::make::Raise as _;
 #[cfg(Py_GIL_DISABLED)]
 use crate::limits;
 
-/// Nobody is inside.
+/// No thread is inside.
 const FREE: u8 = 0;
-/// A thread is inside for a moment.
+/// A thread is inside for a short time.
 const OPEN: u8 = 1;
-/// A thread is inside and detached, for as long as it likes.
+/// A thread is inside and detached, for any length of time.
 const LENT: u8 = 2;
 
-/// A value that is opened for a moment, never across a call into Python.
+/// A value that is opened briefly, never across a call into Python.
 pub struct Confined<T> {
     state: AtomicU8,
     value: UnsafeCell<T>,
@@ -51,11 +51,11 @@ impl From<Busy> for PyErr {
 
 // SAFETY: invariants 1 and 2: there is never more than one reference to the value.
 unsafe impl<T> Sync for Confined<T> {}
-// SAFETY: the values are Python references and plain data; whoever opens one is attached.
+// SAFETY: the values are Python references and plain data, and a thread that opens one is attached.
 unsafe impl<T> Send for Confined<T> {}
 
 impl<T> Confined<T> {
-    /// Close `value` in.
+    /// Creates a closed cell.
     pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU8::new(FREE),
@@ -63,13 +63,13 @@ impl<T> Confined<T> {
         }
     }
 
-    /// The value, for who owns the cell alone.
+    /// The value, through exclusive access to the cell.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Open the value for `body`, which must not call into Python, allocate a Python object or drop
-    /// the last reference to one.
+    /// Opens the value for `body`, which must not call into Python, allocate a Python object, or
+    /// drop the last reference to one.
     #[inline]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         if !self.enter() && !self.enter_after_another() {
@@ -78,13 +78,13 @@ impl<T> Confined<T> {
         Ok(self.opened(body))
     }
 
-    /// Say whether a thread is inside and detached.
+    /// Whether a thread is inside and detached.
     #[inline]
     pub fn is_lent(&self) -> bool {
         self.state.load(Ordering::Relaxed) == LENT
     }
 
-    /// As [`Confined::with`]; where it is in use, `body` comes back.
+    /// As [`Confined::with`]; returns `body` if the cell is in use.
     #[inline]
     pub fn try_with<R, F: FnOnce(&mut T) -> R>(&self, body: F) -> Result<R, F> {
         if !self.enter() && !self.enter_after_another() {
@@ -93,7 +93,7 @@ impl<T> Confined<T> {
         Ok(self.opened(body))
     }
 
-    /// Open the value unless a thread is inside; for the collector, which has stopped that thread.
+    /// Opens the value unless a thread is inside; for the collector, which has stopped that thread.
     pub fn with_if_free<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         if !self.enter() {
             return Err(Busy);
@@ -101,15 +101,15 @@ impl<T> Confined<T> {
         Ok(self.opened(body))
     }
 
-    /// Open the value while attached, and run `body` detached. Other threads find the value open and
-    /// do not wait for it.
+    /// Opens the value while attached, and runs `body` detached. Other threads find the cell open
+    /// and do not wait.
     pub fn with_detached<R: Send>(
         &self,
         py: Python<'_>,
         body: impl FnOnce(&mut T) -> R + Send,
     ) -> Result<R, Busy> {
         struct Place<T>(*mut T);
-        // SAFETY: `detach` runs its closure on this very thread.
+        // SAFETY: `detach` runs its closure on this thread.
         unsafe impl<T> Send for Place<T> {}
 
         self.with(|value| {
@@ -117,7 +117,8 @@ impl<T> Confined<T> {
             let place = Place(std::ptr::from_mut(value));
             py.detach(move || {
                 let place = place;
-                // SAFETY: invariant 1: the reference of `with`, used by nobody else until it returns.
+                // SAFETY: invariant 1: the reference of `with`, which is not used until `body`
+                // returns.
                 body(unsafe { &mut *place.0 })
             })
         })
@@ -151,8 +152,8 @@ impl<T> Confined<T> {
         false
     }
 
-    /// Wait for another thread's moment to be over. Attached: who is inside needs nobody's leave to get
-    /// out, so this is as long as it takes the kernel to run that thread again.
+    /// Waits until another thread has left the cell, while attached: the holder does not need the
+    /// interpreter to exit, so it takes a few instructions unless the holder is preempted.
     #[cfg(Py_GIL_DISABLED)]
     #[cold]
     fn enter_after_another(&self) -> bool {
@@ -170,7 +171,7 @@ impl<T> Confined<T> {
     }
 }
 
-/// Closes the cell, also when the body panics.
+/// Closes the cell, even if the body panics.
 struct Reset<'a>(&'a AtomicU8);
 
 impl Drop for Reset<'_> {

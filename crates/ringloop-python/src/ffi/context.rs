@@ -1,14 +1,14 @@
 //! Contexts (`contextvars`), and whether the current one is empty.
 //!
-//! Most callbacks are scheduled where no context variable is set. Then there is nothing to copy, and a
-//! handle needs no context of its own until it runs. `CPython` has no function that tells; the
-//! current context is a field of the thread state, whose place [`calibrate`] finds by experiment. Where
-//! the experiment is not clear, every context counts as not empty.
+//! Most callbacks are scheduled while no context variable is set. Then there is nothing to copy,
+//! and a handle needs no context until it runs. `CPython` has no function to ask; the current
+//! context is a field of the thread state, whose offset [`calibrate`] finds by experiment. If the
+//! result is ambiguous, every context counts as not empty.
 //!
 //! Invariants:
-//! 1. `CONTEXT_WORD` is zero (unknown), or names the word of a `PyThreadState` that holds the current
-//!    context or null, as two different contexts have shown.
-//! 2. A thread state is at least [`WORDS_MAX`] words long (352 bytes and more since 3.11), and only its
+//! 1. `CONTEXT_WORD` is zero (unknown), or the index of the `PyThreadState` word that holds the
+//!    current context or null, as confirmed with two contexts.
+//! 2. A thread state has at least [`WORDS_MAX`] words (352 bytes and more since 3.11), and only its
 //!    own thread writes the context's word.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ const WORDS_MAX: usize = 40;
 
 static CONTEXT_WORD: AtomicUsize = AtomicUsize::new(0);
 
-/// Find the place of the current context in a thread state.
+/// Finds the offset of the current context in a thread state.
 pub fn calibrate(py: Python<'_>) -> PyResult<()> {
     let (first, second) = (context_new(py)?, context_new(py)?);
     let (found, again) = (words_of(py, &first)?, words_of(py, &second)?);
@@ -32,7 +32,7 @@ pub fn calibrate(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The words that hold `context` while it is entered, and no longer once it is left.
+/// The words that hold `context` while it is entered, and not after it is exited.
 fn words_of(py: Python<'_>, context: &Obj) -> PyResult<Vec<usize>> {
     let holds = |&word: &usize| thread_state_word(py, word) == context.as_ptr() as usize;
     context_enter(py, context)?;
@@ -46,13 +46,13 @@ fn thread_state_word(_py: Python<'_>, word: usize) -> usize {
     // SAFETY: attached, as the token proves.
     let state = unsafe { ffi::PyThreadState_Get() }.cast::<AtomicUsize>();
     debug_assert!(word < WORDS_MAX);
-    // SAFETY: invariant 2: inside of the thread state.
+    // SAFETY: invariant 2: inside the thread state.
     let place = unsafe { state.add(word) };
     // SAFETY: as above, aligned; an atomic load because `calibrate` also reads other fields.
     unsafe { &*place }.load(Relaxed)
 }
 
-/// Say whether the current context is known to be empty.
+/// Whether the current context is known to be empty.
 #[inline]
 pub fn current_context_is_empty(py: Python<'_>) -> bool {
     let word = CONTEXT_WORD.load(Relaxed);
@@ -64,7 +64,7 @@ pub fn current_context_is_empty(py: Python<'_>) -> bool {
     context.is_null() || unsafe { ffi::PyObject_Size(context) } == 0
 }
 
-/// Say whether nobody else refers to `context` and no variable is set in it.
+/// Whether `context` is unreferenced elsewhere and has no variable set.
 #[inline]
 pub fn context_is_fresh(_py: Python<'_>, context: &Obj) -> bool {
     // SAFETY: alive; the length of a context cannot fail.
@@ -78,7 +78,7 @@ fn is_unique(object: &Obj) -> bool {
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
-/// A count of one says little here: other threads may have counts of their own.
+/// A count of one is not enough: other threads may have local counts.
 #[cfg(Py_GIL_DISABLED)]
 #[inline]
 fn is_unique(object: &Obj) -> bool {
@@ -86,8 +86,8 @@ fn is_unique(object: &Obj) -> bool {
     unsafe { ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1 }
 }
 
-/// Say whether nobody else can come by `object`; never on a build with the interpreter lock, where
-/// nothing is gained by knowing.
+/// Whether `object` is unreachable from elsewhere; always false with the interpreter lock, where
+/// the answer gains nothing.
 #[inline]
 pub fn is_unique_without_lock(object: &Bound<'_, PyAny>) -> bool {
     #[cfg(Py_GIL_DISABLED)]
@@ -101,7 +101,7 @@ pub fn is_unique_without_lock(object: &Bound<'_, PyAny>) -> bool {
     unique
 }
 
-/// Make an empty context.
+/// Creates an empty context.
 pub fn context_new(py: Python<'_>) -> PyResult<Obj> {
     // SAFETY: attached, as the token proves.
     let context = unsafe { ffi::PyContext_New() };
@@ -118,7 +118,7 @@ pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, context) }
 }
 
-/// Copy a context; fails when it is none.
+/// Copies a context; fails for other objects.
 #[inline]
 pub fn context_copy(py: Python<'_>, context: &Obj) -> PyResult<Obj> {
     // SAFETY: alive, and the function checks the type itself.
@@ -127,7 +127,7 @@ pub fn context_copy(py: Python<'_>, context: &Obj) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, copy) }
 }
 
-/// Make `context` the current one; fails when it is entered already or no context.
+/// Enters `context`; fails if it is already entered, or not a context.
 #[inline]
 pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
     // SAFETY: alive, and the function checks type and state itself.
@@ -137,7 +137,7 @@ pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
     Ok(())
 }
 
-/// Leave `context`.
+/// Exits `context`.
 #[inline]
 pub fn context_exit(py: Python<'_>, context: &Obj) -> PyResult<()> {
     // SAFETY: alive, and the function checks that it is the current one.

@@ -1,26 +1,26 @@
-//! One thread at a time inside of an object.
+//! Exclusive access to an object.
 //!
-//! The payloads of native types are plain cells. With the interpreter lock, whoever touches one holds
-//! it. Without, the object's own lock takes its place: `CPython`'s critical section, which gives way
-//! exactly where the interpreter lock would, when its thread detaches. So whatever holds for code
-//! between two points where the interpreter lock may be handed over holds here too, and no thread can
-//! block another one for ever: a thread that waits, waits detached.
+//! Payloads of native types are plain cells. With the interpreter lock, a thread that accesses one
+//! holds the lock. Without it, the object's own lock takes its place: `CPython`'s critical section,
+//! which is suspended exactly where the interpreter lock would be released, when its thread
+//! detaches. So code between two such points has the same guarantees, and threads cannot deadlock:
+//! a thread that waits, waits detached.
 //!
-//! Every entry of a native type (`method!`, `property!`, `repr_slot!`, the finaliser) takes it, and so
-//! does the turn before it hands an object a completion. Code that comes by a payload in another way
-//! (`Native::get`, `instantiate`) takes it by [`locked`], or has an object that no other thread can
-//! know yet. Around the callbacks of a protocol it is [`released`]: they take as long as they like, and
-//! come back to the object, which costs little only where its lock is free.
+//! Every entry of a native type (`method!`, `property!`, `repr_slot!`, the finaliser) takes it, and
+//! so does the turn before it passes a completion to an object. Code that gets a payload in another
+//! way (`Native::get`, `instantiate`) takes it by [`locked`], or has an object that no other thread
+//! knows yet. Around a protocol's callbacks it is [`released`]: they may take any time, and call
+//! back into the object, which is cheap only while its lock is free.
 //!
-//! With the interpreter lock, all of this is nothing.
+//! With the interpreter lock, all of this compiles to nothing.
 //!
 //! Invariants:
-//! 1. A section is begun and ended in turn by the frame of `locked` or `released` that has it on its
-//!    stack, and by its own thread.
-//! 2. `INNERMOST` is null, or the section of the innermost `locked` that is begun. Between that frame
-//!    and a `released` of the same object lies no other open critical section: `CPython`'s own ones end
-//!    before its functions return, and a call back from inside of one comes to the object through a
-//!    `locked` of its own.
+//! 1. A section is begun and ended alternately by the frame of `locked` or `released` that has it
+//!    on its stack, in its own thread.
+//! 2. `INNERMOST` is null, or the section of the innermost `locked` that is begun. Between that
+//!    frame and a `released` of the same object there is no other open critical section:
+//!    `CPython`'s own ones end before its functions return, and a callback from inside one enters
+//!    the object through another `locked`.
 
 use pyo3::prelude::*;
 
@@ -33,13 +33,13 @@ pub use without_lock::{locked, released};
 mod with_lock {
     use super::{Bound, PyAny};
 
-    /// Run `body` alone with `object`.
+    /// Runs `body` with exclusive access to `object`.
     #[inline]
     pub fn locked<R>(_object: &Bound<'_, PyAny>, body: impl FnOnce() -> R) -> R {
         body()
     }
 
-    /// Run `body`, which calls back, and let other threads into `object` meanwhile.
+    /// Runs `body`, which calls back, while other threads may enter `object`.
     #[inline]
     pub fn released<R>(_object: &Bound<'_, PyAny>, body: impl FnOnce() -> R) -> R {
         body()
@@ -63,12 +63,12 @@ mod without_lock {
 
     impl Section {
         fn begin(&mut self) {
-            // SAFETY: invariant 1; the object is alive as long as the borrow in the frame.
+            // SAFETY: invariant 1; the frame's borrow keeps the object alive.
             unsafe { ffi::PyCriticalSection_Begin(self.raw.as_mut_ptr(), self.object) };
         }
 
         fn end(&mut self) {
-            // SAFETY: invariants 1 and 2: begun, and the last one that was.
+            // SAFETY: invariants 1 and 2: begun, and the innermost one.
             unsafe { ffi::PyCriticalSection_End(self.raw.as_mut_ptr()) };
         }
     }
@@ -77,7 +77,7 @@ mod without_lock {
         static INNERMOST: Cell<*mut Section> = const { Cell::new(ptr::null_mut()) };
     }
 
-    /// Run `body` alone with `object`.
+    /// Runs `body` with exclusive access to `object`.
     #[inline]
     pub fn locked<R>(object: &Bound<'_, PyAny>, body: impl FnOnce() -> R) -> R {
         struct Held {
@@ -88,7 +88,7 @@ mod without_lock {
         impl Drop for Held {
             fn drop(&mut self) {
                 INNERMOST.set(self.outer);
-                // SAFETY: the section lives in the frame of `locked`, which this value does not leave.
+                // SAFETY: the section is in the frame of `locked`, which outlives this value.
                 unsafe { &mut *self.section }.end();
             }
         }
@@ -104,14 +104,14 @@ mod without_lock {
         body()
     }
 
-    /// Run `body`, which calls back, and let other threads into `object` meanwhile.
+    /// Runs `body`, which calls back, while other threads may enter `object`.
     #[inline]
     pub fn released<R>(object: &Bound<'_, PyAny>, body: impl FnOnce() -> R) -> R {
         struct Released(*mut Section);
 
         impl Drop for Released {
             fn drop(&mut self) {
-                // SAFETY: invariant 2: the frame of the section lies below this one.
+                // SAFETY: invariant 2: the section's frame is below this one.
                 unsafe { &mut *self.0 }.begin();
                 INNERMOST.set(self.0);
             }
@@ -125,7 +125,7 @@ mod without_lock {
             return body();
         }
         INNERMOST.set(ptr::null_mut());
-        // SAFETY: as above; the reference made for the comparison is gone.
+        // SAFETY: as above; the reference for the comparison has ended.
         unsafe { &mut *section }.end();
         let _released = Released(section);
         body()

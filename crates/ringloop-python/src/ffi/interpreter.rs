@@ -1,7 +1,7 @@
-//! Which interpreter we are in.
+//! Check for the main interpreter.
 //!
-//! The native types and the objects that are looked up once belong to the interpreter that imported
-//! the module first, so there may be only one, and that is the main one: a program's own.
+//! The native types and cached objects belong to the interpreter that first imported the module, so
+//! only one is supported: the main interpreter.
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 
 use super::make::Raise as _;
 
-/// Fail in a sub-interpreter, in the words by which `CPython` itself refuses one with a lock of its own;
-/// the package turns both into advice.
+/// Fails in a sub-interpreter, with `CPython`'s message for one with its own lock; the package
+/// turns both into advice.
 pub fn check_main_interpreter(_py: Python<'_>) -> PyResult<()> {
     // SAFETY: attached, which the token proves.
     let here = unsafe { ffi::PyInterpreterState_Get() };
-    // SAFETY: it has no conditions once Python runs.
+    // SAFETY: no preconditions once Python runs.
     let main = unsafe { ffi::PyInterpreterState_Main() };
     if std::ptr::eq(here, main) {
         return Ok(());

@@ -1,12 +1,12 @@
-//! Birth is in `native_type.rs`; here an instance is visited, cleared and freed.
+//! Visits, clears and frees instances; `native_type.rs` creates them.
 //!
-//! `CPython`'s own `subtype_*` functions start at the type of the object and would come back to ours,
-//! so the slots of the base classes are handled here, as these functions would.
+//! `CPython`'s own `subtype_*` functions start at the object's type and would call ours again, so
+//! the slots of base classes are handled here in the same way.
 //!
-//! Invariants (besides those of `native_type.rs`):
+//! Invariants, in addition to those of `native_type.rs`:
 //! 1. `CPython` calls these functions attached, with an instance of `T`'s type; `dealloc` once, at
 //!    reference count zero, after which nothing reads the instance.
-//! 2. A slot is set to null before its old content loses the reference.
+//! 2. A slot is set to null before its old value is released.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -21,7 +21,7 @@ use super::native_type::Payload;
 use super::object::{Obj, Visited, Visitor};
 use super::thread_end::arm;
 
-/// Nesting of deallocations at which the rest is put off, as `CPython`'s trash can does.
+/// Depth of nested deallocations at which the rest is deferred, as in `CPython`'s trashcan.
 const DEALLOC_DEPTH_MAX: u32 = 50;
 
 struct RawVisitor {
@@ -34,7 +34,7 @@ impl RawVisitor {
         if object.is_null() {
             return Visited::Continue(());
         }
-        // SAFETY: CPython gave function and argument for this traversal; the object is alive.
+        // SAFETY: function and argument of this traversal, from CPython; the object is alive.
         match unsafe { (self.function)(object, self.argument) } {
             0 => Visited::Continue(()),
             stop => Visited::Break(stop),
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn clear<T: Payload>(object: *mut ffi::PyObject) ->
 
 /// `tp_finalize`.
 pub(super) unsafe extern "C" fn finalize<T: Payload>(object: *mut ffi::PyObject) {
-    // A finaliser runs in the middle of anything, so the exception under way is put aside.
+    // A finaliser runs at any point, so a pending exception is saved.
     // SAFETY: invariant 1: attached.
     let saved = PyErr::take(unsafe { Python::assume_attached() });
     // SAFETY: invariant 1: an instance of T's type.
@@ -125,7 +125,7 @@ pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) 
     DEPTH.set(depth + 1);
     free::<T>(object);
     if depth == 0 {
-        // Each of them is freed at depth one; what they put off joins the list.
+        // Each is freed at depth one; objects deferred meanwhile join the list.
         while let Some((object, free)) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
             free(object);
         }
@@ -133,13 +133,13 @@ pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) 
     DEPTH.set(depth);
 }
 
-/// Drop everything that a dead, untracked instance owns, and its memory.
+/// Drops everything that a dead, untracked instance owns, and frees its memory.
 fn free<T: Payload>(object: *mut ffi::PyObject) {
     let native = T::native();
     if let Some(weak_list) = native.layout().and_then(|layout| layout.weak_list) {
         let list = slot_at(object, weak_list);
-        // SAFETY: the weak list is a pointer at this offset, null when there is no reference. Another
-        // thread may be about to take its dead reference off the list, under the list's own lock.
+        // SAFETY: the weak list is a pointer at this offset, null without references. Another
+        // thread may be removing its dead reference from the list, under the list's own lock.
         let first = unsafe { AtomicPtr::from_ptr(list) }.load(Ordering::Acquire);
         if !first.is_null() {
             // SAFETY: invariant 1: being deallocated, untracked.
@@ -147,11 +147,11 @@ fn free<T: Payload>(object: *mut ffi::PyObject) {
         }
     }
     clear_slots::<T>(object);
-    // SAFETY: invariant 1: the payload is initialised and nobody reads it after this.
+    // SAFETY: invariant 1: the payload is initialised and not read after this.
     unsafe { native.payload_ptr(object).drop_in_place() };
     // SAFETY: invariant 1: an instance has a type.
     let class = unsafe { ffi::Py_TYPE(object) };
-    // SAFETY: untracked, references gone: only the memory is left.
+    // SAFETY: untracked and without references: only the memory is left.
     unsafe { ffi::PyObject_GC_Del(object.cast()) };
     // SAFETY: instances of heap types own a reference to their type.
     unsafe { ffi::Py_DECREF(class.cast()) };
@@ -166,7 +166,7 @@ fn clear_slots<T: Payload>(object: *mut ffi::PyObject) {
         // SAFETY: invariant 2, and invariant 4 of native_type.rs.
         let old = unsafe { ptr::replace(slot, ptr::null_mut()) };
         if !old.is_null() {
-            // SAFETY: the slot owned this reference.
+            // SAFETY: the slot owned the reference.
             unsafe { ffi::Py_DECREF(old) };
         }
     }
@@ -179,9 +179,9 @@ fn slot_at(object: *mut ffi::PyObject, offset: isize) -> *mut *mut ffi::PyObject
 type Free = fn(*mut ffi::PyObject);
 
 thread_local! {
-    /// How many deallocations of ours are nested in this thread.
+    /// Nesting of our deallocations in this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Dead instances whose turn comes when the stack is shallow again: a long chain of instances that
+    /// Dead instances to be freed when the stack is shallow again: a long chain of instances that
     /// own each other must not overflow it.
     static PUT_OFF: RefCell<Vec<(*mut ffi::PyObject, Free)>> = const { RefCell::new(Vec::new()) };
 }

@@ -1,9 +1,9 @@
-//! Python objects made by calls that can fail.
+//! Fallible construction of Python objects.
 //!
-//! `PyO3`'s own constructors of strings, bytes, numbers and containers panic when the interpreter has no
-//! memory, and so do its lazy exceptions once their arguments are made. A loop goes on after a
-//! `MemoryError`, so whatever runs in one makes its objects here; `tools/check-fallible` forbids the
-//! others. Called by every part of the extension.
+//! `PyO3`'s constructors of strings, bytes, numbers and containers panic if the interpreter is out
+//! of memory, and so do its lazy exceptions once their arguments are made. A loop continues after a
+//! `MemoryError`, so everything that runs in one makes its objects here; `tools/check-fallible`
+//! forbids the others. Called by every part of the extension.
 //!
 //! Invariants:
 //! 1. Exceptions are made by attached threads.
@@ -21,7 +21,7 @@ use ringloop::embed::sys::reserve;
 
 use crate::limits;
 
-/// Take ownership of what a call into the interpreter has made.
+/// Takes ownership of a result of the interpreter.
 ///
 /// # Safety
 /// `pointer` is a new reference to an object of type `T`, or null with an exception set.
@@ -41,16 +41,16 @@ pub fn new_str<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString
 pub fn new_path<'py>(py: Python<'py>, path: &OsStr) -> PyResult<Bound<'py, PyString>> {
     let bytes = path.as_bytes();
     let len = bytes.len().cast_signed();
-    // SAFETY: the pointer is good for as many bytes.
+    // SAFETY: the pointer is valid for that length.
     let pointer = unsafe { ffi::PyUnicode_DecodeFSDefaultAndSize(bytes.as_ptr().cast(), len) };
     // SAFETY: the result is a new reference of that type, or null.
     unsafe { owned(py, pointer) }
 }
 
-/// Make a `bytes`. Allocates no object that the collector knows, so it may be called with a cell open.
+/// Makes a `bytes`. Allocates no GC-tracked object, so it may be called with a cell open.
 #[inline]
 pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    // SAFETY: the pointer is good for as many bytes.
+    // SAFETY: the pointer is valid for that length.
     let pointer =
         unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len().cast_signed()) };
     // SAFETY: the result is a new reference of that type, or null.
@@ -59,7 +59,7 @@ pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBy
 
 /// Make an empty `dict`.
 pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyDict_New() };
     // SAFETY: the result is a new reference of that type, or null.
     unsafe { owned(py, pointer) }
@@ -67,19 +67,19 @@ pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// Make an empty `list`.
 pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyList_New(0) };
     // SAFETY: the result is a new reference of that type, or null.
     unsafe { owned(py, pointer) }
 }
 
-/// A value of Rust's that becomes a Python object.
+/// A Rust value that becomes a Python object.
 pub trait IntoObject<'py> {
     /// Make the object.
     fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// Such a value where `PyO3` expects one of its own: a method's result, an argument, an attribute.
+/// Such a value for `PyO3`: as a method's result, an argument or an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fallible<T>(pub T);
 
@@ -107,12 +107,12 @@ impl<'py, T: IntoObject<'py>> IntoPyObject<'py> for Fallible<T> {
     }
 }
 
-/// The numbers, by the function that makes each.
+/// Numbers, with the function that makes each.
 macro_rules! numbers {
     ($($type:ty => $make:ident as $wide:ty),* $(,)?) => { $(
         impl<'py> IntoObject<'py> for $type {
             fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-                // SAFETY: no conditions.
+                // SAFETY: no preconditions.
                 let pointer = unsafe { ffi::$make(<$wide>::from(self)) };
                 // SAFETY: the result is a new reference of that type, or null.
                 unsafe { owned(py, pointer) }
@@ -219,18 +219,19 @@ pub fn new_tuple<'py>(
     items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let len = items.len();
-    // SAFETY: no conditions.
+    // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyTuple_New(len.cast_signed()) };
     // SAFETY: the result is a new reference of that type, or null.
     let tuple = unsafe { owned::<PyTuple>(py, pointer) }?;
     for (index, item) in items.take(len).enumerate() {
-        // SAFETY: nobody else knows the tuple, and the index is below its length.
+        // SAFETY: no other code knows the tuple, and the index is below its length.
         unsafe { ffi::PyTuple_SET_ITEM(tuple.as_ptr(), index.cast_signed(), item.into_ptr()) };
     }
     Ok(tuple)
 }
 
-/// Fill the `%r` and `%s` of a template, as Python's `%` does: representations of any size are made by the interpreter.
+/// Formats the `%r` and `%s` of a template with Python's `%`: the interpreter makes representations
+/// of any size.
 pub fn fill_template<'py>(
     template: &Bound<'py, PyString>,
     values: &[&Bound<'py, PyAny>],
@@ -243,7 +244,7 @@ pub fn fill_template<'py>(
     unsafe { owned(py, pointer) }
 }
 
-/// The attribute of a module, looked up once.
+/// A module's attribute, cached.
 pub fn imported<'py, T>(
     place: &'static PyOnceLock<Py<T>>,
     module: &Bound<'py, PyString>,
@@ -260,8 +261,8 @@ where
     Ok(found.bind(py))
 }
 
-/// An exception class. Its instance is made at once: a lazy one of `PyO3`'s panics where there is no
-/// memory for its arguments, and this becomes a `MemoryError`.
+/// An exception class whose instance is made at once: a lazy one of `PyO3` panics without memory
+/// for its arguments, while this becomes a `MemoryError`.
 pub trait Raise: PyTypeInfo {
     /// Make an exception with a text.
     #[cold]
@@ -274,11 +275,11 @@ pub trait Raise: PyTypeInfo {
         }
     }
 
-    /// Make an exception with any argument; a tuple has several.
+    /// Makes an exception with any argument; a tuple is several.
     #[cold]
     fn raise_with<T>(argument: &Bound<'_, T>) -> PyErr {
         let class = Self::type_object_raw(argument.py());
-        // SAFETY: both are alive; the call makes the exception, or sets the one that kept it from that.
+        // SAFETY: both are alive; the call sets this exception, or the error of making it.
         unsafe { ffi::PyErr_SetObject(class.cast(), argument.as_ptr()) };
         PyErr::fetch(argument.py())
     }
@@ -296,13 +297,13 @@ pub trait Raise: PyTypeInfo {
 
 impl<T: PyTypeInfo> Raise for T {}
 
-/// The error of Rust's memory, where a user or a peer says how much is needed.
+/// The error of a failed Rust allocation whose size depends on a user or a peer.
 #[cold]
 pub fn no_memory(_: TryReserveError) -> PyErr {
     PyMemoryError::raise_bare()
 }
 
-/// Refuse to begin something where the allocator's reserve is what the loop lives on.
+/// Fails if the allocator's reserve is in use, before starting something new.
 #[inline]
 pub fn spare() -> PyResult<()> {
     if reserve::is_low() {
@@ -311,7 +312,7 @@ pub fn spare() -> PyResult<()> {
     Ok(())
 }
 
-/// What a program's bytes go into is not taken from the reserve.
+/// Application data is not allocated from the reserve.
 fn of_the_system(room: Vec<u8>) -> PyResult<Vec<u8>> {
     if reserve::holds(room.as_ptr()) {
         return Err(PyMemoryError::raise_bare());
@@ -319,7 +320,7 @@ fn of_the_system(room: Vec<u8>) -> PyResult<Vec<u8>> {
     Ok(room)
 }
 
-/// Memory for so many bytes; empty where those are few, and Rust's own.
+/// Memory for that many bytes; empty (Rust's own) for small sizes.
 pub fn room_for(len: usize) -> PyResult<Vec<u8>> {
     let mut room = Vec::new();
     if len > limits::COPIED_BYTES_UNCHECKED {

@@ -1,11 +1,11 @@
-//! Trampolines: from `CPython`'s calling conventions to safe functions.
+//! Trampolines from `CPython`'s calling conventions to safe functions.
 //!
 //! Invariants:
 //! 1. An entry runs only as a member of the type it was made for: [`Method`], [`Property`] and the
 //!    slot wrappers carry the type, and `CPython`'s descriptors check `self` before they call.
 //! 2. `CPython` calls an entry attached, and keeps `self`, the arguments and the tuple of keyword names
 //!    alive until it returns.
-//! 3. The tables handed to `CPython` live for ever (they are leaked once a type).
+//! 3. The tables passed to `CPython` live forever (they are leaked once per type).
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -22,14 +22,15 @@ use super::make::{IntoObject as _, Raise as _, new_str};
 use super::object::Obj;
 use super::thread_end::arm;
 
-/// A type whose methods can be entered through this module.
+/// A type whose methods use this module's entries.
 ///
 /// # Safety
-/// `receive` must give the state of exactly the instances that [`Method`]s of `Self` are installed on.
+/// `receive` must return the state of exactly the instances that [`Method`]s of `Self` are
+/// installed on.
 pub unsafe trait Target: Sized + 'static {
     /// What a method gets as its first argument.
     type Receiver<'a, 'py>;
-    /// The state is plain cells: one thread at a time may run a method of an instance.
+    /// The state is plain cells: one thread at a time may run an instance's methods.
     const LOCKED: bool;
     /// Make the receiver from `self`.
     ///
@@ -38,9 +39,9 @@ pub unsafe trait Target: Sized + 'static {
     unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Self::Receiver<'a, '_>;
 }
 
-/// What a method may give back: a value or a result of one.
+/// A method's result: a value, or a `Result` of one.
 pub trait Return {
-    /// Turn into a new reference.
+    /// Converts into a new reference.
     fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject>;
 }
 
@@ -113,7 +114,7 @@ pub struct Property<T> {
 
 /// How `CPython` calls the function of a method.
 pub enum Entry {
-    /// Without arguments; `CPython` refuses any.
+    /// Without arguments; `CPython` rejects any.
     NoArgs(ffi::PyCFunction),
     /// With positional and keyword arguments.
     Args(ffi::PyCFunctionFastWithKeywords),
@@ -151,10 +152,10 @@ impl<T: Target> Method<T> {
     }
 }
 
-/// A C string of a text that ends with its one zero.
+/// A C string from a text that ends with its only zero.
 ///
 /// # Panics
-/// Where it does not; while compiling, as [`method!`] uses it.
+/// If it does not; at compile time in [`method!`].
 pub const fn c_text(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,
@@ -181,7 +182,7 @@ impl<T: Target> Property<T> {
     }
 }
 
-/// The target of methods on a class that `PyO3` made, for those that are too hot for its trampolines.
+/// Target of methods on a `PyO3` class that are too hot for its trampolines.
 pub struct Class<T>(PhantomData<fn(T)>);
 
 // SAFETY: `install_methods` puts the methods on T's own type, so `self` is an instance of T.
@@ -189,7 +190,7 @@ unsafe impl<T: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Syn
     for Class<T>
 {
     type Receiver<'a, 'py> = Borrowed<'a, 'py, T>;
-    // Classes of `PyO3`'s are `Sync` by themselves.
+    // `PyO3` classes are `Sync` themselves.
     const LOCKED: bool = false;
     #[inline]
     unsafe fn receive<'a>(py: Python<'_>, object: *mut ffi::PyObject) -> Borrowed<'a, '_, T> {
@@ -200,7 +201,7 @@ unsafe impl<T: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Syn
     }
 }
 
-/// Put methods on a type that `PyO3` made.
+/// Installs methods on a `PyO3` type.
 pub fn install_methods<T>(class: &Bound<'_, PyType>, methods: Vec<Method<Class<T>>>) -> PyResult<()>
 where
     T: pyo3::PyClass,
@@ -222,7 +223,7 @@ where
     Ok(())
 }
 
-/// Run a body at the boundary: errors and panics become exceptions.
+/// Runs a body at the boundary: errors and panics become exceptions.
 #[inline]
 pub(super) fn guard<R>(failure: R, body: impl for<'py> FnOnce(Python<'py>) -> PyResult<R>) -> R {
     arm();
@@ -248,7 +249,7 @@ fn panic_to_error(panic: &(dyn std::any::Any + Send)) -> PyErr {
     ))
 }
 
-/// Enter a method; the body of what [`method!`] makes.
+/// Entry of a method; the body of what [`method!`] makes.
 ///
 /// # Safety
 /// Called by `CPython` as `METH_FASTCALL | METH_KEYWORDS` of `T`'s type.
@@ -276,7 +277,7 @@ pub unsafe fn entry<T: Target>(
         let all = if total == 0 {
             &[][..]
         } else {
-            // SAFETY: invariant 2: `count` positional values and then one a keyword name.
+            // SAFETY: invariant 2: `count` positional values, then one per keyword name.
             unsafe { std::slice::from_raw_parts(arguments, total) }
         };
         let args = Args {
@@ -290,7 +291,7 @@ pub unsafe fn entry<T: Target>(
     })
 }
 
-/// Enter a getter or a slot that only takes `self`.
+/// Entry of a getter or a slot that takes only `self`.
 ///
 /// # Safety
 /// Called by `CPython` as a member of `T`'s type.
@@ -307,7 +308,7 @@ pub unsafe fn entry_getter<T: Target, R: Copy>(
     })
 }
 
-/// Run `body` with the receiver, alone with the instance where its type asks for that.
+/// Runs `body` with the receiver, with exclusive access if its type requires it.
 ///
 /// # Safety
 /// As for [`Target::receive`], for as long as `body` runs.
@@ -328,7 +329,7 @@ unsafe fn receive_alone<'py, T: Target, R>(
     }
 }
 
-/// Give a receiver to a function, or to a closure, whose parameter has its type from here.
+/// Passes a receiver to a function or closure, fixing its parameter type.
 #[doc(hidden)]
 #[inline]
 pub fn apply<'a, 'py, T: Target, R>(
@@ -343,7 +344,8 @@ pub fn apply<'a, 'py, T: Target, R>(
 /// * `name() => function, "doc"`: of `fn(This<T>) -> impl Return`, or of a closure like it;
 /// * `name(first, second=None) => function, "doc"`: of `fn(This<T>, Borrowed<PyAny>, Option<Borrowed<PyAny>>)`; an argument
 ///   with a default is an `Option`;
-/// * `name("parameters") => function, "doc"`: of `fn(This<T>, Args)`, which looks at the arguments itself.
+/// * `name("parameters") => function, "doc"`: of `fn(This<T>, Args)`, which parses the arguments
+///   itself.
 macro_rules! method {
     (@ $target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident() => $function:expr, $doc:literal) => {{
         unsafe extern "C" fn enter<$($generics)*>(
@@ -384,7 +386,7 @@ macro_rules! method {
     };
 }
 
-/// Make the function `enter` of a method with arguments.
+/// Defines the entry function of a method with arguments.
 macro_rules! enter_method {
     ($target:ty, [$($generics:tt)*], |$this:ident, $args:ident| $call:expr) => {
         unsafe extern "C" fn enter<$($generics)*>(
@@ -407,7 +409,7 @@ macro_rules! enter_method {
     };
 }
 
-/// An argument as a method's function takes it.
+/// Converts an argument to the function's parameter type.
 macro_rules! argument {
     ($name:ident, $parameter:ident) => {
         match $parameter {
@@ -440,8 +442,9 @@ macro_rules! property {
     }};
 }
 
-/// List members in a [`Definition`](super::Definition): methods as in [`method!`], properties as
-/// `get name => function, "doc"`; each ends with a semicolon. `T: Trait` in place of a type: of every such type.
+/// Lists members in a [`Definition`](super::Definition): methods as in [`method!`], properties as
+/// `get name => function, "doc"`; each ends with a semicolon. `T: Trait` instead of a type: for
+/// every such type.
 macro_rules! members {
     ($type_:expr, $target:ident: $bound:path; $($members:tt)*) => {
         $crate::ffi::members!(@ $type_, $target, [$target: $bound], [$target]; $($members)*);

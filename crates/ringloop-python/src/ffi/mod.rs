@@ -1,8 +1,8 @@
-//! The C interface of `CPython`: the only folder of this crate that holds `unsafe` of its own.
+//! The C API of `CPython`: the only folder of this crate with `unsafe` code.
 //!
-//! Owns: native types with a Python base class, the method trampolines, owned references that cost
-//! one decrement, vectorcalls, contexts. Called by every class of the extension. Never knows what an
-//! event loop or a transport is.
+//! Owns: native types with a Python base class, method trampolines, owned references that cost one
+//! decrement, vectorcalls, contexts. Called by every class of the extension. Knows nothing of event
+//! loops or transports.
 //!
 //! # Defining a native type
 //! ```ignore
@@ -28,16 +28,16 @@
 //! let object = Counter::native().instantiate(py, Counter { … })?;   // Bound<'py, PyAny>
 //! let this = Counter::native().get(&object);      // Option<This>: exact type only
 //! ```
-//! The type is final, cannot be instantiated from Python, always takes part in garbage collection and
-//! gets what the base lacks when the payload asks: `const DICT`, `const WEAKREF` (default true),
-//! `const FINALIZER` + `fn finalize(this)` (runs once, may resurrect, like `__del__`).
-//! `This` dereferences to the payload; state in it is `Cell`, [`ObjCell`] or [`Confined`].
+//! The type is final, cannot be instantiated from Python, always supports garbage collection, and
+//! adds on request what the base lacks: `const DICT`, `const WEAKREF` (default true),
+//! `const FINALIZER` + `fn finalize(this)` (runs once, may resurrect, like `__del__`). `This`
+//! dereferences to the payload; its state is in `Cell`, [`ObjCell`] or [`Confined`].
 //!
-//! A panic in such a function becomes `RuntimeError`, an `Err` its exception.
-//! One thread at a time is inside of an object (`critical.rs`): functions like the ones above run so,
-//! and who comes by a payload through `Native::get` asks for it with [`locked`].
-//! Never hold a borrow of any cell across a call into Python, an allocation of a Python object
-//! (it may run the garbage collector) or the drop of an [`Obj`] (it may run `__del__`).
+//! A panic in such a function becomes `RuntimeError`, an `Err` its exception. One thread at a time
+//! has access to an object (`critical.rs`): functions like the ones above run with it, and code
+//! that gets a payload through `Native::get` takes it with [`locked`].
+//! Never hold a borrow of any cell across a call into Python, an allocation of a Python object (it
+//! may run the garbage collector), or the drop of an [`Obj`] (it may run `__del__`).
 
 mod args;
 mod audit;

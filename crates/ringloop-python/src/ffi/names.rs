@@ -1,7 +1,7 @@
-//! The names by which the extension looks things up in Python, interned when the module is initialised.
+//! Interned names that the extension looks up in Python, created when the module is initialised.
 //!
-//! To intern a name where it is first used can fail, in the middle of anything; here it fails the import.
-//! Called through [`intern!`]; a name that is not in the list does not compile.
+//! Interning on first use could fail at any point; here it fails the import. Called through
+//! [`intern!`]; a name that is not in the list does not compile.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -240,14 +240,14 @@ const NAMES: [&str; 226] = [
 
 static INTERNED: PyOnceLock<[Py<PyString>; NAMES.len()]> = PyOnceLock::new();
 
-/// Intern all names; before anything else of the module is initialised.
+/// Interns all names; before the rest of the module is initialised.
 pub fn initialise(py: Python<'_>) -> PyResult<()> {
     let mut made = Vec::with_capacity(NAMES.len());
     for name in NAMES {
         made.push(interned_str(py, name)?);
     }
     if let Ok(names) = made.try_into() {
-        // Already there when the module is imported again: the same objects.
+        // Already set if the module is imported again: the same objects.
         let _ = INTERNED.set(py, names);
     }
     Ok(())
@@ -271,7 +271,7 @@ pub fn interned(py: Python<'_>, index: usize) -> &Bound<'_, PyString> {
     }
 }
 
-/// Where `name` is in the list; evaluated by the compiler.
+/// Index of `name` in the list; evaluated at compile time.
 pub const fn index_of(name: &str) -> usize {
     let mut index = 0;
     while index < NAMES.len() {

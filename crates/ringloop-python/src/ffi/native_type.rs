@@ -6,13 +6,14 @@
 //!                                              └ base.tp_basicsize
 //! ```
 //! Invariants:
-//! 1. `create` runs once a payload type; before it `type_object` is null and there is no instance.
+//! 1. `create` runs once per payload type; before it `type_object` is null and there is no
+//!    instance.
 //! 2. The types are final and have no constructor, so every instance comes from `instantiate`, which
 //!    writes the payload before anything else can run.
-//! 3. `payload_offset` is aligned for `T` (`create` refuses alignments above a pointer's), and the type's
-//!    basic size covers payload, dictionary and weak list.
-//! 4. The bases hold nothing but object slots between the header and `tp_basicsize` (`create` refuses
-//!    others), so that lifecycle.rs knows every reference of an instance.
+//! 3. `payload_offset` is aligned for `T` (`create` rejects alignments above a pointer's), and the
+//!    type's basic size covers payload, dictionary and weak list.
+//! 4. The bases hold nothing but object slots between the header and `tp_basicsize` (`create`
+//!    rejects others), so that lifecycle.rs knows every reference of an instance.
 //! 5. The first `Payload::BASE_SLOTS` of these slots follow the header without a gap (`create` checks).
 
 use std::ffi::CStr;
@@ -43,11 +44,11 @@ pub trait Payload: Sized + 'static {
     const DOC: &'static CStr;
     /// Give instances a `__dict__`.
     const DICT: bool = false;
-    /// Let weak references point at instances; nothing to do where the base does it.
+    /// Support weak references to instances; ignored if the base does.
     const WEAKREF: bool = true;
-    /// How many slots of the base classes the payload uses, see [`This::base_slots`].
+    /// How many slots of the base classes the payload uses; see [`This::base_slots`].
     const BASE_SLOTS: usize = 0;
-    /// Call [`Payload::finalize`] before an instance dies.
+    /// Call [`Payload::finalize`] before an instance is freed.
     const FINALIZER: bool = false;
 
     /// The one type object of this payload.
@@ -105,8 +106,8 @@ impl<'a, 'py, T> This<'a, 'py, T> {
 }
 
 impl<'a, T: Payload> This<'a, '_, T> {
-    /// The first slots of the base classes, right behind the header, as cells. Whoever reads them
-    /// through the base's own descriptors finds whatever objects the payload has put there.
+    /// The first slots of the base classes, right after the header, as cells. The base's own
+    /// descriptors return the objects that the payload puts there.
     #[inline]
     pub fn base_slots<const N: usize>(&self) -> &'a [ObjCell; N] {
         const { assert!(N <= T::BASE_SLOTS, "`create` has not checked so many") };
@@ -116,7 +117,8 @@ impl<'a, T: Payload> This<'a, '_, T> {
     }
 }
 
-// SAFETY: `receive` reads the payload of instances of `T::native()`, on which `Definition<T>` installs.
+// SAFETY: `receive` returns the payload of instances of `T::native()`, on which `Definition<T>`
+// installs.
 unsafe impl<T: Payload> Target for T {
     type Receiver<'a, 'py> = This<'a, 'py, T>;
     const LOCKED: bool = true;
@@ -168,13 +170,13 @@ impl<T: Payload> Definition<T> {
     }
 }
 
-/// Where the references of an instance are, beside its payload.
+/// Offsets of an instance's references outside its payload.
 pub(super) struct Layout {
     /// Offsets of the slots of the base classes.
     pub(super) base_slots: Box<[usize]>,
     /// Offset of our own `__dict__`.
     pub(super) dict: Option<usize>,
-    /// Offset of the weak list; negative where `CPython` keeps it before the object.
+    /// Offset of the weak list; negative if `CPython` keeps it before the object.
     pub(super) weak_list: Option<isize>,
 }
 
@@ -187,7 +189,7 @@ pub struct Native<T> {
 }
 
 impl<T: Payload> Native<T> {
-    /// Make the static; [`Native::create`] makes the type.
+    /// Makes the static; [`Native::create`] makes the type.
     pub const fn new() -> Self {
         Self {
             type_object: AtomicPtr::new(ptr::null_mut()),
@@ -248,7 +250,7 @@ impl<T: Payload> Native<T> {
         Ok(type_object)
     }
 
-    /// Make an instance.
+    /// Makes an instance.
     #[inline]
     pub fn instantiate<'py>(&self, py: Python<'py>, payload: T) -> PyResult<Bound<'py, PyAny>> {
         let type_object = self.type_object.load(Ordering::Relaxed);
@@ -261,13 +263,13 @@ impl<T: Payload> Native<T> {
             return Err(PyErr::fetch(py));
         }
         let place = self.payload_ptr(object);
-        // SAFETY: invariants 2 and 3: fresh memory, aligned, and nothing has run since the allocation.
+        // SAFETY: invariants 2 and 3: fresh, aligned memory, and no code ran since the allocation.
         unsafe { place.write(payload) };
         // SAFETY: the allocation is a new reference.
         Ok(unsafe { Bound::from_owned_ptr(py, object) })
     }
 
-    /// Make an instance and let `fill` put references into its slots.
+    /// Makes an instance and lets `fill` set its slots.
     #[inline]
     pub fn instantiate_with<'py>(
         &self,
@@ -315,8 +317,8 @@ impl<T: Payload> Native<T> {
     }
 }
 
-/// Instances own a reference to their type. Counted by every thread that frees one, that reference
-/// would keep loops in different threads waiting for each other's caches; the types live for ever anyway.
+/// Instances own a reference to their type. Counted by every thread that frees one, it would be a
+/// contended cache line between loops in different threads; the types live forever anyway.
 #[cfg(Py_GIL_DISABLED)]
 fn make_immortal(type_object: &Bound<'_, PyType>) {
     unsafe extern "C" {
@@ -330,7 +332,8 @@ fn make_immortal(type_object: &Bound<'_, PyType>) {
 #[cfg(not(Py_GIL_DISABLED))]
 fn make_immortal(_type_object: &Bound<'_, PyType>) {}
 
-/// The attribute `__dict__`: an offset alone gives instances a dictionary that only `setattr` sees.
+/// The attribute `__dict__`: with the offset alone, instances have a dictionary that only `setattr`
+/// uses.
 fn dict_attribute() -> ffi::PyGetSetDef {
     ffi::PyGetSetDef {
         name: c"__dict__".as_ptr(),
@@ -385,7 +388,7 @@ fn build<'py, T: Payload>(
     add(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast());
     definition.slots.push(ffi::PyType_Slot::default());
 
-    // Managed weak lists (3.12+) lie before the object: the allocation looks at the type's own flag.
+    // Managed weak lists (3.12+) are before the object: the allocation checks the type's own flag.
     let inherited = type_flags(base) & MANAGED_WEAKREF;
     let flags =
         ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
@@ -396,7 +399,7 @@ fn build<'py, T: Payload>(
         flags: (flags | inherited) as u32,
         slots: Vec::leak(definition.slots).as_mut_ptr(),
     };
-    // SAFETY: the spec and its tables are complete, end with zero entries and live long enough.
+    // SAFETY: the spec and its tables are complete, zero-terminated, and live long enough.
     let object = unsafe { ffi::PyType_FromSpecWithBases(&raw mut spec, base.as_ptr()) };
     // SAFETY: a new reference, or null with an exception set.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
@@ -408,7 +411,7 @@ const MANAGED_WEAKREF: std::ffi::c_ulong = ffi::Py_TPFLAGS_MANAGED_WEAKREF;
 #[cfg(not(Py_3_12))]
 const MANAGED_WEAKREF: std::ffi::c_ulong = 0;
 
-/// Reserve one pointer at the end of the layout and tell `CPython` where it is.
+/// Reserves one pointer at the end of the layout and registers its offset with `CPython`.
 fn take_word(end: &mut usize, name: &'static CStr, members: &mut Vec<ffi::PyMemberDef>) -> usize {
     let offset = *end;
     *end += WORD;
@@ -428,7 +431,7 @@ fn begins_without_gap(offsets: &[usize], count: usize) -> bool {
     offsets.len() >= count && (0..count).all(|index| offsets[index] == header + index * WORD)
 }
 
-/// Find the slots of all bases; refuse a base that keeps anything else.
+/// Finds the slots of all bases; rejects a base with other data.
 fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     let py = base.py();
     let member_descriptor = py
@@ -445,7 +448,7 @@ fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
             let descriptor = member.as_ptr().cast::<ffi::PyMemberDescrObject>();
             // SAFETY: the instance check above makes it a PyMemberDescrObject, alive with `member`.
             let definition = unsafe { (*descriptor).d_member };
-            // SAFETY: a member descriptor points at its definition inside the type.
+            // SAFETY: a member descriptor points to its definition inside the type.
             let definition = unsafe { &*definition };
             if definition.type_code == ffi::Py_T_OBJECT_EX {
                 offsets.push(definition.offset as usize);
@@ -480,6 +483,6 @@ fn dict_offset(class: &Bound<'_, PyType>) -> isize {
 }
 
 fn type_flags(class: &Bound<'_, PyType>) -> std::ffi::c_ulong {
-    // SAFETY: as above; PyType_GetFlags reads the field the way the build needs.
+    // SAFETY: as above; PyType_GetFlags reads the field as the build requires.
     unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) }
 }

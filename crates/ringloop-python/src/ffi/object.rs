@@ -1,12 +1,12 @@
 //! Owned references, and cells of them, without `PyO3`'s bookkeeping.
 //!
-//! `Py<T>` asks a thread-local on every clone and drop whether `PyO3` believes that the thread is
-//! attached. Our trampolines do not keep that count, and a handle is dropped millions of times a
-//! second, so [`Obj`] decrements directly.
+//! `Py<T>` checks a thread-local on every clone and drop to see whether `PyO3` considers the thread
+//! attached. Our trampolines do not maintain that count, and handles are dropped millions of times
+//! a second, so [`Obj`] decrements directly.
 //!
 //! Invariants:
-//! 1. An `Obj` owns one reference, and is made, cloned and dropped only by attached threads. Whoever
-//!    stores one where a detached thread could drop it breaks this.
+//! 1. An `Obj` owns one reference, and is made, cloned and dropped only by attached threads. It
+//!    must not be stored where a detached thread could drop it.
 //! 2. The content of an `ObjCell` is never borrowed out: it is moved or cloned.
 
 use std::cell::Cell;
@@ -35,13 +35,13 @@ impl Obj {
         self.0.bind(py)
     }
 
-    /// Make a second reference.
+    /// Makes another reference.
     #[inline]
     pub fn clone_ref(&self, _py: Python<'_>) -> Self {
         let pointer = self.0.as_ptr();
         // SAFETY: invariant 1: the pointer is alive, and the token proves that we are attached.
         unsafe { ffi::Py_INCREF(pointer) };
-        // SAFETY: the reference made above now belongs to the new value.
+        // SAFETY: the new value owns the reference made above.
         Self(ManuallyDrop::new(unsafe {
             std::ptr::from_ref(&*self.0).read()
         }))
@@ -53,19 +53,19 @@ impl Obj {
         self.0.as_ptr()
     }
 
-    /// Hand the reference over as a raw pointer.
+    /// Converts into a raw pointer with the reference.
     #[inline]
     pub fn into_ptr(self) -> *mut ffi::PyObject {
         ManuallyDrop::new(self).0.as_ptr()
     }
 
-    /// Hand the reference over as a bound object.
+    /// Converts into a bound object.
     pub fn into_bound(self, py: Python<'_>) -> Bound<'_, PyAny> {
-        // SAFETY: the reference is owned and given away here.
+        // SAFETY: transfers the owned reference.
         unsafe { Bound::from_owned_ptr(py, self.into_ptr()) }
     }
 
-    /// Take a reference of its own to a borrowed object.
+    /// Takes a new reference to a borrowed object.
     #[inline]
     pub fn from_borrowed(object: Borrowed<'_, '_, PyAny>) -> Self {
         Self::from(object.to_owned())
@@ -87,12 +87,12 @@ impl<T> From<Bound<'_, T>> for Obj {
 impl Drop for Obj {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: invariant 1: one reference is ours, and the thread is attached.
+        // SAFETY: invariant 1: our reference, and the thread is attached.
         unsafe { ffi::Py_DECREF(self.0.as_ptr()) };
     }
 }
 
-/// What a visit answers; `Break` carries the collector's own result.
+/// Result of a visit; `Break` carries the collector's own result.
 pub type Visited = ControlFlow<i32>;
 
 /// Receives the references that an object holds, for the garbage collector.
@@ -101,7 +101,7 @@ pub trait Visitor {
     fn visit(&mut self, object: &Obj) -> Visited;
 }
 
-/// A cell that holds one reference or nothing.
+/// A cell that holds one reference or none.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct ObjCell(Cell<Option<Obj>>);
@@ -118,19 +118,19 @@ impl ObjCell {
         self.0.take()
     }
 
-    /// Put `object` in; the old content comes back, so that its drop is visible at the call.
+    /// Replaces the content and returns the old one, so that its drop is visible at the call.
     #[inline]
     pub fn replace(&self, object: Option<Obj>) -> Option<Obj> {
         self.0.replace(object)
     }
 
-    /// Say whether there is an object.
+    /// Whether there is an object.
     #[inline]
     pub fn is_some(&self) -> bool {
         self.peek().is_some()
     }
 
-    /// Make a second reference to the content.
+    /// Makes another reference to the content.
     #[inline]
     pub fn get(&self, py: Python<'_>) -> Option<Obj> {
         self.peek().map(|object| object.clone_ref(py))
@@ -150,15 +150,15 @@ impl ObjCell {
             .map_or(Visited::Continue(()), |object| visitor.visit(object))
     }
 
-    /// Look at the content without a reference of one's own; `body` must not come back to the cell.
+    /// Borrows the content; `body` must not access the cell again.
     #[inline]
     pub(super) fn with<R>(&self, body: impl FnOnce(Option<&Obj>) -> R) -> R {
         body(self.peek())
     }
 
     fn peek(&self) -> Option<&Obj> {
-        // SAFETY: invariant 2: the callers above use the borrow only to compare, to count up or to
-        // show the pointer to the collector; none of these can write this cell.
+        // SAFETY: invariant 2: the callers above use the borrow only to compare, to increment the
+        // count, or to show the pointer to the collector; none of these can write this cell.
         unsafe { (*self.0.as_ptr()).as_ref() }
     }
 }

@@ -1,14 +1,14 @@
-//! The descriptor of a `socket.socket`, asked for before each use.
+//! The descriptor of a `socket.socket`, read before each use.
 //!
-//! The user may close or detach a socket under its transport, and the next file may get its number; a
-//! method of the socket would fail with EBADF, and so does a system call with what [`SocketCell::fd`]
-//! answers. A call of `fileno()` for every send and receive would cost more than the check is worth,
-//! so the field behind it is read where `socket.socket` has it.
+//! The application may close or detach a socket under its transport, and the next file may get its
+//! number; a method of the socket would fail with EBADF, and so does a system call with the result
+//! of [`SocketCell::fd`]. Calling `fileno()` for every send and receive would cost more than the
+//! check is worth, so the field behind it is read directly.
 //!
 //! Invariants:
 //! 1. `direct` is set only for an instance of `_socket.socket` whose instances have a C `int` right
-//!    behind the object's head (`sock_fd` of `PySocketSockObject`, `Modules/socketmodule.h`); this one's
-//!    was found equal to what `fileno()` answered.
+//!    after the object's header (`sock_fd` of `PySocketSockObject`, `Modules/socketmodule.h`), and
+//!    whose field equalled the result of `fileno()`.
 
 use std::ffi::c_int;
 use std::mem::size_of;
@@ -22,13 +22,13 @@ use pyo3::types::PyType;
 use super::names::intern;
 use super::object::{Obj, ObjCell, Visited, Visitor};
 
-/// What a closed socket answers; system calls refuse it with EBADF.
+/// Descriptor of a closed socket; system calls reject it with EBADF.
 const CLOSED: RawFd = -1;
 
-/// A socket object, or nothing once its owner has closed it.
+/// A socket object, or none once its owner has closed it.
 pub struct SocketCell {
     socket: ObjCell,
-    /// Its descriptor when it was put in.
+    /// Its descriptor when it was stored.
     fd: RawFd,
     direct: bool,
 }
@@ -46,17 +46,17 @@ impl SocketCell {
         })
     }
 
-    /// The descriptor it had at first: for names and records, never for a system call.
+    /// The original descriptor: for names and records, never for a system call.
     pub fn original_fd(&self) -> RawFd {
         self.fd
     }
 
-    /// The descriptor for a system call; -1 once the socket was closed or detached, by whomever.
+    /// The descriptor for a system call; -1 once the socket was closed or detached.
     #[inline]
     pub fn fd(&self, py: Python<'_>) -> RawFd {
         let current = if self.direct {
             self.socket.with(|socket| {
-                // SAFETY: invariant 1; the cell holds the same object as at first, or nothing.
+                // SAFETY: invariant 1; the cell holds the original object or none.
                 socket.map_or(CLOSED, |socket| unsafe { read_fd(socket.as_ptr()) })
             })
         } else {
@@ -78,7 +78,7 @@ impl SocketCell {
         self.socket.take()
     }
 
-    /// Make a second reference to the socket.
+    /// Makes another reference to the socket.
     pub fn get(&self, py: Python<'_>) -> Option<Obj> {
         self.socket.get(py)
     }
@@ -88,7 +88,7 @@ impl SocketCell {
         self.socket.get_or_none(py)
     }
 
-    /// Say whether there is a socket.
+    /// Whether there is a socket.
     pub fn is_some(&self) -> bool {
         self.socket.is_some()
     }
@@ -105,7 +105,7 @@ fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
         .extract()
 }
 
-/// Say whether an object is laid out as `_socket.socket` is.
+/// Whether an object has the layout of `_socket.socket`.
 fn is_native(socket: &Bound<'_, PyAny>) -> PyResult<bool> {
     static BASE: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
     let py = socket.py();
@@ -124,13 +124,13 @@ fn is_native(socket: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Read the field behind the head.
+/// Reads the field after the header.
 ///
 /// # Safety
-/// `socket` is alive and as large as invariant 1 says.
+/// `socket` is alive and as large as invariant 1 requires.
 unsafe fn read_fd(socket: *mut ffi::PyObject) -> RawFd {
-    // SAFETY: the caller's contract: the object goes on behind its head.
+    // SAFETY: the caller's contract: the object extends beyond its header.
     let field = unsafe { socket.add(1) };
-    // SAFETY: as above; the head's alignment is enough for an `int`. Volatile: Python writes it.
+    // SAFETY: as above; the header's alignment suffices for an `int`. Volatile: Python writes it.
     unsafe { field.cast::<c_int>().read_volatile() }
 }

@@ -1,8 +1,8 @@
-//! Recognise the steps of `CPython`'s own C tasks.
+//! Recognises the steps of `CPython`'s C tasks.
 //!
-//! `_asynciomodule.c` hands `loop.call_soon` two private callables, the step wrapper and the bound
-//! builtin `task_wakeup`, and drops the handle that it gets back at once (`call_soon()` there). So a
-//! loop that knows them needs no handle at all. User code cannot reach either of them.
+//! `_asynciomodule.c` passes two private callables to `loop.call_soon`, the step wrapper and the
+//! bound builtin `task_wakeup`, and drops the returned handle at once (`call_soon()` there). So a
+//! loop that recognises them needs no handle. User code cannot reach either of them.
 //!
 //! Invariants:
 //! 1. `PyCFunction_GetFunction` and `_GetSelf` are called only after an exact type check.
@@ -19,8 +19,8 @@ use pyo3::types::PyModule;
 use super::names::intern;
 use super::object::Obj;
 
-/// A task on this loop shows its step wrapper and is never run. It has a name, which counts no number of those that a
-/// program's own tasks are named by, and is gone when the probe has returned.
+/// A task on this loop exposes its step wrapper and never runs. It has a name, so that it does not
+/// advance the counter behind the default names of tasks, and it is gone when the probe returns.
 const PROBE: &CStr = c"
 import asyncio
 
@@ -48,18 +48,18 @@ def step_type():
 pub struct StepTypes {
     step: Option<Obj>,
     task: Option<Obj>,
-    /// The C function behind `task_wakeup`, learnt when it is first seen.
+    /// The C function behind `task_wakeup`, recorded when it is first seen.
     wakeup: AtomicPtr<()>,
 }
 
 impl StepTypes {
-    /// Those of this interpreter.
+    /// The types of this interpreter.
     pub fn shared(py: Python<'_>) -> PyResult<&'static Self> {
         static SHARED: PyOnceLock<StepTypes> = PyOnceLock::new();
         SHARED.get_or_try_init(py, || Self::find(py))
     }
 
-    /// Find the types; an interpreter without `_asyncio` has none, and everything takes the long way.
+    /// Finds the types; without `_asyncio` there are none, and every callback gets a handle.
     fn find(py: Python<'_>) -> PyResult<Self> {
         let nothing = Self {
             step: None,
@@ -78,7 +78,7 @@ impl StepTypes {
         })
     }
 
-    /// Say whether a class is the C task's, and not one that somebody has put in its place.
+    /// Whether a class is the C task's, and not a replacement.
     #[inline]
     pub fn is_task_type(&self, class: &Bound<'_, PyAny>) -> bool {
         self.task
@@ -86,7 +86,7 @@ impl StepTypes {
             .is_some_and(|task| task.as_ptr() == class.as_ptr())
     }
 
-    /// Say whether nobody can keep the handle of a `call_soon(callable)`.
+    /// Whether the handle of a `call_soon(callable)` cannot be kept.
     #[inline]
     pub fn is_step(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
         let class = callable.get_type_ptr();
@@ -96,7 +96,7 @@ impl StepTypes {
             || self.is_wakeup(callable)
     }
 
-    /// Say whether it is a task's bound `task_wakeup`.
+    /// Whether it is a task's bound `task_wakeup`.
     #[inline]
     pub fn is_wakeup(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
         let pointer = callable.as_ptr();

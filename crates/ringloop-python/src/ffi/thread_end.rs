@@ -1,17 +1,18 @@
-//! A thread that outlives the interpreter is parked where it stands.
+//! Parks threads that outlive the interpreter.
 //!
-//! Up to 3.13 `CPython` ends a thread that asks for the interpreter lock after the interpreter has gone: by `pthread_exit(3)`,
-//! whose unwinding a frame of ours answers with an abort. So the first entry of each thread leaves a clean-up handler with
-//! glibc, which runs before a frame is left, and never returns. From 3.14 on `CPython` does the same by itself; other C
-//! libraries do not unwind.
+//! Up to 3.13 `CPython` ends a thread that requests the interpreter lock after finalisation by
+//! `pthread_exit(3)`, whose unwinding aborts in a Rust frame. So the first entry of each thread
+//! registers a clean-up handler with glibc, which runs before any frame is unwound, and never
+//! returns. From 3.14 on `CPython` does the same by itself; other C libraries do not unwind.
 //!
-//! Called by: every entry from Python that may call back. Never does: hold up a thread that ends by itself.
+//! Called by: every entry from Python that may call back. A thread that ends by itself is not
+//! affected.
 //!
 //! Invariants:
-//! 1. A buffer is on the C library's list from [`arm`] until the thread's end, on the heap and unmoved; it is taken off as
-//!    the last of its list: who puts one on later takes it off before the thread ends.
-//! 2. To the C library a buffer that lies outside of the stack belongs to a frame that is left already: its handler is the
-//!    first thing that the unwinding runs (`unwind_stop` of glibc's nptl/unwind.c).
+//! 1. A buffer is on the C library's list from [`arm`] until the thread's end, on the heap and
+//!    unmoved; it is removed as the last entry: later entries are removed before the thread ends.
+//! 2. For the C library, a buffer outside the stack belongs to a frame that has already exited: its
+//!    handler is the first thing that unwinding runs (`unwind_stop` of glibc's nptl/unwind.c).
 
 #[cfg(all(target_env = "gnu", not(Py_3_14)))]
 mod glibc {
@@ -41,12 +42,12 @@ mod glibc {
         fn _Py_IsFinalizing() -> c_int;
     }
 
-    /// Takes the buffer off when the thread ends.
+    /// Removes the buffer when the thread ends.
     struct Armed(Box<Buffer>);
 
     impl Drop for Armed {
         fn drop(&mut self) {
-            // SAFETY: invariant 1: `arm` has put it on, and it is the last one.
+            // SAFETY: invariant 1: `arm` pushed it, and it is the last one.
             unsafe { _pthread_cleanup_pop(&raw mut *self.0, 0) };
         }
     }
@@ -56,7 +57,7 @@ mod glibc {
         static ARMED: RefCell<Option<Armed>> = const { RefCell::new(None) };
     }
 
-    /// Have this thread parked, should it outlive the interpreter.
+    /// Parks this thread if it outlives the interpreter.
     #[inline]
     pub fn arm() {
         if !IS_ARMED.get() {
@@ -74,15 +75,15 @@ mod glibc {
             previous: ptr::null_mut(),
         });
         let mut armed = Armed(buffer);
-        // SAFETY: invariant 1: the heap keeps it where it is until `Armed` is dropped.
+        // SAFETY: invariant 1: it stays on the heap until `Armed` is dropped.
         unsafe { _pthread_cleanup_push(&raw mut *armed.0, park, ptr::null_mut()) };
-        // A thread whose values are gone already ends in a moment.
+        // A thread whose thread-locals are destroyed is about to end.
         let _ = ARMED.try_with(|place| place.borrow_mut().replace(armed));
     }
 
-    /// Runs when the thread is about to be unwound; without the interpreter lock.
+    /// Runs before the thread is unwound, without the interpreter lock.
     unsafe extern "C" fn park(_argument: *mut c_void) {
-        // SAFETY: reads a pointer of the runtime's, in any thread.
+        // SAFETY: reads a pointer of the runtime, from any thread.
         while unsafe { _Py_IsFinalizing() } != 0 {
             thread::sleep(Duration::MAX);
         }
@@ -92,7 +93,7 @@ mod glibc {
 #[cfg(all(target_env = "gnu", not(Py_3_14)))]
 pub use glibc::arm;
 
-/// Nothing unwinds.
+/// No unwinding here.
 #[cfg(not(all(target_env = "gnu", not(Py_3_14))))]
 #[inline]
 pub const fn arm() {}

@@ -1,7 +1,7 @@
-//! The BIO that stands in the place of the object's two `MemoryBIO`s, and its buffers.
+//! The BIO that replaces the object's two `MemoryBIO`s, and its buffers.
 //!
-//! Owns: ciphertext on its way in and out. Called by: [`super`], and by libssl. Never does: call libssl
-//! with an `SSL`, or Python.
+//! Owns: ciphertext in both directions. Called by: [`super`], and by libssl. Calls neither Python
+//! nor libssl functions on an `SSL`.
 //!
 //! The invariants are those of [`super`].
 
@@ -22,22 +22,22 @@ const BIO_CTRL_PENDING: c_int = 10;
 const BIO_CTRL_FLUSH: c_int = 11;
 const BIO_CTRL_WPENDING: c_int = 13;
 
-/// Bytes that an empty incoming buffer keeps: a connection that has become idle owns next to nothing.
+/// Capacity that an empty incoming buffer keeps: idle connections own next to nothing.
 const INCOMING_KEPT: usize = 2048;
 
-/// Make the table of what a BIO of ours does; libssl keeps it for good.
+/// Makes the method table of our BIOs, which libssl keeps forever.
 pub(super) fn make_method(functions: &Functions) -> Option<NonNull<BioMethod>> {
-    // SAFETY: invariant 1: it takes nothing.
+    // SAFETY: invariant 1: no arguments.
     let index = unsafe { (functions.BIO_get_new_index)() };
     if index == -1 {
         return None;
     }
     let kind = index | BIO_TYPE_SOURCE_SINK;
     let name: &'static CStr = c"ringloop";
-    // SAFETY: the name lives for good.
+    // SAFETY: the name is static.
     let method = NonNull::new(unsafe { (functions.BIO_meth_new)(kind, name.as_ptr()) })?;
     let method_ptr = method.as_ptr();
-    // SAFETY: the table was made above, and the function has the type that the setter asks for.
+    // SAFETY: the table was made above, and the function has the setter's type.
     let read = unsafe { (functions.BIO_meth_set_read_ex)(method_ptr, bio_read) };
     // SAFETY: as above.
     let write = unsafe { (functions.BIO_meth_set_write_ex)(method_ptr, bio_write) };
@@ -48,12 +48,12 @@ pub(super) fn make_method(functions: &Functions) -> Option<NonNull<BioMethod>> {
     (read == 1 && write == 1 && control == 1 && destroy == 1).then_some(method)
 }
 
-/// Make a BIO with empty buffers, which it owns.
+/// Makes a BIO that owns its empty buffers.
 pub(super) fn make(
     functions: &Functions,
     method: NonNull<BioMethod>,
 ) -> Option<(NonNull<Bio>, NonNull<Confined<Buffers>>)> {
-    // SAFETY: invariant 1: the method table lives for good.
+    // SAFETY: invariant 1: the method table lives forever.
     let bio = NonNull::new(unsafe { (functions.BIO_new)(method.as_ptr()) })?;
     let buffers = NonNull::from(Box::leak(Box::new(Confined::new(Buffers::default()))));
     // SAFETY: the BIO is ours, and owns the cell from here on (invariant 5).
@@ -61,11 +61,11 @@ pub(super) fn make(
     Some((bio, buffers))
 }
 
-/// Ciphertext on its way.
+/// Ciphertext in transit.
 #[derive(Default)]
 pub(super) struct Buffers {
     incoming: Vec<u8>,
-    /// How much of `incoming` the library has read.
+    /// How much of `incoming` libssl has read.
     consumed: usize,
     pub(super) outgoing: Vec<u8>,
 }
@@ -77,7 +77,7 @@ impl Buffers {
 
     pub fn feed(&mut self, ciphertext: &[u8]) -> Result<(), TryReserveError> {
         if self.consumed > 0 {
-            // What is left is a part of a record at most, unless reading is paused.
+            // What is left is at most a partial record, unless reading is paused.
             self.incoming.drain(..self.consumed);
             self.consumed = 0;
         }
@@ -104,12 +104,12 @@ impl Buffers {
     }
 }
 
-/// The cell that a BIO owns; `None` before it has one.
+/// The cell that a BIO owns; `None` before it is set.
 fn buffers_of<'a>(bio: *mut Bio) -> Option<(&'a Confined<Buffers>, &'static Functions)> {
     let functions = functions()?;
-    // SAFETY: libssl calls with a BIO of ours, which is alive.
+    // SAFETY: libssl calls with a live BIO of ours.
     let data = unsafe { (functions.BIO_get_data)(bio) };
-    // SAFETY: invariant 5: null, or the cell that `make` gave it.
+    // SAFETY: invariant 5: null, or the cell set by `make`.
     let buffers = unsafe { data.cast::<Confined<Buffers>>().as_ref() }?;
     Some((buffers, functions))
 }
@@ -123,12 +123,12 @@ unsafe extern "C" fn bio_read(
     let Some((buffers, functions)) = buffers_of(bio) else {
         return -1;
     };
-    // SAFETY: libssl offers `len` bytes that it wants written.
+    // SAFETY: libssl passes `len` writable bytes.
     let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), len) };
     let taken = buffers.with(|buffers| buffers.consume(memory)).unwrap_or(0);
     // SAFETY: the BIO of this call.
     unsafe { (functions.BIO_clear_flags)(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY) };
-    // SAFETY: libssl's place for the count.
+    // SAFETY: libssl's pointer to the count.
     unsafe { count.write(taken) };
     if taken > 0 {
         return 1;
@@ -147,7 +147,7 @@ unsafe extern "C" fn bio_write(
     let Some((buffers, functions)) = buffers_of(bio) else {
         return -1;
     };
-    // SAFETY: libssl hands over `len` bytes.
+    // SAFETY: libssl passes `len` bytes.
     let ciphertext = unsafe { std::slice::from_raw_parts(memory.cast::<u8>(), len) };
     // SAFETY: the BIO of this call.
     unsafe { (functions.BIO_clear_flags)(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY) };
@@ -158,7 +158,7 @@ unsafe extern "C" fn bio_write(
     if !matches!(written, Ok(Ok(()))) {
         return -1;
     }
-    // SAFETY: libssl's place for the count.
+    // SAFETY: libssl's pointer to the count.
     unsafe { count.write(len) };
     1
 }
@@ -178,7 +178,7 @@ unsafe extern "C" fn bio_control(
         BIO_CTRL_FLUSH => 1,
         BIO_CTRL_PENDING => len(Buffers::incoming_len),
         BIO_CTRL_WPENDING => len(|buffers| buffers.outgoing.len()),
-        // Not the end of the stream, and nothing else that libssl may ask for.
+        // Neither end of stream nor any other query is supported.
         _ => 0,
     }
 }
@@ -186,7 +186,7 @@ unsafe extern "C" fn bio_control(
 unsafe extern "C" fn bio_destroy(bio: *mut Bio) -> c_int {
     if let Some((buffers, _)) = buffers_of(bio) {
         let owned = std::ptr::from_ref(buffers).cast_mut();
-        // SAFETY: invariant 5: the BIO owns the cell, and nobody has a reference to the BIO any more.
+        // SAFETY: invariant 5: the BIO owns the cell, and no references to the BIO are left.
         drop(unsafe { Box::from_raw(owned) });
     }
     1

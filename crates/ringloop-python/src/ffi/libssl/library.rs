@@ -1,7 +1,7 @@
-//! Where the functions and the structures are found.
+//! Locates libssl's functions and structures.
 //!
-//! Owns: the functions, and what is known of the layout of `_ssl`'s objects. Called by: [`super`], once a
-//! connection. Never does: use an `SSL`.
+//! Owns: the functions, and the known layout of `_ssl`'s objects. Called by: [`super`], once per
+//! connection. Does not use an `SSL`.
 //!
 //! The invariants are those of [`super`].
 
@@ -17,7 +17,7 @@ use pyo3::types::PyType;
 use super::bio;
 use crate::ffi::intern;
 
-/// `SSL`, `BIO` and `BIO_METHOD` are never looked into.
+/// `SSL`, `BIO` and `BIO_METHOD` are opaque.
 pub(super) type Ssl = c_void;
 pub(super) type Bio = c_void;
 pub(super) type BioMethod = c_void;
@@ -27,12 +27,12 @@ pub(super) type BioWrite =
 pub(super) type BioControl = unsafe extern "C" fn(*mut Bio, c_int, c_long, *mut c_void) -> c_long;
 pub(super) type BioDestroy = unsafe extern "C" fn(*mut Bio) -> c_int;
 
-/// The first version whose functions and errors are as declared here.
+/// The first version with the functions and errors declared here.
 const OPENSSL_3: c_ulong = 0x3000_0000;
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// What is used of the library, under the library's own names.
+        /// The functions in use, under OpenSSL's own names.
         #[allow(non_snake_case, reason = "OpenSSL's names")]
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
@@ -85,31 +85,32 @@ functions! {
 
 fn symbol(handle: NonNull<c_void>, name: &str) -> Result<NonNull<c_void>, String> {
     let in_c = CString::new(name).map_err(|_| name.to_owned())?;
-    // SAFETY: the handle is open for good, the name ends with a zero.
+    // SAFETY: the handle stays open, and the name is zero-terminated.
     let address = unsafe { libc::dlsym(handle.as_ptr(), in_c.as_ptr()) };
     NonNull::new(address).ok_or_else(|| format!("the libssl of _ssl does not show {name}"))
 }
 
-/// The library of this process, once it was found.
+/// The library of this process, once found.
 pub(super) struct Library {
     pub(super) functions: Functions,
     pub(super) method: NonNull<BioMethod>,
-    /// The types whose layout is known.
+    /// The types with a known layout.
     socket_type: Py<PyType>,
     context_type: Py<PyType>,
 }
 
-// SAFETY: function addresses and a method table that is not changed any more.
+// SAFETY: function addresses, and a method table that no longer changes.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// The library, or why there is none that can be used.
+/// The library, or why it cannot be used.
 static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 
 pub(super) fn library(py: Python<'_>) -> Result<&'static Library, &'static str> {
     if LIBRARY.get().is_none() {
-        // Nothing waits for it: the search may run Python code, and two that find the same do no harm.
+        // Not locked: the search may run Python code, and finding the same result twice is
+        // harmless.
         let _ = LIBRARY.set(Library::find(py));
     }
     match LIBRARY.get() {
@@ -118,7 +119,7 @@ pub(super) fn library(py: Python<'_>) -> Result<&'static Library, &'static str> 
     }
 }
 
-/// Why no connection of this process can be driven directly; `None` where they can.
+/// Why connections of this process cannot be driven directly; `None` if they can.
 pub fn refusal(py: Python<'_>) -> Option<&'static str> {
     library(py).err()
 }
@@ -145,11 +146,11 @@ impl Library {
             return Err("the objects of _ssl are not laid out as expected".to_owned());
         }
         let in_c = CString::new(path).map_err(|error| error.to_string())?;
-        // SAFETY: a path that ends with a zero; nothing is loaded that is not loaded already.
+        // SAFETY: a zero-terminated path; RTLD_NOLOAD loads nothing.
         let handle = unsafe { libc::dlopen(in_c.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         let handle = NonNull::new(handle).ok_or("_ssl is not loaded from its file")?;
         let functions = Functions::resolve(handle)?;
-        // SAFETY: invariant 1: it takes nothing.
+        // SAFETY: invariant 1: no arguments.
         let version = unsafe { (functions.OpenSSL_version_num)() };
         if version < OPENSSL_3 {
             return Err(format!("OpenSSL 3 is needed, _ssl has {version:#x}"));
@@ -163,7 +164,7 @@ impl Library {
         })
     }
 
-    /// Read the `SSL` and the `SSL_CTX` out of the objects, if their fields are what they should be.
+    /// Reads `SSL` and `SSL_CTX` from the objects, after checking their fields.
     pub(super) fn structures_of(
         &self,
         socket: &Bound<'_, PyAny>,
@@ -178,7 +179,7 @@ impl Library {
         }
         // SAFETY: invariant 2: it is a `_ssl._SSLSocket`, and those are large enough.
         let head = unsafe { socket.as_ptr().cast::<SocketHead>().read() };
-        // A MemoryBIO pair has no socket, and its context is where it is expected.
+        // A MemoryBIO pair has no socket, and its context is at the expected offset.
         if !head.socket.is_null() || head.context != context.as_ptr() {
             return None;
         }
@@ -188,12 +189,12 @@ impl Library {
     }
 }
 
-/// The functions, once a session exists: what the BIO calls needs them without a token.
+/// The functions, once a session exists: BIO callbacks need them without a token.
 pub(super) fn functions() -> Option<&'static Functions> {
     Some(&LIBRARY.get()?.as_ref().ok()?.functions)
 }
 
-/// What the `_ssl._SSLSocket` of every supported CPython begins with (Modules/_ssl.c, `PySSLSocket`).
+/// Start of `_ssl._SSLSocket` in every supported CPython (Modules/_ssl.c, `PySSLSocket`).
 #[repr(C)]
 struct SocketHead {
     object: ffi::PyObject,
@@ -202,14 +203,14 @@ struct SocketHead {
     context: *mut ffi::PyObject,
 }
 
-/// What its `_ssl._SSLContext` begins with (`PySSLContext`).
+/// Start of its `_ssl._SSLContext` (`PySSLContext`).
 #[repr(C)]
 struct ContextHead {
     object: ffi::PyObject,
     context: *mut c_void,
 }
 
-/// Whether instances of a type are large enough to begin with `T`.
+/// Whether instances of a type are large enough for a leading `T`.
 fn holds<T>(type_: &Bound<'_, PyType>) -> bool {
     let size = type_
         .getattr(intern!(type_.py(), "__basicsize__"))

@@ -1,26 +1,27 @@
-//! The libssl that `_ssl` has loaded, on the `SSL` inside of an `ssl.SSLObject`.
+//! Uses the libssl that `_ssl` has loaded, on the `SSL` inside an `ssl.SSLObject`.
 //!
-//! Owns: the functions of the library, the way from the Python object to its structure, and the two
-//! buffers that take the place of the object's `MemoryBIO`s. Called by: `tls::engine::direct`.
-//! Never does: handshake, shutdown, or the making of an exception; those are the object's own methods.
-//! [`library`] finds the functions and the structures, [`bio`] holds the buffers; here is what is called.
+//! Owns: the library's functions, access from the Python object to its structure, and the two
+//! buffers that replace the object's `MemoryBIO`s. Called by: `tls::engine::direct`. Handshake,
+//! shutdown and exceptions are left to the object's own methods. [`library`] finds the functions
+//! and structures, [`bio`] holds the buffers; this file makes the calls.
 //!
 //! ```text
-//!  feed ──▶ Buffers.incoming ──▶ SSL_read_ex  ──▶ plaintext          the SSL's one BIO, read by it on the
-//!  take ◀── Buffers.outgoing ◀── SSL_write_ex ◀── plaintext          left and written to on the left
+//! feed ──▶ Buffers.incoming ──▶ SSL_read_ex  ──▶ plaintext          the SSL's one BIO: read on the
+//! take ◀── Buffers.outgoing ◀── SSL_write_ex ◀── plaintext          left, written on the left
 //! ```
 //!
 //! Invariants:
-//! 1. The functions are found through the handle of the `_ssl` module itself, so they are those that it
-//!    calls, and they stay: an extension module is never unloaded. Their types are those of OpenSSL 3.
-//! 2. A field of a Python object is read only behind a check that says what it is: the object is exactly a
-//!    `_ssl._SSLSocket`, and the field after the `SSL` is the very context that its attribute names.
-//!    The `SSL` is used only after libssl has said that it belongs to this object and this context.
-//! 3. Whoever calls libssl with an `SSL` holds a reference to the object that frees it.
-//! 4. One call at a time: a callback of the context that comes back in finds the session busy. Without
-//!    the interpreter lock the object's critical section is entered, as `_ssl` does.
+//! 1. The functions are found through the handle of the `_ssl` module itself, so they are the ones
+//!    that it calls, and they stay loaded: an extension module is never unloaded. Their types are
+//!    those of OpenSSL 3.
+//! 2. A field of a Python object is read only after a check of its identity: the object is exactly
+//!    a `_ssl._SSLSocket`, and the field after the `SSL` is the same context as its attribute. The
+//!    `SSL` is used only after libssl confirmed that it belongs to this object and this context.
+//! 3. A caller of libssl with an `SSL` holds a reference to the object that frees it.
+//! 4. One call at a time: a context callback that re-enters finds the session busy. Without the
+//!    interpreter lock the object's critical section is entered, as `_ssl` does.
 //! 5. The buffers belong to the BIO, and a session holds a reference to the BIO.
-//! 6. What the BIO calls touches the buffers and nothing else: no Python, no libssl.
+//! 6. BIO callbacks access only the buffers: no Python, no libssl.
 
 mod bio;
 mod library;
@@ -47,26 +48,26 @@ const SSL_ERROR_WANT_WRITE: c_int = 3;
 const SSL_ERROR_ZERO_RETURN: c_int = 6;
 const SSL_RECEIVED_SHUTDOWN: c_int = 2;
 
-/// What a record adds to the plaintext at most with the ciphers of TLS 1.2 and 1.3: header, nonce, tag, type.
+/// Maximum overhead of a record in TLS 1.2 and 1.3: header, nonce, tag, type.
 const RECORD_OVERHEAD: usize = 64;
-/// Plaintext bytes of a record at most (RFC 8446, 5.1).
+/// Maximum plaintext of a record in bytes (RFC 8446, 5.1).
 const RECORD_LEN_MAX: usize = 16 * 1024;
 
-/// What one call came to.
+/// Result of one call.
 pub enum Moved {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// More ciphertext is needed.
     WantsInput,
-    /// The peer's `close_notify` came.
+    /// The peer sent `close_notify`.
     Closed,
-    /// There is no memory for what it would write.
+    /// No memory for its output.
     NoMemory,
-    /// Anything else; the library's error queue, if it says why, is as the call left it.
+    /// Anything else; libssl's error queue is left as it is.
     Failed,
 }
 
-/// One connection's `SSL`, and the buffers that it reads from and writes to.
+/// One connection's `SSL` with the buffers that it reads and writes.
 pub struct Session {
     library: &'static Library,
     /// The `_ssl._SSLSocket`; empty once the collector has cleared it.
@@ -75,19 +76,19 @@ pub struct Session {
     bio: NonNull<Bio>,
     buffers: NonNull<Confined<Buffers>>,
     busy: AtomicBool,
-    /// The last read has left nothing behind, so that only new ciphertext can bring more.
+    /// The last read left nothing, so that only new ciphertext can produce more.
     drained: AtomicBool,
 }
 
 impl Session {
-    /// Look into a fresh `_ssl._SSLSocket` and take the place of its BIOs. `None` where it is not what is
-    /// known to be safe; then it is as it was.
+    /// Inspects a fresh `_ssl._SSLSocket` and replaces its BIOs. `None` if its layout is not known
+    /// to be safe; it is then unchanged.
     pub fn adopt(socket: &Bound<'_, PyAny>) -> Option<Self> {
         let py = socket.py();
         let library = library::library(py).ok()?;
         let functions = &library.functions;
         let (ssl, context) = library.structures_of(socket)?;
-        // SAFETY: invariant 2, in part: the field is the one that `_ssl` calls `ssl`.
+        // SAFETY: invariant 2, in part: the field that `_ssl` calls `ssl`.
         let owner = unsafe { (functions.SSL_get_ex_data)(ssl.as_ptr(), 0) };
         // SAFETY: as above.
         let context_of_ssl = unsafe { (functions.SSL_get_SSL_CTX)(ssl.as_ptr()) };
@@ -95,10 +96,10 @@ impl Session {
             return None;
         }
         let (bio, buffers) = bio::make(functions, library.method)?;
-        // SAFETY: as above; this reference is the session's.
+        // SAFETY: as above; the session's reference.
         unsafe { (functions.BIO_up_ref)(bio.as_ptr()) };
-        // SAFETY: invariant 2 is complete; the other reference goes to the SSL, one for both directions,
-        // and the SSL lets go of the BIOs it had.
+        // SAFETY: invariant 2 is complete; the SSL takes over the other reference, one for both
+        // directions, and drops its previous BIOs.
         unsafe { (functions.SSL_set_bio)(ssl.as_ptr(), bio.as_ptr(), bio.as_ptr()) };
         Some(Self {
             library,
@@ -111,7 +112,7 @@ impl Session {
         })
     }
 
-    /// Decrypt at most one record's worth into `memory`, which is not empty.
+    /// Decrypts at most one record into `memory`, which is not empty.
     #[inline]
     pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Moved {
         if self.drained.load(Ordering::Relaxed) {
@@ -132,7 +133,7 @@ impl Session {
         let len = memory.len();
         match moved {
             Some(Moved::Bytes(_)) => {
-                // A record that filled the memory may have more of it.
+                // A record that filled the memory may have more.
                 self.set_drained(count < len && self.incoming_len() == 0);
                 Moved::Bytes(count)
             }
@@ -145,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Encrypt `data`, which is not empty.
+    /// Encrypts `data`, which is not empty.
     #[inline]
     pub fn write(&self, py: Python<'_>, data: &[u8]) -> Moved {
         let records = data.len().div_ceil(RECORD_LEN_MAX);
@@ -165,12 +166,12 @@ impl Session {
         match moved {
             Some(Moved::Bytes(_)) => Moved::Bytes(count),
             Some(other) => other,
-            // Again, when whoever is in there has left.
+            // Retry when the session is no longer busy.
             None => Moved::WantsInput,
         }
     }
 
-    /// Run one call of libssl, unless one is under way.
+    /// Makes one call of libssl, unless another is in progress.
     #[inline]
     fn call(
         &self,
@@ -192,9 +193,9 @@ impl Session {
     fn call_alone(&self, body: impl FnOnce(&Functions, *mut Ssl) -> c_int) -> Moved {
         let functions = &self.library.functions;
         let ssl = self.ssl.as_ptr();
-        // SAFETY: invariant 1: it takes nothing.
+        // SAFETY: invariant 1: no arguments.
         if unsafe { (functions.ERR_peek_error)() } != 0 {
-            // Somebody else's, which would be taken for the reason of a failure of this call.
+            // Left by other code; it would be taken for this call's error.
             self.clear_errors();
         }
         let result = body(functions, ssl);
@@ -207,15 +208,15 @@ impl Session {
         let shutdown = unsafe { (functions.SSL_get_shutdown)(ssl) };
         match error {
             SSL_ERROR_WANT_READ | SSL_ERROR_WANT_WRITE => Moved::WantsInput,
-            // Once we have sent ours too, `_ssl` raises.
+            // After our own close_notify, `_ssl` raises.
             SSL_ERROR_ZERO_RETURN if shutdown == SSL_RECEIVED_SHUTDOWN => Moved::Closed,
             _ => Moved::Failed,
         }
     }
 
-    /// Forget what the library says of past failures of this thread.
+    /// Clears libssl's error queue of this thread.
     pub fn clear_errors(&self) {
-        // SAFETY: invariant 1: it takes nothing.
+        // SAFETY: invariant 1: no arguments.
         unsafe { (self.library.functions.ERR_clear_error)() };
     }
 
@@ -224,7 +225,7 @@ impl Session {
         self.socket.get(py)
     }
 
-    /// Take ciphertext in. Calls neither libssl nor Python.
+    /// Takes in ciphertext. Calls neither libssl nor Python.
     #[inline]
     pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
         self.set_drained(false);
@@ -232,7 +233,7 @@ impl Session {
             .map_err(no_memory)
     }
 
-    /// Move out the ciphertext that is to be sent.
+    /// Takes the ciphertext to be sent.
     #[inline]
     pub fn take_output(&self) -> Result<Vec<u8>, Busy> {
         self.with(|buffers| std::mem::take(&mut buffers.outgoing))
@@ -244,7 +245,7 @@ impl Session {
         self.with(|buffers| buffers.incoming_len()).unwrap_or(0)
     }
 
-    /// Bytes of ciphertext that wait for [`Session::take_output`].
+    /// Bytes of ciphertext that [`Session::take_output`] would return.
     #[inline]
     pub fn outgoing_len(&self) -> usize {
         self.with(|buffers| buffers.outgoing.len()).unwrap_or(0)
@@ -262,12 +263,12 @@ impl Session {
         buffers.with(body)
     }
 
-    /// Show the reference to the collector.
+    /// Shows the reference to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.socket.visit(visitor)
     }
 
-    /// Let go of the object, for the collector; every later call fails.
+    /// Drops the object, for the collector; every later call fails.
     pub fn clear(&self) {
         drop(self.socket.take());
     }
